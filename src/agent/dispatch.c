@@ -30,8 +30,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
-#include "sched/empty.h"
 #include "sched/plan.h"
+#include "sched/queue_empty.h"
 #include "sched/why.h"
 
 #define ACTIONS_MAX 64

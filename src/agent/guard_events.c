@@ -22,8 +22,8 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "hold/device_state.h"
 #include "hold/holder_proto.h"
-#include "hold/state.h"
 
 static void no_gpus(struct agent *a, const char *why)
 {

@@ -14,7 +14,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "hold/state.h"
+#include "hold/device_state.h"
 
 static void fill(void *user, struct heartbeat *b)
 {

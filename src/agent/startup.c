@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
-#include "hold/state.h"
+#include "hold/device_state.h"
 
 #define FILES_LIMIT_MS 200
 #define FILES_STEP_MS  2

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/str.h"
 
 static const uint32_t sizes[MSG_TYPE_MAX] = {
 	[MSG_HELLO] = sizeof(struct msg_hello),
@@ -62,20 +61,6 @@ const char *pid_class_name(uint32_t c)
 	return c < PID_CLASS_MAX ? class_names[c] : "?";
 }
 
-static const char *const kind_names[] = {
-	[EVENT_NOTE] = "note",	       [EVENT_START] = "starting",  [EVENT_HELD] = "held",
-	[EVENT_YIELD] = "yield",       [EVENT_RELEASE] = "release", [EVENT_BLIND] = "blind",
-	[EVENT_GONE] = "gone",	       [EVENT_FAILED] = "failed",   [EVENT_LOST] = "lost",
-	[EVENT_BACK] = "back",	       [EVENT_STATE] = "state",	    [EVENT_LENT] = "lent",
-	[EVENT_RETURNED] = "returned",
-};
-_Static_assert(ARRAY_LEN(kind_names) == EVENT_KIND_MAX, "a name for every kind");
-
-const char *event_kind_name(uint32_t kind)
-{
-	return kind < EVENT_KIND_MAX ? kind_names[kind] : "?";
-}
-
 static const char *const stage_names[] = {
 	[LEASE_PROMISED] = "promised", [LEASE_ASKED] = "asked", [LEASE_GRANTED] = "granted",
 	[LEASE_USED] = "used",	       [LEASE_OVER] = "over",
@@ -85,18 +70,4 @@ _Static_assert(ARRAY_LEN(stage_names) == LEASE_STAGE_MAX, "a name for every stag
 const char *lease_stage_name(uint32_t stage)
 {
 	return stage < LEASE_STAGE_MAX ? stage_names[stage] : "?";
-}
-
-char *lease_id_text(const struct lease_id *id, char buf[LEASE_TEXT_MAX])
-{
-	char element[16] = "", attempt[24] = "";
-
-	if (id->task == LEASE_WORKLOAD)
-		return str_print(buf, LEASE_TEXT_MAX, "the workload");
-	if (id->element)
-		(void)str_print(element, sizeof(element), ".%u", id->element);
-	if (id->attempt > 1)
-		(void)str_print(attempt, sizeof(attempt), " (attempt %u)", id->attempt);
-	return str_print(buf, LEASE_TEXT_MAX, "task %llu%s%s", (unsigned long long)id->task,
-			 element, attempt);
 }

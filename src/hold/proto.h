@@ -69,16 +69,16 @@
 #include <stdint.h>
 
 #include "hold/dev_reason.h"
+#include "hold/event.h"
+#include "hold/lease_id.h"
 #include "hold/policy.h"
 
 #define PROTO_VERSION 9U
 /* Whoever has not been heard for so long is gone: an agent to its guard, a guard to its agent, and
  * every agent to a task that is to end with them. */
-#define GUARD_AWAIT_MS	   10000U
-#define EVENT_RING	   512U
-#define PROTO_INSTANCE_MAX 64
-#define PROTO_TEXT_MAX	   256
-#define PROTO_DEVICES_MAX  128
+#define GUARD_AWAIT_MS	  10000U
+#define PROTO_TEXT_MAX	  256
+#define PROTO_DEVICES_MAX 128
 
 enum msg_type {
 	MSG_HELLO = 1,
@@ -158,16 +158,6 @@ struct msg_policy {
 
 struct msg_plain { /* MSG_DROP, MSG_DROPPED, MSG_HEARTBEAT */
 	struct msg_head head;
-};
-
-/* Of no task, but of the command that an agent runs where it would hold. */
-#define LEASE_WORKLOAD UINT64_MAX
-
-/* Names a lease within its instance: an attempt at an element of a task. */
-struct lease_id {
-	uint64_t task;	  /* 1.., or LEASE_WORKLOAD */
-	uint32_t element; /* 0: the task has none */
-	uint32_t attempt;
 };
 
 enum lease_flags {
@@ -338,44 +328,6 @@ struct msg_device {
 	struct dev_status dev;
 };
 
-enum event_kind {
-	EVENT_NOTE,	/* a sentence for the log */
-	EVENT_START,	/* a holder was started */
-	EVENT_HELD,	/* it holds; took_ns, bytes */
-	EVENT_YIELD,	/* let go for something foreign: all the latencies */
-	EVENT_RELEASE,	/* let go because it was told to, or nobody wants it */
-	EVENT_BLIND,	/* let go because we could not see */
-	EVENT_GONE,	/* the holder and its context are gone */
-	EVENT_FAILED,	/* a hold did not come about, or a holder had to be killed */
-	EVENT_LOST,	/* NVML or a device was lost */
-	EVENT_BACK,	/* and is back */
-	EVENT_STATE,	/* a device changed between busy, idle, left and lent */
-	EVENT_LENT,	/* handed over to our own task: the same latencies as of a yield */
-	EVENT_RETURNED, /* the last task on it is over and NVML agrees; took_ns since it was over */
-	EVENT_KIND_MAX
-};
-
-struct guard_event {
-	uint64_t seq; /* from 1, without gaps, per guard */
-	uint64_t wall_ns;
-	uint32_t kind;	/* enum event_kind */
-	int32_t slot;	/* device, or -1 */
-	uint32_t index; /* of the card, where slot >= 0 */
-	uint32_t state; /* enum dev_state after it */
-	char uuid[96];
-	char instance[PROTO_INSTANCE_MAX];
-	struct dev_reason reason; /* the sentence; complete without the figures below */
-	/* EVENT_YIELD, EVENT_LENT: */
-	int32_t pid;		      /* the newcomer or the task, or 0 where only memory showed */
-	uint32_t uid;		      /* its user, or DEV_REASON_NO_UID */
-	char command[64];	      /* its command, or empty */
-	uint64_t hint_to_verdict_ns;  /* first open of a node -> verdict; 0 = there was no hint */
-	uint64_t verdict_to_freed_ns; /* verdict -> the holder had let go */
-	uint64_t bytes;		      /* EVENT_HELD: held; EVENT_YIELD, EVENT_RELEASE: freed */
-	uint64_t took_ns;	      /* EVENT_HELD: decision -> held */
-	struct lease_id lease;	      /* EVENT_LENT, EVENT_RETURNED: whose; else zeroes */
-};
-
 struct msg_event {
 	struct msg_head head;
 	struct guard_event event;
@@ -396,12 +348,6 @@ struct msg_event {
 int proto_check(const void *buf, size_t n);
 
 const char *pid_class_name(uint32_t c);
-const char *event_kind_name(uint32_t kind);
 const char *lease_stage_name(uint32_t stage);
-
-#define LEASE_TEXT_MAX 48
-/* "task 42", "task 42.7"; with the attempt where it is not the first: "task 42.7 (attempt 3)"; "the
- * workload". Returns buf. */
-char *lease_id_text(const struct lease_id *id, char buf[LEASE_TEXT_MAX]);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/task/select.h"
-#include "cli/task/state.h"
+#include "cli/task/taskstate.h"
 #include "spool/instance.h"
 
 static void end_task(const struct spool *sp, uint64_t id, enum task_result result)

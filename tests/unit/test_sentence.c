@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "hold/device_state.h"
 #include "hold/policy.h"
-#include "hold/state.h"
 
 #define GIBS (1ULL << 30)
 #define MS   NS_PER_MS

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "hold/state.h"
+#include "hold/device_state.h"
 
 #define GIBS (1ULL << 30)
 

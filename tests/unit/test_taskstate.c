@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "cli/task/state.h"
+#include "cli/task/taskstate.h"
 #include "spool/instance.h"
 
 static void the_directory_says_how_a_task_stands(void **state)

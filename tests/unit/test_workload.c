@@ -13,7 +13,7 @@
 #include "attempt_world.h"
 #include "base/clock.h"
 #include "base/str.h"
-#include "hold/state.h"
+#include "hold/device_state.h"
 
 #define STEP_S 1000 /* the clock stands there at first */
 

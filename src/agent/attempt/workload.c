@@ -25,7 +25,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
-#include "hold/state.h"
+#include "hold/device_state.h"
 #include "task/claim_names.h"
 #include "task/logtext.h"
 

@@ -13,8 +13,8 @@
 
 #include "agent/node/config.h"
 #include "agent/node/deadline.h"
+#include "hold/device_state.h"
 #include "hold/proto.h"
-#include "hold/state.h"
 
 #define VIEW_YIELDS 10
 

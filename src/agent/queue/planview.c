@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "hold/state.h"
+#include "hold/device_state.h"
 #include "sched/fit.h"
 
 #define OTHER_FDS 48U /* of everything but tasks: about 20, and what clients and jobs open */

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
-#include "hold/state.h"
+#include "hold/device_state.h"
 
 /* "gpu 2", "gpu 2/1" for MIG instance 1 of card 2; mig is -1 for a whole card. */
 static void add_label(uint32_t index, int32_t mig, struct strbuf *out)

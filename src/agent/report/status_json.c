@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
-#include "hold/state.h"
+#include "hold/device_state.h"
 
 static json_t *bytes_json(uint64_t bytes)
 {

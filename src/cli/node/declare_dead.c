@@ -13,7 +13,7 @@
 #include "base/strbuf.h"
 #include "base/units.h"
 #include "cli/node_agents.h"
-#include "cli/task/state.h"
+#include "cli/task/taskstate.h"
 #include "spool/instance.h"
 
 #define BEATS	 3 /* so many heartbeats that do not come */

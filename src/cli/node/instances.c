@@ -16,7 +16,7 @@
 #include "cli/instance.h"
 #include "cli/node_agents.h"
 #include "cli/table.h"
-#include "cli/task/state.h"
+#include "cli/task/taskstate.h"
 #include "spool/batch.h"
 #include "spool/instance.h"
 

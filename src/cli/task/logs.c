@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/task/logreader.h"
-#include "cli/task/state.h"
+#include "cli/task/taskstate.h"
 #include "cli/task/why.h"
 #include "spool/instance.h"
 

@@ -14,7 +14,7 @@
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/task/outcome.h"
-#include "cli/task/state.h"
+#include "cli/task/taskstate.h"
 #include "cli/task/view.h"
 #include "spool/batch_retry.h"
 #include "spool/instance.h"

@@ -14,7 +14,7 @@
 #include "base/units.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
-#include "cli/task/state.h"
+#include "cli/task/taskstate.h"
 #include "cli/task/view.h"
 #include "cli/term.h"
 #include "spool/record.h"

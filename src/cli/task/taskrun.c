@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
-#include "cli/task/state.h"
+#include "cli/task/taskstate.h"
 #include "spool/claim.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"

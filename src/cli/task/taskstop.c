@@ -27,7 +27,7 @@
 #include "cli/agent_client.h"
 #include "cli/node_agents.h"
 #include "cli/task/outcome.h"
-#include "cli/task/state.h"
+#include "cli/task/taskstate.h"
 #include "spool/batch.h"
 #include "spool/instance.h"
 #include "spool/transit.h"

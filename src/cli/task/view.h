@@ -14,8 +14,8 @@
 
 #include <jansson.h>
 
-#include "cli/task/state.h"
 #include "cli/task/taskrun.h"
+#include "cli/task/taskstate.h"
 
 struct task_view {
 	const struct spool *sp;

@@ -10,7 +10,7 @@
 #include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
-#include "cli/task/state.h"
+#include "cli/task/taskstate.h"
 #include "cli/task/watch.h"
 #include "cli/task/why.h"
 #include "spool/instance.h"

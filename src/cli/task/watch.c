@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "cli/task/state.h"
+#include "cli/task/taskstate.h"
 #include "spool/batch.h"
 #include "spool/record.h"
 

@@ -12,7 +12,7 @@
  *	code = taskwatch_exit_code(w);
  */
 
-#include "cli/task/state.h"
+#include "cli/task/taskstate.h"
 
 struct taskwatch;
 

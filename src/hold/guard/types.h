@@ -12,12 +12,12 @@
 #include <string.h>
 
 #include "base/proc.h"
+#include "hold/device_state.h"
 #include "hold/guard/baseline.h"
 #include "hold/guard/eyes.h"
 #include "hold/guard/hints.h"
 #include "hold/policy.h"
 #include "hold/proto.h"
-#include "hold/state.h"
 
 struct endpoint_keeper;
 

@@ -5,7 +5,7 @@
 
 #include "sched_bench.h"
 
-#include "sched/empty.h"
+#include "sched/queue_empty.h"
 
 #define T(...) ((struct sched_task){ __VA_ARGS__ })
 

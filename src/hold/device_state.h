@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_HOLD_STATE_H
-#define TENURE_HOLD_STATE_H
+#ifndef TENURE_HOLD_DEVICE_STATE_H
+#define TENURE_HOLD_DEVICE_STATE_H
 
 /*
  * The life of one device, as one table [state][event] -> { next state, action }. Pure: no clock, no

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/task/state.h"
+#include "cli/task/taskstate.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

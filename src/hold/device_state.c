@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "hold/state.h"
+#include "hold/device_state.h"
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "sched/empty.h"
+#include "sched/queue_empty.h"
 
 #include "sched/device_board.h"
 #include "sched/state.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_SCHED_EMPTY_H
-#define TENURE_SCHED_EMPTY_H
+#ifndef TENURE_SCHED_QUEUE_EMPTY_H
+#define TENURE_SCHED_QUEUE_EMPTY_H
 
 #include "sched/queue.h"
 

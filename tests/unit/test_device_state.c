@@ -6,7 +6,7 @@
 
 #include "unit.h"
 
-#include "hold/state.h"
+#include "hold/device_state.h"
 
 static bool has_holder(enum dev_state s)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_CLI_TASK_STATE_H
-#define TENURE_CLI_TASK_STATE_H
+#ifndef TENURE_CLI_TASK_TASKSTATE_H
+#define TENURE_CLI_TASK_TASKSTATE_H
 
 /* How tasks, batches and their elements stand, from names of files and journals. */
 
