@@ -40,6 +40,16 @@ char *str_print(char *dst, size_t size, const char *fmt, ...)
 static const char base64_digits[] =
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
+bool str_lists(const char *list, const char *text)
+{
+	size_t len = strlen(text);
+
+	for (const char *at = list; (at = strstr(at, text)); at += len)
+		if ((at == list || at[-1] == ' ') && (!at[len] || at[len] == ','))
+			return true;
+	return false;
+}
+
 char *str_to_base64(const char *s)
 {
 	size_t len = strlen(s), at = 0;

@@ -20,6 +20,9 @@ bool str_has_prefix(const char *s, const char *prefix);
 /* Of a text that is longer, or no more than that. */
 bool str_has_suffix(const char *s, const char *suffix);
 
+/* Whether a list of texts, "alice, bob", has that one, which is not empty. */
+bool str_lists(const char *list, const char *text);
+
 /* In base 64 (RFC 4648, with padding); the caller frees it. */
 char *str_to_base64(const char *s);
 /* The other way: NULL where it is not that, or has a NUL in it. The caller frees it. */

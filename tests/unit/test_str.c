@@ -156,6 +156,30 @@ static void numbers_are_compared_whole(void **state)
 	assert_int_equal(compare_u64(&a[1], &a[1]), 0);
 }
 
+static void a_text_of_a_list_is_there_as_a_whole(void **state)
+{
+	static const struct {
+		const char *list, *text;
+		bool there;
+	} cases[] = {
+		{ "", "a", false },
+		{ "a", "a", true },
+		{ "a, b, c", "a", true },
+		{ "a, b, c", "b", true },
+		{ "a, b, c", "c", true },
+		{ "a, b, c", "d", false },
+		{ "ab, ba", "a", false },
+		{ "ab, ba", "b", false },
+		{ "xa, a", "a", true },
+		{ "ax, a", "a", true },
+		{ "--gpus 1, --name x", "--gpus 1", true },
+		{ "--gpus 12", "--gpus 1", false },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		assert_int_equal(str_lists(cases[i].list, cases[i].text), cases[i].there);
+}
+
 static void test_wrap(void **state)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
@@ -271,6 +295,7 @@ int main(void)
 		cmocka_unit_test(test_strbuf),
 		cmocka_unit_test(only_the_first_of_many_are_told),
 		cmocka_unit_test(numbers_are_compared_whole),
+		cmocka_unit_test(a_text_of_a_list_is_there_as_a_whole),
 		cmocka_unit_test(test_wrap),
 		cmocka_unit_test(test_enum),
 		cmocka_unit_test(test_err),

@@ -231,17 +231,6 @@ static void add_holders(const struct machine *m, struct strbuf *who)
 	}
 }
 
-/* In a list of names, "alice, bob". */
-static bool is_among(const char *names, const char *user)
-{
-	size_t len = strlen(user);
-
-	for (const char *at = names; (at = strstr(at, user)); at += len)
-		if ((at == names || at[-1] == ' ') && (!at[len] || at[len] == ','))
-			return true;
-	return false;
-}
-
 /* Guards of other users, where their processes can be seen. */
 static void add_guards(struct strbuf *who)
 {
@@ -255,7 +244,7 @@ static void add_guards(struct strbuf *who)
 
 		if (str_to_u64(d->d_name, &pid) < 0 || proc_peek((pid_t)pid, &p) < 0 ||
 		    strcmp(p.comm, "tenure-guard") != 0 || p.uid == geteuid() ||
-		    is_among(strbuf_str(who), user_name(p.uid, user, sizeof(user))))
+		    str_lists(strbuf_str(who), user_name(p.uid, user, sizeof(user))))
 			continue;
 		strbuf_addf(who, "%s%s", who->len ? ", " : "", user);
 	}

@@ -164,20 +164,10 @@ struct reading {
 	struct strbuf taken, passed; /* what is said of them */
 };
 
-static bool is_said(const char *list, const char *text)
-{
-	size_t len = strlen(text);
-
-	for (const char *at = list; (at = strstr(at, text)); at += len)
-		if ((at == list || at[-1] == ' ') && (!at[len] || at[len] == ','))
-			return true;
-	return false;
-}
-
 /* Scripts say the same more than once, in one form or another. */
 static void add(struct strbuf *b, const char *text)
 {
-	if (is_said(strbuf_str(b), text))
+	if (str_lists(strbuf_str(b), text))
 		return;
 	strbuf_addf(b, "%s%s", b->len ? ", " : "", text);
 }
