@@ -123,22 +123,24 @@ static void look_for_agent(struct watching *w)
 	w->no_agent = none;
 }
 
-static void tell_if_new(struct watching *w, char *text)
+/* Takes text over. */
+static void tell(struct watching *w, char *text, bool news)
 {
-	bool news = !str_same_but_figures(w->told, text);
-
-	free(w->told);
-	w->told = text;
 	if (news)
 		say("note", text, w->id);
+	free(w->told);
+	w->told = text;
 }
 
 static void tell_why(struct watching *w)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	char *text;
 
-	if (!w->no_agent && why_of(w->ctx, w->sp, taskwatch_place(w->task), &b, NULL) == 0)
-		tell_if_new(w, strbuf_take(&b));
+	if (w->no_agent || why_of(w->ctx, w->sp, taskwatch_place(w->task), &b, NULL) < 0)
+		return;
+	text = strbuf_take(&b);
+	tell(w, text, !str_same_but_figures(w->told, text));
 }
 
 static bool has_begun(const struct watching *w, struct batch_counts *ret)
@@ -153,10 +155,7 @@ static void tell_counts(struct watching *w, const struct batch_counts *c)
 			       " failed, %" PRIu64 " running, %" PRIu64 " left",
 			       w->place.name.count, c->done, c->failed, c->running, c->waiting);
 
-	if (!w->told || strcmp(w->told, text) != 0)
-		say("note", text, w->id);
-	free(w->told);
-	w->told = text;
+	tell(w, text, !w->told || strcmp(w->told, text) != 0);
 }
 
 /* What waits is told for what, and what is too much to show how far it has come. */
