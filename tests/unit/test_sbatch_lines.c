@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "cli/task/sbatch_lines.h"
-#include "cli/task/submission.h"
+#include "cli/task/submit_options.h"
 
 /* Without "version". */
 static char *json_of(const struct task_spec *s)

@@ -19,7 +19,7 @@
 #include "cli/task/aftercheck.h"
 #include "cli/task/outcome.h"
 #include "cli/task/roomcheck.h"
-#include "cli/task/submission.h"
+#include "cli/task/submit_options.h"
 #include "spool/instance.h"
 #include "spool/record.h"
 #include "spool/transit.h"

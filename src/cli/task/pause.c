@@ -15,7 +15,7 @@
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/task/outcome.h"
-#include "cli/task/submitter.h"
+#include "cli/task/submit_inherit.h"
 #include "spool/batch_retry.h"
 #include "spool/instance.h"
 #include "spool/lane.h"

@@ -28,7 +28,7 @@
 #include "cli/instance.h"
 #include "cli/node_agents.h"
 #include "cli/task/logreader.h"
-#include "cli/task/submission.h"
+#include "cli/task/submit_options.h"
 #include "cli/task/taskstate.h"
 #include "cli/task/taskstop.h"
 #include "cli/task/why.h"

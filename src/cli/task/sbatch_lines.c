@@ -18,7 +18,7 @@
 #include "base/strbuf.h"
 #include "base/value.h"
 #include "cli/cmd.h"
-#include "cli/task/submitter.h"
+#include "cli/task/submit_inherit.h"
 
 #define MARK "#SBATCH"
 

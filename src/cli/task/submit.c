@@ -8,7 +8,7 @@
 #include "cli/instance.h"
 #include "cli/node_agents.h"
 #include "cli/task/outcome.h"
-#include "cli/task/submission.h"
+#include "cli/task/submit_options.h"
 #include "spool/elements.h"
 #include "spool/instance.h"
 

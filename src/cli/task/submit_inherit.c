@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/task/submitter.h"
+#include "cli/task/submit_inherit.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_CLI_TASK_SUBMISSION_H
-#define TENURE_CLI_TASK_SUBMISSION_H
+#ifndef TENURE_CLI_TASK_SUBMIT_OPTIONS_H
+#define TENURE_CLI_TASK_SUBMIT_OPTIONS_H
 
 /* From the options of `submit`, which are those of `run`, too, to a task in the queue. */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef TENURE_CLI_TASK_SUBMITTER_H
-#define TENURE_CLI_TASK_SUBMITTER_H
+#ifndef TENURE_CLI_TASK_SUBMIT_INHERIT_H
+#define TENURE_CLI_TASK_SUBMIT_INHERIT_H
 
 /* What a task takes along of the process that submits it. */
 

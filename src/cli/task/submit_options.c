@@ -5,7 +5,7 @@
  * can know is added: what to run, the directory and the environment (submitter.c).
  */
 
-#include "cli/task/submission.h"
+#include "cli/task/submit_options.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #include "cli/task/aftercheck.h"
 #include "cli/task/roomcheck.h"
 #include "cli/task/sbatch_lines.h"
-#include "cli/task/submitter.h"
+#include "cli/task/submit_inherit.h"
 #include "spool/elements.h"
 #include "spool/instance.h"
 #include "spool/submit.h"
