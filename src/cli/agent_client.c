@@ -2,7 +2,6 @@
 #include "cli/agent_client.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -120,8 +119,8 @@ char *agent_others(const struct cmd_ctx *ctx)
 	return strbuf_take(&b);
 }
 
-static int ask(const struct cmd_ctx *ctx, const struct ctl_request *req, int timeout_ms,
-	       json_t **ret, int *ret_fd, struct err *e)
+int agent_ask(const struct cmd_ctx *ctx, const struct ctl_request *req, int timeout_ms,
+	      json_t **ret, int *ret_fd, struct err *e)
 {
 	const char *instance = settings_str(ctx->settings, SET_INSTANCE);
 	enum setting_layer from = settings_origin(ctx->settings, SET_ROOT)->layer;
@@ -144,17 +143,12 @@ static int ask(const struct cmd_ctx *ctx, const struct ctl_request *req, int tim
 	return r < 0 ? CMD_FAILED : CMD_OK;
 }
 
-int agent_ask(const struct cmd_ctx *ctx, enum ctl_verb verb, int timeout_ms, json_t **ret,
-	      int *ret_fd, struct err *e)
-{
-	return ask(ctx, &(struct ctl_request){ .verb = verb }, timeout_ms, ret, ret_fd, e);
-}
-
 json_t *agent_status(const struct cmd_ctx *ctx, int timeout_ms, struct err *e)
 {
 	json_t *doc = NULL;
 
-	return agent_ask(ctx, CTL_STATUS, timeout_ms, &doc, NULL, e) == CMD_OK ? doc : NULL;
+	return agent_ask(ctx, AGENT_VERB(CTL_STATUS), timeout_ms, &doc, NULL, e) == CMD_OK ? doc
+											   : NULL;
 }
 
 const json_t *agent_tasks(const json_t *status)
@@ -172,12 +166,6 @@ struct agent_task agent_task_of(const json_t *task)
 		.name = json_get_str(task, "name"),
 		.unfiled = json_get_str(unfiled, "why"),
 	};
-}
-
-int agent_ask_long(const struct cmd_ctx *ctx, const struct ctl_request *req, json_t **ret,
-		   int *ret_fd, struct err *e)
-{
-	return ask(ctx, req, INT_MAX, ret, ret_fd, e);
 }
 
 int agent_ask_about(const struct cmd_ctx *ctx, const struct order *o, json_t **ret, struct err *e)

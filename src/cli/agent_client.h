@@ -8,6 +8,7 @@
  */
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,13 +19,16 @@
 
 /* ---- the agent of this node ---- */
 
+#define AGENT_VERB(v) (&(const struct ctl_request){ .verb = (v) })
+#define AGENT_FOREVER INT_MAX /* of an answer that comes when tasks have ended */
+
 /*
  * Ask the agent of the instance that the settings name. 0 and the document; CMD_NOTHING_RUNS or
  * CMD_FAILED with e set to what to do. ret_fd as in ctl_ask(). With --root on the command line one
  * that serves another root is none.
  */
-int agent_ask(const struct cmd_ctx *ctx, enum ctl_verb verb, int timeout_ms, json_t **ret,
-	      int *ret_fd, struct err *e);
+int agent_ask(const struct cmd_ctx *ctx, const struct ctl_request *req, int timeout_ms,
+	      json_t **ret, int *ret_fd, struct err *e);
 
 /* The whole status. A new reference; NULL: there is none, and e says why. */
 json_t *agent_status(const struct cmd_ctx *ctx, int timeout_ms, struct err *e);
@@ -39,10 +43,6 @@ struct agent_task {
 };
 
 struct agent_task agent_task_of(const json_t *task);
-
-/* agent_ask() with an answer that comes when it comes: after tasks have ended. */
-int agent_ask_long(const struct cmd_ctx *ctx, const struct ctl_request *req, json_t **ret,
-		   int *ret_fd, struct err *e);
 
 /* An order about one task, ORDER_STOP or ORDER_WHY. The agent's own refusal is the text of e; its
  * code (-ENOENT) is returned. -ECONNREFUSED: no agent runs here for this root. */

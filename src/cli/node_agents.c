@@ -125,7 +125,8 @@ bool node_agents_one_serves(const struct cmd_ctx *ctx, const struct spool *sp)
 {
 	struct node_agents agents;
 	json_t *doc = NULL;
-	bool any = agent_ask(ctx, CTL_PING, PING_MS, &doc, NULL, NULL) != CMD_NOTHING_RUNS;
+	bool any =
+		agent_ask(ctx, AGENT_VERB(CTL_PING), PING_MS, &doc, NULL, NULL) != CMD_NOTHING_RUNS;
 
 	json_decref(doc);
 	if (any)

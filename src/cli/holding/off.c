@@ -143,7 +143,7 @@ static int drain(const struct cmd_ctx *ctx, json_t **ret, int *ret_fd, struct er
 	if (!req.now)
 		tell_wait(ctx);
 	watched = w.over_fd >= 0 && pthread_create(&w.thread, NULL, watch_for_unfiled, &w) == 0;
-	r = agent_ask_long(ctx, &req, ret, ret_fd, e);
+	r = agent_ask(ctx, &req, AGENT_FOREVER, ret, ret_fd, e);
 	if (watched) {
 		(void)eventfd_write(w.over_fd, 1);
 		(void)pthread_join(w.thread, NULL);
@@ -403,7 +403,7 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 	json_t *doc = NULL;
 	cleanup_fd int fd = -1;
 	int code = drains(ctx) ? drain(ctx, &doc, &fd, e)
-			       : agent_ask(ctx, CTL_OFF, OFF_LIMIT_MS, &doc, &fd, e);
+			       : agent_ask(ctx, AGENT_VERB(CTL_OFF), OFF_LIMIT_MS, &doc, &fd, e);
 
 	if ((code == CMD_NOTHING_RUNS && e->code == -ECONNREFUSED) ||
 	    (code == CMD_FAILED && e->code == -EPIPE)) /* it ended while it was asked */

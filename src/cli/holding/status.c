@@ -416,7 +416,7 @@ void status_text_print(json_t *doc, FILE *out)
 static int run_status(const struct cmd_ctx *ctx, struct err *e)
 {
 	json_t *doc = NULL;
-	int code = agent_ask(ctx, CTL_STATUS, STATUS_LIMIT_MS, &doc, NULL, e);
+	int code = agent_ask(ctx, AGENT_VERB(CTL_STATUS), STATUS_LIMIT_MS, &doc, NULL, e);
 
 	if (code != CMD_OK)
 		return code;
