@@ -161,6 +161,16 @@ char *node_agent_sign(const struct node_agent *p)
 			 clock_format_local(p->written_ns, when));
 }
 
+char *node_agent_silence(const struct node_agent *p)
+{
+	cleanup_free char *sign = node_agent_sign(p);
+
+	return xasprintf(
+		"does not answer (%s). If that node hangs or is cut off, try again when it "
+		"is back; if it does not exist any more: tenure shutdown --gone %s",
+		sign, p->agent);
+}
+
 json_t *node_agent_json(const struct node_agent *p)
 {
 	const struct heartbeat *b = &p->heartbeat;

@@ -50,6 +50,9 @@ const char *node_agent_state_name(enum node_agent_state state);
 /* "its last heartbeat was 3m 20s ago" or what else is to be said of one that does not answer.
  * The caller frees it. p may be NULL: it has left no sign at all. */
 char *node_agent_sign(const struct node_agent *p);
+/* "does not answer (its last ..). If that node hangs or ..": of one of another node, with what to
+ * do about it. The caller frees it. */
+char *node_agent_silence(const struct node_agent *p);
 /* A new reference. */
 json_t *node_agent_json(const struct node_agent *p);
 

@@ -82,18 +82,14 @@ static void fail(struct shutdown *s, int code, const char *text)
 
 static void say_silent(struct shutdown *s, const struct node_agent *p, bool taken)
 {
-	cleanup_free char *sign = node_agent_sign(p);
+	cleanup_free char *sign = node_agent_sign(p), *silence = node_agent_silence(p);
 	cleanup_free char *text =
 		taken ? xasprintf("%s has taken the order and has not answered (%s)", p->agent,
 				  sign)
 		: p->here
 			? xasprintf("%s, on this node, does not answer (%s); if it hangs: kill %d",
 				    p->agent, sign, (int)p->heartbeat.who.proc.pid)
-			: xasprintf(
-				  "%s does not answer (%s). If that node hangs or is cut off, try "
-				  "again when it is back; if it does not exist any more: tenure "
-				  "shutdown --gone %s",
-				  p->agent, sign, p->agent);
+			: xasprintf("%s %s", p->agent, silence);
 
 	s->n_silent++;
 	fail(s, -EHOSTUNREACH, text);

@@ -474,7 +474,7 @@ static void say_silent(struct asking *q, const struct remote_stop *a, bool taken
 {
 	const struct node_agent *p = node_agents_find(&q->agents, a->agent);
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	cleanup_free char *sign = node_agent_sign(p);
+	cleanup_free char *sign = node_agent_sign(p), *silence = p ? node_agent_silence(p) : NULL;
 	const char *host = p && p->heartbeat.who.host[0] ? p->heartbeat.who.host : a->agent;
 	const char *them = a->n == 1 ? "it" : "them";
 
@@ -496,11 +496,7 @@ static void say_silent(struct asking *q, const struct remote_stop *a, bool taken
 			    "that takes %s over; then stop %s",
 			    sign, them, them);
 	else
-		strbuf_addf(&b,
-			    ", which does not answer (%s). If that node hangs or is cut off, try "
-			    "again when it is back; if it does not exist any more: tenure "
-			    "shutdown --gone %s",
-			    sign, a->agent);
+		strbuf_addf(&b, ", which %s", silence);
 	fail(q, -EHOSTUNREACH, strbuf_str(&b));
 }
 
