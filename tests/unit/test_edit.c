@@ -20,8 +20,8 @@
 static struct spool *world(void)
 {
 	static const char *const specs[] = {
-		"{\"argv\":[\"true\"],\"name\":\"train\",\"memory\":\"20G\",\"lane\":\"week\","
-		"\"env\":[\"LR=1\",\"SEED=2\"]}",
+		("{\"argv\":[\"true\"],\"name\":\"train\",\"memory\":\"20G\",\"lane\":\"week\","
+		 "\"env\":[\"LR=1\",\"SEED=2\"]}"),
 		"{\"argv\":[\"true\"],\"name\":\"ended\"}",
 		"{\"argv\":[\"true\"],\"name\":\"running\"}",
 		"{\"argv\":[\"true\"],\"name\":\"many\",\"array\":\"1-3\"}",
