@@ -151,7 +151,6 @@ static void no_queue_is_no_error(void **state)
 static void the_queue_that_is_meant_is_chosen(void **state)
 {
 	struct spool *sp = open_spool();
-	cleanup_free char *config = xasprintf("%s/none", spool_world_root());
 
 	(void)submit(sp, "{\"argv\":[\"true\"]}");
 	make("other");
