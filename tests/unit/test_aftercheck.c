@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cli_world.h"
 #include "spool_world.h"
 #include "unit.h"
 
@@ -65,25 +65,18 @@ static void test_after(void **state)
 		struct after_check c = { .sp = sp };
 		struct task_spec *s = spec_new();
 		json_t *o = json_loads(cases[i].spec, 0, NULL), *value;
-		FILE *out = tmpfile();
-		int screen = dup(STDERR_FILENO), r;
 		struct err e = ERR_INIT;
-		char said[1024];
+		struct printing p;
+		cleanup_free char *said = NULL;
 		const char *key;
+		int r;
 
 		json_object_foreach(o, key, value)
 			assert_int_equal(spec_set_json(s, key, value, NULL), 0);
 		json_decref(o);
-		assert_non_null(out);
-		(void)fflush(stderr);
-		(void)dup2(fileno(out), STDERR_FILENO);
+		p = printing_begin(STDERR_FILENO);
 		r = after_check(&c, cases[i].id, s, &e);
-		(void)fflush(stderr);
-		(void)dup2(screen, STDERR_FILENO);
-		(void)close(screen);
-		rewind(out);
-		said[fread(said, 1, sizeof(said) - 1, out)] = '\0';
-		(void)fclose(out);
+		said = printing_end(&p);
 		if (r != cases[i].r || !strstr(r < 0 ? e.text : said, cases[i].error) ||
 		    (r == 0 && !cases[i].error[0] && said[0]))
 			fail_msg("%s of %d: %d, %s, %s", cases[i].spec, (int)cases[i].id, r, e.text,
@@ -100,23 +93,16 @@ static void test_once(void **state)
 	struct spool *sp = world();
 	struct after_check c = { .sp = sp };
 	struct task_spec *s = spec_new();
-	FILE *out = tmpfile();
-	int screen = dup(STDERR_FILENO);
-	char said[1024];
+	cleanup_free char *said = NULL;
+	struct printing p;
 	size_t lines = 0;
 
 	assert_int_equal(spec_set_text(s, "after", "2", NULL), 0);
-	assert_non_null(out);
-	(void)dup2(fileno(out), STDERR_FILENO);
+	p = printing_begin(STDERR_FILENO);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(after_check(&c, 0, s, NULL), 0);
-	(void)fflush(stderr);
-	(void)dup2(screen, STDERR_FILENO);
-	(void)close(screen);
-	rewind(out);
-	said[fread(said, 1, sizeof(said) - 1, out)] = '\0';
-	(void)fclose(out);
-	for (const char *p = said; (p = strstr(p, "tenure: warning: ")); p++)
+	said = printing_end(&p);
+	for (const char *at = said; (at = strstr(at, "tenure: warning: ")); at++)
 		lines++;
 	assert_int_equal(lines, 1);
 	after_check_clear(&c);
