@@ -185,7 +185,10 @@ def test_note_without_an_agent(tenure, build, env):
     with os.fdopen(its, "w") as terminal:
         done = subprocess.run([build / "tenure", "submit", "--", "true"], env=env, stdout=subprocess.PIPE,
                               stderr=terminal, text=True, timeout=HANG)
-        said = " ".join(os.read(ours, 4096).decode().split())
+        text = ""  # a terminal gives it in pieces
+        while "tenure on" not in text and select.select([ours], [], [], HANG)[0]:
+            text += os.read(ours, 4096).decode()
+    said = " ".join(text.split())
     os.close(ours)
     assert done.stdout == "1\n" and "task 1 waits: no agent serves" in said and "tenure on" in said, said
     assert tenure("submit", "--", "true").stderr == ""
