@@ -2,7 +2,7 @@
 
 /*
  * The options are the keys of a task, which has the table (spool/task_spec.h). What only a client
- * can know is added: what to run, the directory and the environment (submitter.c).
+ * can know is added: what to run, the directory and the environment (submit_inherit.c).
  */
 
 #include "cli/task/submit_options.h"

@@ -228,7 +228,7 @@ static void take_cgroup(struct guard *g, struct client *c)
 {
 	if (proc_cgroup(c->pid, c->cgroup, sizeof(c->cgroup)) == 0 && strcmp(c->cgroup, "/") != 0)
 		return;
-	c->cgroup[0] = '\0'; /* the agent says so (wants.c) */
+	c->cgroup[0] = '\0'; /* the agent says so (agent/node/policy.c) */
 }
 
 /* A new policy of an instance whose devices are held under another: they follow at once. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One device in the guard: what is said of it, its name, its steps through the state table
- * (state.c) and what the policies want of it. look.c has what is seen of it, hold.c the hold, and
- * lend.c the way to a task and back.
+ * (device_state.c) and what the policies want of it. look.c has what is seen of it, hold.c the
+ * hold, and lend.c the way to a task and back.
  */
 #include "hold/guard/device.h"
 

@@ -9,8 +9,8 @@
 
 #include "hold/guard/types.h"
 
-/* One step through the state table (state.h): the action that it names, the new state, and what is
- * told of both. True when the table had a step for it. */
+/* One step through the state table (device_state.h): the action that it names, the new state, and
+ * what is told of both. True when the table had a step for it. */
 bool device_step(struct guard *g, struct device *d, enum dev_event event);
 
 /* The halves of it, where something has to be done between them. */

@@ -4,8 +4,8 @@
 
 /*
  * What follows for a device from a look at it, or from time that passes without one. Everything
- * that happens to it becomes an event of the state table (state.c), and device.h does what the
- * table says.
+ * that happens to it becomes an event of the state table (device_state.c), and device.h does what
+ * the table says.
  */
 
 #include "hold/guard/types.h"
