@@ -108,10 +108,12 @@ static const struct {
 	  "tenure: 4.1 is an element; its priority and pauses are those of task 4 as a whole\n",
 	  "B" },
 	{ &cmd_pause, "9", 1, "", "tenure: there is no task 9 in instance \"default\"", "B" },
-	/* Word by word, up to the first that is wrong. */
-	{ &cmd_pause, "1 9 2", 1, "1 a is paused\n", "tenure: there is no task 9", "1B" },
+	/* Word by word: a wrong one keeps none of the others from it. */
+	{ &cmd_pause, "1 9 2", 1, "1 a is paused\n2 b is paused\n", "tenure: there is no task 9",
+	  "12B" },
 	{ &cmd_pause, "nobody", 1, "",
-	  "tenure: no task that waits or runs in instance \"default\" is called \"nobody\"", "1B" },
+	  "tenure: no task that waits or runs in instance \"default\" is called \"nobody\"",
+	  "12B" },
 };
 
 static void each_step_changes_what_it_is_about(void **state)
@@ -143,6 +145,8 @@ static void a_priority_is_a_number_of_what_waits(void **state)
 		{ "0 2 3", 0, "2 b has priority 0\n3 a has priority 0\n", "" },
 		{ "99999 week", 0, "2 b has priority 99999\n", "" },
 		{ "7 5", 1, "", "tenure: task 5 (runs) runs already" },
+		{ "99999 5 1", 1, "1 a has priority 99999\n",
+		  "tenure: task 5 (runs) runs already" },
 		{ "100000 1", 2, "", "tenure: " },
 		{ "high 1", 2, "", "tenure: " },
 		{ "-1 1", 2, "", "tenure: " },

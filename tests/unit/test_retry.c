@@ -131,8 +131,13 @@ static const struct {
 	{ "nobody", 1, "", "tenure: no task in instance \"default\" is called \"nobody\"",
 	  "dffcprp dfcw" },
 	{ "", 2, "", "tenure: usage: tenure retry ", "dffcprp dfcw" },
-	/* Word by word, up to the first that is wrong. */
-	{ "2 9 3", 1, "2 bad is requeued\n", "tenure: there is no task 9", "dpfcprp dfcw" },
+	/* Word by word: a wrong one keeps none of the others from it. */
+	{ "2 9 3", 1, "2 bad is requeued\n3 bad2 is requeued\n", "tenure: there is no task 9",
+	  "dppcprp dfcw" },
+	{ "9 3 5", 1, "3 bad2 is requeued\n",
+	  "tenure: there is no task 9 in instance \"default\" (tenure list -a shows them all)\n"
+	  "tenure: task 5 (waits) has not ended",
+	  "dfpcprp dfcw" },
 };
 
 static void what_has_ended_waits_again(void **state)

@@ -173,3 +173,22 @@ int change_each(const struct spool *sp, struct task_set *m, change_each_fn fn, v
 	}
 	return r >= 0 && held.id ? change_busy(&held, e) : r < 0 ? r : 0;
 }
+
+int change_words(const struct opts *opts, size_t first, change_word_fn fn, void *data,
+		 struct err *e)
+{
+	int ret = 0;
+
+	for (size_t i = first; i < opts_argc(opts); i++) {
+		struct err one = ERR_INIT;
+		int r = fn(data, opts_arg(opts, i), &one);
+
+		if (r == 0)
+			continue;
+		if (ret)
+			(void)cmd_fail(CMD_FAILED, e->text);
+		*e = one;
+		ret = ret ? ret : r;
+	}
+	return ret;
+}

@@ -42,6 +42,13 @@ int outcome_tell_made(const uint64_t *ids, size_t n, int r, struct err *e);
 void change_pause(int look);
 int change_busy(const struct task_name *n, struct err *e); /* -EAGAIN: and still is */
 
+/* What one of the command's words means is changed. 0, positive or negative, with e. */
+typedef int (*change_word_fn)(void *data, const char *word, struct err *e);
+/* Each of them, from the first one on: one that cannot be changed keeps none of the others from it.
+ * Errors are printed, but for the last one, which is returned with the code of the first. */
+int change_words(const struct opts *opts, size_t first, change_word_fn fn, void *data,
+		 struct err *e);
+
 /* 0, TRANSIT_GONE: it is not there (any more), or negative. t->dir says where it was found. */
 typedef int (*change_each_fn)(void *data, struct scan_task *t, struct err *e);
 /* fn for each of them; m->tasks is used up, and still the caller's to free. The first error ends

@@ -323,8 +323,9 @@ static int pause_named_lane(struct change *c, const char *lane, struct err *e)
 	return r;
 }
 
-static int pause_word(struct change *c, const char *word, struct err *e)
+static int pause_word(void *data, const char *word, struct err *e)
 {
+	struct change *c = data;
 	bool all = strcmp(word, "all") == 0;
 	unsigned int changed = c->changed;
 	int r, first = 0;
@@ -345,14 +346,20 @@ static int pause_word(struct change *c, const char *word, struct err *e)
 	return first ? first : r;
 }
 
+static int priority_word(void *data, const char *word, struct err *e)
+{
+	return change_word(data, word, e);
+}
+
 static int change_all(const struct cmd_ctx *ctx, struct change *c, size_t first, struct err *e)
 {
 	struct spool *sp = NULL;
 	int r = instance_open_for(ctx, first, 0, &sp, e);
 
 	c->sp = sp;
-	for (size_t i = first; sp && i < opts_argc(ctx->opts) && r == 0; i++)
-		r = (c->fn == do_priority ? change_word : pause_word)(c, opts_arg(ctx->opts, i), e);
+	if (sp)
+		r = change_words(ctx->opts, first,
+				 c->fn == do_priority ? priority_word : pause_word, c, e);
 	if (sp)
 		r = outcome_commit(sp, &c->said, r, e);
 	sp = spool_close(sp);

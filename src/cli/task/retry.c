@@ -220,8 +220,9 @@ static int retry_failed(struct retrying *rt, const char *lane, size_t *ret, stru
 }
 
 /* A task is meant rather than a lane that is called so. */
-static int retry_word(struct retrying *rt, const char *word, struct err *e)
+static int retry_word(void *data, const char *word, struct err *e)
 {
+	struct retrying *rt = data;
 	struct err inner = ERR_INIT;
 	size_t n = 0;
 	int r, none;
@@ -250,8 +251,8 @@ static int run_retry(const struct cmd_ctx *ctx, struct err *e)
 	int r = instance_open_for(ctx, 0, 0, &sp, e);
 
 	rt.sp = sp;
-	for (size_t i = 0; sp && i < opts_argc(ctx->opts) && r == 0; i++)
-		r = retry_word(&rt, opts_arg(ctx->opts, i), e);
+	if (sp)
+		r = change_words(ctx->opts, 0, retry_word, &rt, e);
 	if (sp)
 		r = outcome_commit(sp, &rt.said, r, e);
 	free(rt.active.tasks);

@@ -383,6 +383,19 @@ int select_by_id(const struct spool *sp, uint64_t id, uint64_t element, struct t
 	return tell_failure(locate_id(sp, id, element, ret, &inner), &inner, e);
 }
 
+bool select_running_element(const struct spool *sp, uint64_t id, uint64_t element,
+			    struct task_name *ret)
+{
+	char word[SELECT_ID_MAX];
+	struct task_set m;
+
+	if (select_tasks(sp, select_format_id(id, element, word), 0, &m, NULL) < 0)
+		return false;
+	*ret = m.tasks[0].name;
+	free(m.tasks);
+	return true;
+}
+
 int select_one(const struct spool *sp, const char *word, struct task_place *ret, struct err *e)
 {
 	struct err inner = ERR_INIT;

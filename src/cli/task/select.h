@@ -61,6 +61,9 @@ struct task_place {
 int select_one(const struct spool *sp, const char *word, struct task_place *ret, struct err *e);
 int select_by_id(const struct spool *sp, uint64_t id, uint64_t element, struct task_place *ret,
 		 struct err *e);
+/* An element has a file of its own only while it runs: whether that is there, and its name. */
+bool select_running_element(const struct spool *sp, uint64_t id, uint64_t element,
+			    struct task_name *ret);
 
 /* "has ended already: done, 2026-11-21 14:02:11". buf: SELECT_END_MAX. */
 #define SELECT_END_MAX 128

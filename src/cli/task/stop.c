@@ -26,24 +26,16 @@ static const struct opt stop_opts[] = {
 	{ 0 },
 };
 
-/* One that cannot be stopped keeps none of the others from it. */
+static int stop_word(void *data, const char *word, struct err *e)
+{
+	return taskstop_word(data, word, e);
+}
+
 static int stop_words(struct taskstop *s, const struct opts *opts, struct err *e)
 {
 	struct err last = ERR_INIT;
-	int first = 0, r;
+	int first = change_words(opts, 0, stop_word, s, e), r;
 
-	for (size_t i = 0; i < opts_argc(opts); i++) {
-		struct err one = ERR_INIT;
-
-		r = taskstop_word(s, opts_arg(opts, i), &one);
-
-		if (r == 0)
-			continue;
-		if (first)
-			(void)cmd_fail(CMD_FAILED, e->text);
-		*e = one;
-		first = first ? first : r;
-	}
 	r = taskstop_finish(s, &last);
 	if (r < 0 && first)
 		(void)cmd_fail(CMD_FAILED, e->text);

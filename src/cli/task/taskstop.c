@@ -225,19 +225,6 @@ static int stop_waiting_element(struct taskstop *s, const struct task_place *p, 
 	return r;
 }
 
-static bool find_running_element(const struct spool *sp, uint64_t id, uint64_t element,
-				 struct task_name *ret)
-{
-	cleanup_free char *word = xasprintf("%" PRIu64 ".%" PRIu64, id, element);
-	struct task_set m;
-
-	if (select_tasks(sp, word, 0, &m, NULL) < 0)
-		return false;
-	*ret = m.tasks[0].name;
-	free(m.tasks);
-	return true;
-}
-
 /* 0, TRANSIT_GONE: it waits no more, or under another name, or negative. */
 static int stop_where_it_waits(struct taskstop *s, uint64_t id, uint64_t element, struct err *e)
 {
@@ -267,7 +254,7 @@ static int stop_element(struct taskstop *s, uint64_t id, uint64_t element, struc
 	int r;
 
 	for (int look = 0; look < CHANGE_LOOKS; look++) {
-		if (find_running_element(s->sp, id, element, &n)) {
+		if (select_running_element(s->sp, id, element, &n)) {
 			r = stop_running(s, &n, e);
 			if (r <= 0)
 				return r;

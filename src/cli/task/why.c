@@ -263,18 +263,9 @@ static int ask(const struct cmd_ctx *ctx, const struct spool *sp, const struct t
 /* Of an element only its own file says that it runs. */
 static bool find_running(const struct spool *sp, const struct task_place *p, struct task_name *ret)
 {
-	char word[SELECT_ID_MAX];
-	struct task_set m;
-
 	*ret = p->name;
-	if (!p->element)
-		return p->dir == SPOOL_RUNNING;
-	(void)select_format_id(p->name.id, p->element, word);
-	if (select_tasks(sp, word, 0, &m, NULL) < 0)
-		return false;
-	*ret = m.tasks[0].name;
-	free(m.tasks);
-	return true;
+	return p->element ? select_running_element(sp, p->name.id, p->element, ret)
+			  : p->dir == SPOOL_RUNNING;
 }
 
 /* Where, for how long, and whether the agent there can still be heard. */
