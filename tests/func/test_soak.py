@@ -30,7 +30,8 @@ def turn(m, h, n):
     many = [m.start("--take", "90%", "--device", i) for i in range(GPUS - 1)]
     for i, p in enumerate(many):
         result = json.loads(p.communicate(timeout=HANG)[0])
-        assert result["result"] == 0, (n, i, json.dumps(result), [json.dumps(e) for e in h.events()])
+        if result["result"] != 0:
+            pytest.fail("\n".join(map(json.dumps, ({"turn": n, "card": i}, result, *h.events()))))
         m.others.remove(p)
     for i, p in enumerate(many):
         # Where the machine is busy it may be gone before it is listed: its memory was the verdict then.
