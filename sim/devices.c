@@ -74,10 +74,10 @@ bool sim_host_has_context(const struct sim_machine *m)
 	return false;
 }
 
-/* Bring dirty_bytes up to now. */
-static void scrub(struct sim_machine *m, struct sim_dev *d)
+/* Bring dirty_bytes up to that time. */
+static void scrub(struct sim_machine *m, struct sim_dev *d, uint64_t now)
 {
-	uint64_t now = sim_now_ns(), per_gib = sim_cost_ns(m, SIM_T_SCRUB_PER_GIB);
+	uint64_t per_gib = sim_cost_ns(m, SIM_T_SCRUB_PER_GIB);
 	double done;
 
 	if (d->dirty_bytes == 0 || now < d->dirty_ns)
@@ -97,7 +97,7 @@ int sim_mem_take(struct sim_machine *m, int dev, struct sim_proc *p, uint64_t by
 	if (bytes > avail)
 		return -ENOMEM;
 	p->use[dev].bytes += bytes;
-	scrub(m, d);
+	scrub(m, d, sim_now_ns());
 	clean = d->dirty_bytes < avail ? avail - d->dirty_bytes : 0;
 	if (bytes <= clean)
 		return 0;
@@ -110,17 +110,23 @@ int sim_mem_take(struct sim_machine *m, int dev, struct sim_proc *p, uint64_t by
 	return 0;
 }
 
-void sim_mem_give(struct sim_machine *m, int dev, struct sim_proc *p, uint64_t bytes)
+static void give(struct sim_machine *m, int dev, struct sim_proc *p, uint64_t bytes, uint64_t at_ns)
 {
 	struct sim_dev *d = &m->devs[dev];
 
 	if (bytes > p->use[dev].bytes)
 		bytes = p->use[dev].bytes;
 	p->use[dev].bytes -= bytes;
-	scrub(m, d);
+	scrub(m, d, at_ns);
 	d->dirty_pid = d->dirty_bytes == 0 || d->dirty_pid == p->pid ? p->pid : -1;
 	d->dirty_bytes += bytes;
-	d->dirty_ns = sim_now_ns();
+	if (d->dirty_ns < at_ns)
+		d->dirty_ns = at_ns;
+}
+
+void sim_mem_give(struct sim_machine *m, int dev, struct sim_proc *p, uint64_t bytes)
+{
+	give(m, dev, p, bytes, sim_now_ns());
 }
 
 bool sim_mem_give_at(struct sim_machine *m, int dev, struct sim_proc *p, uint64_t bytes,
@@ -142,10 +148,12 @@ void sim_mem_settle(struct sim_machine *m)
 	for (uint32_t i = 0; i < m->ngives; i++) {
 		struct sim_give g = m->gives[i];
 
-		if (g.due_ns <= now)
-			sim_mem_give(m, g.dev, &m->procs[g.proc], g.bytes);
-		else
+		if (g.due_ns > now) {
 			m->gives[n++] = g;
+			continue;
+		}
+		m->gives[i].bytes = 0; /* who dies in the midst leaves nothing to be given twice */
+		give(m, g.dev, &m->procs[g.proc], g.bytes, g.due_ns);
 	}
 	m->ngives = n;
 }

@@ -353,26 +353,31 @@ static int lock_within(pthread_mutex_t *mutex, uint64_t ns)
 static int lock_from_stopped(struct sim_machine *m)
 {
 	pid_t pid = (pid_t)((unsigned int)m->data.__data.__lock & FUTEX_TID_MASK);
+	struct world here = world_here();
 	struct proc_stat st;
 	int err;
 
-	if (!pid || !world_here().proc_fits || proc_stat_read(pid, &st) < 0 || st.state != 'T' ||
-	    kill(pid, SIGCONT) < 0)
+	if (!pid || m->data_ns != here.pid_ns || !here.proc_fits || proc_stat_read(pid, &st) < 0 ||
+	    st.state != 'T' || kill(pid, SIGCONT) < 0)
 		return ETIMEDOUT;
-	err = lock_within(&m->data, 10 * NS_PER_S);
+	err = lock_within(&m->data, LOCK_PATIENCE_NS);
 	(void)kill(pid, SIGSTOP);
 	return err;
 }
 
 int sim_lock(struct sim_machine *m)
 {
+	static uint64_t pid_ns; /* the same at each thread's first call */
 	int err;
 
+	if (!pid_ns)
+		pid_ns = world_here().pid_ns;
 	while ((err = lock_within(&m->data, LOCK_PATIENCE_NS)) == ETIMEDOUT &&
 	       (err = lock_from_stopped(m)) == ETIMEDOUT)
 		continue;
 	if (err)
 		return -err;
+	m->data_ns = pid_ns;
 	sim_mem_settle(m);
 	return 0;
 }

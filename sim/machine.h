@@ -144,6 +144,7 @@ struct sim_machine {
 	uint64_t timing[SIM_T_MAX];
 
 	pthread_mutex_t data;
+	uint64_t data_ns;	  /* PID namespace of who has it, or had it last */
 	uint64_t driver_until_ns; /* the driver's lock is kept until then */
 	uint32_t ngives;
 	struct sim_give gives[SIM_GIVE_MAX];

@@ -30,6 +30,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "base/utf8.h"
 #include "sched/plan.h"
 #include "sched/queue_empty.h"
 #include "sched/why.h"
@@ -567,6 +568,9 @@ int dispatch_why(struct dispatch *q, uint64_t id, uint32_t element, json_t **ret
 	reason_text(&reason, &words, &text);
 	if (r == SCHED_WHY_NOT_HERE && sched_get(q->plan, ref, &t) == 0)
 		nodes_tell_room(q, t.gpus == SCHED_ALL_GPUS ? 1 : t.gpus, &text);
+	/* What a lane is paused with, or a task waits for, others may have written. */
+	if (text.len)
+		text.len = strlen(utf8_clean(text.data));
 	*ret = json_pack("{s:i, s:s, s:b, s:o}", "code", 0, "why", strbuf_str(&text), "elsewhere",
 			 r > 0, "reason", reason_json(&reason, &words));
 	return 0;

@@ -446,7 +446,7 @@ static const struct {
 	[REASON_UNREADABLE] = { "unreadable", tell_unreadable, ARG_WHERE | ARG_TEXT },
 	[REASON_REQUEUED] = { "requeued", tell_requeued, 0 },
 	[REASON_READY] = { "ready", tell_ready, 0 },
-	[REASON_NO_AGENT] = { "no-agent", tell_no_agent, ARG_WHERE },
+	[REASON_NO_AGENT] = { "no-agent", tell_no_agent, ARG_WHERE | ARG_TEXT },
 };
 _Static_assert(ARRAY_LEN(codes) == REASON_MAX, "a row for every code");
 
