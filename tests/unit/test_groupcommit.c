@@ -3,6 +3,7 @@
 /* Ends of tasks are made safe in groups, a long journal is cut, and what fails is tried again. The
  * journal, the timer and the spooler are the test's; the child that syncs is a real one. */
 
+#include "idle_loop.h"
 #include "unit.h"
 
 #include <errno.h>
@@ -116,33 +117,10 @@ static void synced(void *user)
 	world.n_synced++;
 }
 
-/* The loop goes on, though nothing that it has is worth waiting for. */
-static uv_idle_t idle;
-
-static void on_idle(uv_idle_t *handle)
-{
-	(void)usleep(500);
-}
-
-static int begin_loop(void)
-{
-	return uv_loop_init(&loop) < 0 || uv_idle_init(&loop, &idle) < 0 ||
-			       uv_idle_start(&idle, on_idle) < 0
-		       ? -1
-		       : 0;
-}
-
-static int end_loop(void)
-{
-	uv_close((uv_handle_t *)&idle, NULL);
-	(void)uv_run(&loop, UV_RUN_DEFAULT);
-	return uv_loop_close(&loop);
-}
-
 static int setup(void **state)
 {
 	memset(&world, 0, sizeof(world));
-	if (begin_loop() < 0)
+	if (begin_loop(&loop) < 0)
 		return -1;
 	group = groupcommit_new(&loop, NULL, NULL, synced, NULL);
 	return 0;
@@ -151,7 +129,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	groupcommit_free(group);
-	return end_loop();
+	return end_loop(&loop);
 }
 
 /* The timer fires; false: it does not run. */

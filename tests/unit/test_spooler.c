@@ -2,6 +2,7 @@
 
 /* Jobs on the spooler's thread: one after another, in their order, told on the loop. */
 
+#include "idle_loop.h"
 #include "unit.h"
 
 #include <errno.h>
@@ -27,36 +28,13 @@ static void clear(struct spool_place *place)
 	cleared++;
 }
 
-/* The loop goes on, though nothing that it has is worth waiting for. */
-static uv_idle_t idle;
-
-static void on_idle(uv_idle_t *handle)
-{
-	(void)usleep(500);
-}
-
-static int begin_loop(void)
-{
-	return uv_loop_init(&loop) < 0 || uv_idle_init(&loop, &idle) < 0 ||
-			       uv_idle_start(&idle, on_idle) < 0
-		       ? -1
-		       : 0;
-}
-
-static int end_loop(void)
-{
-	uv_close((uv_handle_t *)&idle, NULL);
-	(void)uv_run(&loop, UV_RUN_DEFAULT);
-	return uv_loop_close(&loop);
-}
-
 static int setup(void **state)
 {
 	memset(worked, 0, sizeof(worked));
 	memset(told, 0, sizeof(told));
 	cleared = 0;
 	loop_thread = pthread_self();
-	if (begin_loop() < 0)
+	if (begin_loop(&loop) < 0)
 		return -1;
 	spooler = spooler_new(&loop, clear);
 	return 0;
@@ -76,7 +54,7 @@ static int teardown(void **state)
 		assert_int_equal(spooler_free(spooler), 0);
 	}
 	assert_int_equal(cleared, 1);
-	return end_loop();
+	return end_loop(&loop);
 }
 
 struct letter {
