@@ -100,7 +100,7 @@ static int drop_the_rest(bool shares)
 /* The parent's slot does not have it: what may hang when it is executed may when it is closed. */
 static int take_program(const struct spawn *s)
 {
-	return dup3(s->program, own.slots[PROGRAM], O_CLOEXEC) < 0 ? -1 : 0;
+	return s->path ? 0 : dup3(s->program, own.slots[PROGRAM], O_CLOEXEC) < 0 ? -1 : 0;
 }
 
 static int take_files(const struct spawn *s)
@@ -135,7 +135,8 @@ __attribute__((no_sanitize("address"))) static int become(void *data)
 				drop_the_rest(false) == 0) {
 		default_signals();
 		if ((!c->s->session || setsid() >= 0) && chdir("/") == 0)
-			(void)fexecve(own.slots[PROGRAM], c->s->argv, c->s->env);
+			(void)(c->s->path ? execve(c->s->path, c->s->argv, c->s->env)
+					  : fexecve(own.slots[PROGRAM], c->s->argv, c->s->env));
 	}
 	c->errnum = errno;
 	_exit(127);
@@ -181,7 +182,7 @@ static pid_t start_locked(const struct spawn *s)
 	if (r < 0)
 		return r;
 	/* Who shares is waited for; a copy may hang by itself. */
-	c.shares = own.unshares && !fs_is_shared(s->program);
+	c.shares = own.unshares && !s->path && !fs_is_shared(s->program);
 	fill_slots(&c, true);
 	/* Handlers are not for the child. */
 	(void)sigfillset(&all);

@@ -20,6 +20,9 @@
 
 struct spawn {
 	int program; /* open, for reading or by O_PATH; stays the caller's */
+	/* Instead of program, for what may be a script, whose interpreter opens it by its name.
+	 * Where that lies may hang, so the child is a copy that waits alone. */
+	const char *path;
 	char *const *argv, *const *env;
 	int fds[SPAWN_FDS]; /* as 0 to 3; -1: /dev/null, and no 3. They stay the caller's */
 	bool session;	    /* one of its own */

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * This machine as an engine: a job is a process with a session of its own. There is no record of
+ * them but themselves: their name is in their environment, and their id is a PID with its start
+ * time. Nothing waits: what is submitted runs, or is refused.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "base/spawn.h"
+#include "base/str.h"
+#include "engine/engine.h"
+#include "engine/script.h"
+
+#define NAME_VARIABLE "TENURE_LOCAL_JOB="
+#define GPUS_VARIABLE "TENURE_LOCAL_GPUS="
+#define SHELL	      "/bin/sh"
+#define ENVIRON_MAX   (1UL << 20)
+
+static int local_probe(const struct engine_env *env, struct err *e)
+{
+	(void)env;
+	return access(SHELL, X_OK) == 0 ? 0 : err_sys(e, errno, SHELL);
+}
+
+static int local_render(const struct engine_request *req, struct strbuf *script, struct err *e)
+{
+	(void)e;
+	strbuf_adds(script, "#!" SHELL "\n");
+	script_add_options(script, NULL, req);
+	script_add_agent(script, "exec", req);
+	return 0;
+}
+
+/* -------- its processes -------- */
+
+static char *id_text(const struct proc_id *id)
+{
+	return xasprintf("%d.%llu", (int)id->pid, (unsigned long long)id->start);
+}
+
+static int parse_id(const char *text, struct proc_id *ret)
+{
+	unsigned long long start;
+	char end;
+	int pid;
+
+	if (sscanf(text, "%d.%llu%c", &pid, &start, &end) != 2 || pid <= 1)
+		return -EINVAL;
+	*ret = (struct proc_id){ .pid = pid, .start = start };
+	return 0;
+}
+
+/* The value of a variable in the environment that a process was started with; NULL. */
+static char *variable_of(pid_t pid, const char *assignment)
+{
+	char path[32];
+	cleanup_free char *text = NULL;
+	size_t len;
+	cleanup_fd int fd = open(str_print(path, sizeof(path), "/proc/%d/environ", (int)pid),
+				 O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || fs_read_open(fd, path, ENVIRON_MAX, &text, &len, NULL) < 0)
+		return NULL;
+	for (const char *p = text; p < text + len; p += strlen(p) + 1)
+		if (str_has_prefix(p, assignment))
+			return xstrdup(p + strlen(assignment));
+	return NULL;
+}
+
+/* Jobs are the leaders of their sessions: what they start has their environment, too. */
+static void add_job(struct engine_jobs *jobs, pid_t pid, const char *prefix)
+{
+	cleanup_free char *name = NULL;
+	struct proc_id id;
+
+	if (getsid(pid) != pid || proc_identify(pid, &id) < 0 || !proc_alive(&id))
+		return;
+	name = variable_of(pid, NAME_VARIABLE);
+	if (!name || !str_has_prefix(name, prefix))
+		return;
+
+	struct engine_job *job = engine_jobs_add(jobs);
+	char host[256] = "";
+
+	(void)gethostname(host, sizeof(host) - 1);
+	job->id = id_text(&id);
+	job->name = take_ptr(name);
+	job->node = xstrdup(host);
+	job->state = ENGINE_JOB_RUNNING;
+	job->start_ns = clock_wall_ns() - (clock_mono_ns() - proc_start_mono_ns(id.start));
+}
+
+static int local_jobs(const struct engine_env *env, const char *prefix, struct engine_jobs *ret,
+		      struct err *e)
+{
+	DIR *dir = opendir("/proc");
+	const struct dirent *entry;
+	uint64_t pid;
+
+	(void)env;
+	*ret = (struct engine_jobs){ .n = 0 };
+	if (!dir)
+		return err_sys(e, errno, "open /proc");
+	while ((entry = readdir(dir)))
+		if (str_to_u64(entry->d_name, &pid) == 0)
+			add_job(ret, (pid_t)pid, prefix);
+	(void)closedir(dir);
+	return 0;
+}
+
+static int open_files(const char *output, int fds[3])
+{
+	fds[0] = -1;
+	fds[1] = open(output, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	fds[2] = fds[1];
+	return fds[1] < 0 ? -errno : 0;
+}
+
+static int local_submit(const struct engine_env *env, const struct engine_request *req,
+			const char *script, char **ret_id, struct err *e)
+{
+	cleanup_free char *text = xstrdup(script);
+	char shell[] = SHELL, option[] = "-c";
+	char *const argv[] = { shell, option, text, NULL };
+	struct text_list own = { .n = 0 };
+	struct spawn s = SPAWN_INIT;
+	struct proc_id id;
+	int r = open_files(req->output, s.fds);
+
+	if (r < 0)
+		return err_sys(e, -r, "open %s", req->output);
+	for (const char *const *v = env->environ; *v; v++)
+		text_list_add(&own, *v);
+	text_list_take(&own, xasprintf(NAME_VARIABLE "%s", req->name));
+	text_list_take(&own, xasprintf(GPUS_VARIABLE "%u", req->gpus));
+	text_list_take(&own, NULL);
+	s.path = SHELL;
+	s.argv = argv;
+	s.env = own.texts;
+	s.session = true;
+
+	pid_t pid = spawn_start(&s);
+
+	text_list_clear(&own);
+	(void)fd_close(s.fds[1]);
+	if (pid < 0)
+		return err_sys(e, -pid, "start " SHELL);
+	r = proc_identify(pid, &id);
+	if (r < 0)
+		return err_set(e, r, "the job has ended at once");
+	*ret_id = id_text(&id);
+	return 0;
+}
+
+static int local_cancel(const struct engine_env *env, const struct text_list *ids, struct err *e)
+{
+	struct proc_id id;
+	int r, worst = 0;
+
+	(void)env;
+	for (size_t i = 0; i < ids->n; i++) {
+		r = parse_id(ids->texts[i], &id);
+		r = r < 0 ? r : proc_signal(&id, SIGTERM);
+		if (r < 0 && r != -ESRCH)
+			worst = err_sys(e, -r, "end the job %s", ids->texts[i]);
+	}
+	return worst;
+}
+
+/* -------- what it says of itself -------- */
+
+static int local_inventory(const struct engine_env *env, struct engine_nodes *ret, struct err *e)
+{
+	(void)env;
+	*ret = (struct engine_nodes){ .n = 0 };
+	return err_set(e, -ENOTSUP, "tenure devices shows what this machine has");
+}
+
+static int local_when(const struct engine_env *env, const struct engine_request *req,
+		      const char *id, uint64_t *ret_ns, struct strbuf *words, struct err *e)
+{
+	(void)env, (void)req, (void)id, (void)e;
+	*ret_ns = clock_wall_ns();
+	strbuf_adds(words, "at once");
+	return 0;
+}
+
+static int local_inside(const char *const *environ, struct engine_here *ret, struct err *e)
+{
+	const char *name = script_variable(environ, NAME_VARIABLE);
+	const char *gpus = script_variable(environ, GPUS_VARIABLE);
+	uint64_t n = 0;
+
+	if (!name || !name[0])
+		return err_set(e, -ENOENT, "no job of this machine");
+	(void)(gpus && str_to_u64(gpus, &n));
+	*ret = (struct engine_here){ .engine = "local",
+				     .id = xstrdup(name),
+				     .n_gpus = (unsigned int)n };
+	ret->key = xasprintf("local.%s", name);
+	return 0;
+}
+
+static int local_deadline(const struct engine_env *env, const struct engine_here *here,
+			  uint64_t *ret_ns, struct err *e)
+{
+	(void)env, (void)here, (void)e;
+	*ret_ns = 0;
+	return 0;
+}
+
+const struct engine engine_local = {
+	.name = "local",
+	.title = "this machine: processes of its own, for what needs no other",
+	.probe = local_probe,
+	.render = local_render,
+	.submit = local_submit,
+	.jobs = local_jobs,
+	.cancel = local_cancel,
+	.inventory = local_inventory,
+	.when = local_when,
+	.inside = local_inside,
+	.deadline = local_deadline,
+};
