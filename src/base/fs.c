@@ -215,9 +215,10 @@ static int write_synced(int fd, const void *data, size_t len, mode_t mode)
 	return 0;
 }
 
-int fs_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
+/* All of it in a file beside path, whose name the caller frees. */
+static int write_beside(const char *path, const void *data, size_t len, mode_t mode, char **ret,
+			struct err *e)
 {
-	cleanup_free char *dir = dir_of(path);
 	cleanup_free char *tmp = xasprintf("%s.XXXXXX", path);
 	cleanup_fd int fd = mkostemp(tmp, O_CLOEXEC);
 
@@ -230,12 +231,44 @@ int fs_write_atomic(const char *path, const void *data, size_t len, mode_t mode,
 		(void)unlink(tmp);
 		return err_sys(e, -r, "write %s", tmp);
 	}
+	*ret = take_ptr(tmp);
+	return 0;
+}
+
+int fs_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
+{
+	cleanup_free char *dir = dir_of(path);
+	cleanup_free char *tmp = NULL;
+	int r = write_beside(path, data, len, mode, &tmp, e);
+
+	if (r < 0)
+		return r;
 	if (rename(tmp, path) < 0) {
 		r = err_sys(e, errno, "rename %s to %s", tmp, path);
 		(void)unlink(tmp);
 		return r;
 	}
 	return fs_sync_dir(dir, e);
+}
+
+/* Some filesystems have no links. */
+static bool lacks_links(int errnum)
+{
+	return errnum == EPERM || errnum == EOPNOTSUPP || errnum == ENOSYS || errnum == EMLINK;
+}
+
+int fs_write_new(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
+{
+	cleanup_free char *dir = dir_of(path);
+	cleanup_free char *tmp = NULL;
+	int r = write_beside(path, data, len, mode, &tmp, e);
+
+	if (r < 0)
+		return r;
+	if (link(tmp, path) < 0 && (!lacks_links(errno) || rename(tmp, path) < 0))
+		r = err_sys(e, errno, "link %s to %s", tmp, path);
+	(void)unlink(tmp);
+	return r < 0 ? r : fs_sync_dir(dir, e);
 }
 
 int fs_mkdirs(const char *path, mode_t mode, struct err *e)

@@ -33,6 +33,11 @@ int fs_read_open(int fd, const char *path, size_t max, char **ret, size_t *ret_l
  * error path is as it was and the temporary file is gone.
  */
 int fs_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
+/*
+ * The same of a file that is not there yet: -EEXIST where somebody else has made it meanwhile,
+ * which is left alone. Only where a filesystem has no links that one is replaced.
+ */
+int fs_write_new(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
 
 /* Other kernels than this one may have that file system, too, with caches of their own. */
 bool fs_is_shared(int fd);

@@ -50,6 +50,24 @@ static void test_atomic(void **state)
 	(void)unlink(path);
 }
 
+static void test_new(void **state)
+{
+	cleanup_free char *path = xasprintf("%s/f", dir);
+	cleanup_free char *text = NULL;
+	struct err e = ERR_INIT;
+	struct stat st;
+	size_t len;
+
+	assert_int_equal(fs_write_new(path, "first", 5, 0755, &e), 0);
+	assert_int_equal(fs_write_new(path, "second", 6, 0755, &e), -EEXIST);
+	assert_int_equal(fs_read_file(path, 100, &text, &len, &e), 0);
+	assert_string_equal(text, "first");
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0755);
+	assert_int_equal(n_files(), 1);
+	(void)unlink(path);
+}
+
 static void test_read_bound(void **state)
 {
 	cleanup_free char *path = xasprintf("%s/f", dir);
@@ -142,9 +160,9 @@ static int remove_dir(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_atomic), cmocka_unit_test(test_read_bound),
-		cmocka_unit_test(test_mkdirs), cmocka_unit_test(test_private_dir),
-		cmocka_unit_test(test_xdg),
+		cmocka_unit_test(test_atomic),	    cmocka_unit_test(test_new),
+		cmocka_unit_test(test_read_bound),  cmocka_unit_test(test_mkdirs),
+		cmocka_unit_test(test_private_dir), cmocka_unit_test(test_xdg),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
