@@ -110,11 +110,12 @@ void engine_here_clear(struct engine_here *here)
 
 #define JOB_NAME_BYTES 63 /* of a Kubernetes label; others take more */
 
-/* Appends text as letters, digits and "-", at most room bytes of it. */
+/* Appends text as small letters, digits and "-", at most room bytes of it. */
 static void add_name_part(struct strbuf *b, const char *text, size_t room)
 {
 	for (; *text && room; text++, room--)
-		strbuf_addc(b, isalnum((unsigned char)*text) ? *text : '-');
+		strbuf_addc(b, isalnum((unsigned char)*text) ? (char)tolower((unsigned char)*text)
+							     : '-');
 }
 
 const char *engine_job_name(const char *prefix, const char *instance, const char *token, char *buf)
