@@ -49,6 +49,7 @@ struct dispatch {
 	struct recovery *recovery;
 	struct spoolwatch *spoolwatch;
 	unsigned int told_devices; /* in the last heartbeat */
+	uint32_t told_seen;	   /* devices that the status beside it tells of */
 	struct sched_queue *plan;
 	struct stops *stops;
 	struct orderbox *orderbox;

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "hold/device_state.h"
+#include "spool/agent_status.h"
 
 static void fill(void *user, struct heartbeat *b)
 {
@@ -28,6 +29,48 @@ static void fill(void *user, struct heartbeat *b)
 	b->lent = n.states[DEV_LENT];
 	b->running = (unsigned int)dispatch_running(q);
 	b->draining = q->mode != DISPATCH_RUN;
+}
+
+/* As `status` says it; a card for which its MIG instances stand is none. */
+static void fill_devices(const struct view *v, struct agent_status *s)
+{
+	for (uint32_t i = 0; i < v->n_slots && s->n_devices < AGENT_STATUS_DEVICES_MAX; i++) {
+		const struct dev_status *d = &v->devices[i];
+		struct agent_status_device *to = &s->devices[s->n_devices];
+
+		if (!v->seen[i] || view_is_mig_card(v, i))
+			continue;
+		(void)str_copy(to->uuid, sizeof(to->uuid), d->uuid);
+		(void)str_copy(to->model, sizeof(to->model), d->name);
+		(void)str_copy(to->state, sizeof(to->state), dev_state_name(d->state));
+		to->mem_bytes = d->known & KNOWN_MEM ? d->mem_total : 0;
+		s->n_devices++;
+	}
+}
+
+static char *status(void *user)
+{
+	struct dispatch *q = user;
+	const struct agent_config *c = q->c;
+	const struct view *v = q->place.view;
+	const struct engine_here *job = c->job;
+	cleanup_free struct agent_status *s = xcalloc(1, sizeof(*s));
+
+	q->told_seen = view_seen(v);
+	(void)str_copy(s->agent, sizeof(s->agent), q->self->name);
+	(void)str_copy(s->host, sizeof(s->host), q->self->host);
+	(void)str_copy(s->version, sizeof(s->version), TENURE_VERSION);
+	s->began_ns = v->started_wall_ns;
+	(void)str_copy(s->token, sizeof(s->token), c->token ? c->token : "");
+	(void)str_copy(s->pool, sizeof(s->pool), c->pool ? c->pool : "");
+	if (job) {
+		(void)str_copy(s->engine, sizeof(s->engine), job->engine);
+		(void)str_copy(s->job, sizeof(s->job), job->id);
+		s->restarts = job->restarts;
+		s->end_ns = job->end_ns;
+	}
+	fill_devices(v, s);
+	return agent_status_text(s);
 }
 
 static void named(void *user)
@@ -82,7 +125,11 @@ static void left(void *user)
 /* A client decides by it what is too much for every node (spool/capacity.h). */
 void nodes_look(struct dispatch *q)
 {
-	if (view_devices(q->place.view) != q->told_devices)
+	const struct view *v = q->place.view;
+	/* The devices of a new guard come one by one. */
+	bool complete = v->guard.n_devices && view_seen(v) >= v->guard.n_devices;
+
+	if (view_devices(v) != q->told_devices || (complete && view_seen(v) != q->told_seen))
 		node_watch_soon(q->node_watch);
 }
 
@@ -106,6 +153,7 @@ void nodes_tell_room(const struct dispatch *q, uint64_t gpus, struct strbuf *b)
 struct node_watch *nodes_watch(struct dispatch *q)
 {
 	static const struct node_watch_ops ops = { .fill = fill,
+						   .status = status,
 						   .named = named,
 						   .no_spool = no_spool,
 						   .clash = clash,

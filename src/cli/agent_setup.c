@@ -17,7 +17,9 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "hold/endpoint_names.h"
+#include "spool/agent_status.h"
 #include "spool/heartbeat.h"
+#include "spool/ident.h"
 #include "spool/instance.h"
 #include "task/launch_spec.h"
 #include "task/sweep.h"
@@ -44,9 +46,20 @@
 	{                                                                                          \
 		.name = "no-hold", .spec = { VALUE_FLAG }, .help = "only watch, hold nothing"      \
 	}
+#define OPT_TOKEN                                                                                  \
+	{                                                                                          \
+		.name = "token", .spec = { VALUE_STRING }, .arg = "TOKEN", .flags = OPT_HIDDEN,    \
+		.help = "what tells the job that it runs in from all others of its pool"           \
+	}
+#define OPT_POOL                                                                                   \
+	{                                                                                          \
+		.name = "pool", .spec = { VALUE_STRING }, .arg = "NAME", .flags = OPT_HIDDEN,      \
+		.help = "the pool that has submitted the job that it runs in"                      \
+	}
 
 const struct opt agent_setup_opts[] = { OPT_FOR, OPT_UNTIL, { 0 } };
-const struct opt agent_setup_opts_no_hold[] = { OPT_NO_HOLD, OPT_FOR, OPT_UNTIL, { 0 } };
+const struct opt agent_setup_opts_serves[] = { OPT_NO_HOLD, OPT_FOR,  OPT_UNTIL,
+					       OPT_TOKEN,   OPT_POOL, { 0 } };
 
 char *agent_setup_state_dir(const struct settings *s)
 {
@@ -283,6 +296,32 @@ static int check_dev_dir(const char *name, struct err *e)
 			       name);
 }
 
+/* What a pool has given us, and in which job we are. 0, CMD_USAGE or CMD_FAILED. */
+static int look_at_job(const struct cmd_ctx *ctx, struct agent_setup *r, struct err *e)
+{
+	bool serves = ctx->cmd->flags & CMD_SERVES;
+	const char *token = serves ? opts_text(ctx->opts, "token") : NULL;
+	const char *pool = serves ? opts_text(ctx->opts, "pool") : NULL;
+	const struct engine *engine;
+	int code;
+
+	if (token && !agent_status_is_token(token))
+		return err_set(e, CMD_USAGE,
+			       "--token %s: a token is 1 to %d lower-case letters and digits, a "
+			       "letter first",
+			       token, AGENT_STATUS_TOKEN_MAX);
+	if (pool && !ident_is_name(pool))
+		return err_set(e, CMD_USAGE, "--pool %s: that is no name of a pool", pool);
+	code = engine_inside((const char *const *)environ, &engine, &r->here, e);
+	if (code < 0 && code != -ENOENT)
+		return CMD_FAILED;
+	*e = (struct err)ERR_INIT;
+	r->config.job = code == 0 ? &r->here : NULL;
+	r->config.token = token;
+	r->config.pool = pool;
+	return 0;
+}
+
 int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct err *e)
 {
 	const struct settings *s = ctx->settings;
@@ -333,7 +372,10 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 		.until_wall_ns = until ? until->num : 0,
 		.show_json = opts_flag(ctx->opts, "json"),
 	};
-	return r->root ? check_queue(r, s, e) : 0;
+
+	int code = look_at_job(ctx, r, e);
+
+	return code == 0 && r->root ? check_queue(r, s, e) : code;
 }
 
 void agent_setup_clear(struct agent_setup *r)
@@ -345,6 +387,7 @@ void agent_setup_clear(struct agent_setup *r)
 	free(take_ptr(r->state_dir));
 	free(take_ptr(r->root));
 	free(take_ptr(r->sweep_spare));
+	engine_here_clear(&r->here);
 }
 
 int agent_setup_exit_code(enum agent_end end)

@@ -9,6 +9,7 @@
 
 #include "agent/agent.h"
 #include "cli/cmd.h"
+#include "engine/engine.h"
 
 #define HOLD_SETTING_GROUPS (SETTING_GROUP_HOLD | SETTING_GROUP_NODE)
 /* Of an agent that runs tasks. */
@@ -17,15 +18,16 @@
 
 /* --for, --until. */
 extern const struct opt agent_setup_opts[];
-/* The same with --no-hold, for CMD_SERVES. */
-extern const struct opt agent_setup_opts_no_hold[];
+/* The same with --no-hold, and what a pool gives to the agents of its jobs, for CMD_SERVES. */
+extern const struct opt agent_setup_opts_serves[];
 
 /* An agent_config and the string that it borrows; agent_setup_clear() frees. */
 struct agent_setup {
 	struct agent_config config;
 	char *state_dir;
-	char *root; /* of the spool, or NULL */
-	char *cwd;  /* NULL: it has none */
+	char *root;		 /* of the spool, or NULL */
+	char *cwd;		 /* NULL: it has none */
+	struct engine_here here; /* of the job that we are in; zeroes: in none */
 	struct lane_width *lanes;
 	size_t n_lanes;
 	char *sweep_spare;

@@ -69,11 +69,21 @@ static bool read_sign(const struct spool *sp, struct node_agent *p)
 	return code == 0;
 }
 
+static struct agent_status *read_status(const struct spool *sp, const char *agent)
+{
+	struct agent_status *s = xcalloc(1, sizeof(*s));
+
+	if (agent_status_read(sp, agent, s, NULL) == 0)
+		return s;
+	free(s);
+	return NULL;
+}
+
 static int add(void *data, const char *agent)
 {
 	const struct reading *r = data;
 	struct node_agents *all = r->agents;
-	struct node_agent p = { .state = NODE_AGENT_UNKNOWN };
+	struct node_agent p = { .status = read_status(r->sp, agent), .state = NODE_AGENT_UNKNOWN };
 
 	(void)str_copy(p.agent, sizeof(p.agent), agent);
 	if (read_sign(r->sp, &p)) {
@@ -109,6 +119,8 @@ int node_agents_read(const struct cmd_ctx *ctx, const struct spool *sp, struct n
 
 void node_agents_clear(struct node_agents *p)
 {
+	for (size_t i = 0; i < p->n; i++)
+		free(p->all[i].status);
 	free(take_ptr(p->all));
 	p->n = 0;
 }
@@ -171,6 +183,32 @@ char *node_agent_silence(const struct node_agent *p)
 		sign, p->agent);
 }
 
+const char *node_agent_job(const struct node_agent *p, char buf[NODE_AGENT_JOB_MAX])
+{
+	const struct agent_status *s = p->status;
+
+	return s && s->engine[0] ? str_print(buf, NODE_AGENT_JOB_MAX, "%s %s", s->engine, s->job)
+				 : NULL;
+}
+
+static json_t *text_or_null(const char *text)
+{
+	return text[0] ? json_string(text) : json_null();
+}
+
+/* The job that it runs in. */
+static json_t *job_json(const struct agent_status *s)
+{
+	char end[CLOCK_TEXT_MAX];
+
+	if (!s || !s->engine[0])
+		return json_null();
+	return json_pack("{ss so si so so so}", "engine", s->engine, "id", text_or_null(s->job),
+			 "restarts", (int)s->restarts, "pool", text_or_null(s->pool), "token",
+			 text_or_null(s->token), "deadline",
+			 s->end_ns ? json_string(clock_format_iso(s->end_ns, end)) : json_null());
+}
+
 json_t *node_agent_json(const struct node_agent *p)
 {
 	const struct heartbeat *b = &p->heartbeat;
@@ -181,6 +219,9 @@ json_t *node_agent_json(const struct node_agent *p)
 		json_pack("{si si si si si sb sb}", "devices", (int)b->devices, "held",
 			  (int)b->held, "idle", (int)b->idle, "lent", (int)b->lent, "running",
 			  (int)b->running, "draining", b->draining, "ended", b->ended);
+	(void)json_object_set_new(o, "version",
+				  p->status ? text_or_null(p->status->version) : json_null());
+	(void)json_object_set_new(o, "job", job_json(p->status));
 
 	(void)json_object_update(o, rest);
 	json_decref(rest);

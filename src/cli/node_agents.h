@@ -11,6 +11,7 @@
 #include <jansson.h>
 
 #include "cli/cmd.h"
+#include "spool/agent_status.h"
 #include "spool/heartbeat.h"
 
 enum node_agent_state {
@@ -25,10 +26,11 @@ struct node_agent {
 	char agent[NAME_AGENT_MAX + 1];
 	struct heartbeat heartbeat; /* of a file that cannot be read only the name is known */
 	enum node_agent_state state;
-	bool here;	     /* its processes are among those of this node */
-	bool declared_dead;  /* by a person */
-	uint64_t written_ns; /* wall, of whoever keeps the file; 0: not known */
-	uint64_t age_ms;     /* since then; 0: by our clock it is still to come */
+	bool here;		     /* its processes are among those of this node */
+	bool declared_dead;	     /* by a person */
+	uint64_t written_ns;	     /* wall, of whoever keeps the file; 0: not known */
+	uint64_t age_ms;	     /* since then; 0: by our clock it is still to come */
+	struct agent_status *status; /* NULL: it has left none that can be read */
 };
 
 struct node_agents {
@@ -45,6 +47,9 @@ bool node_agents_one_serves(const struct cmd_ctx *ctx, const struct spool *sp);
 
 const struct node_agent *node_agents_find(const struct node_agents *p, const char *agent);
 
+/* "slurm 123" in buf, which it returns; NULL: it is in no job. */
+#define NODE_AGENT_JOB_MAX (AGENT_STATUS_ENGINE_MAX + AGENT_STATUS_JOB_MAX + 2)
+const char *node_agent_job(const struct node_agent *p, char buf[NODE_AGENT_JOB_MAX]);
 /* "alive", "unknown", "gone", "off" */
 const char *node_agent_state_name(enum node_agent_state state);
 /* "its last heartbeat was 3m 20s ago" or what else is to be said of one that does not answer.

@@ -68,7 +68,7 @@ def test_shim_keeps_the_claim_of_a_dead_agent(world, tmp_path):
         b.wait(i, "done", 30)
     # Its shim found no agent, and left the record of its end to whoever looks.
     assert [line.split()[0] for line in lines(mark)] == ["begun"] * len(tasks) + ["over"] * len(tasks)
-    must_come(lambda: not [f for f in os.listdir(b.spool / "agents") if "," in f])  # a moment behind what is filed
+    must_come(lambda: not [f for f in os.listdir(b.spool / "agents") if ",e" in f])  # a moment behind what is filed
 
 
 @contextlib.contextmanager

@@ -102,7 +102,7 @@ def test_no_grace_after_the_promise(world, tmp_path):
              f"echo begun $$ >> {mark}; while :; do sleep 0.01; done")
     assert wait_for(lambda: lines(mark))
     task, shims = int(lines(mark)[0].split()[1]), a.shims()
-    beat = wait_for(lambda: [f for f in (a.spool / "agents").iterdir() if "," in f.name])[0]
+    beat = wait_for(lambda: [f for f in (a.spool / "agents").iterdir() if ",e" in f.name])[0]
     first = beat.stat().st_mtime_ns
     assert wait_for(lambda: beat.stat().st_mtime_ns != first)  # it is promised, and more than once
     try:

@@ -9,8 +9,10 @@
 #include "spool_world.h"
 #include "unit.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/agent_status.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
 
@@ -140,6 +142,56 @@ static void a_line_of_json_per_queue(void **state)
 	(void)spool_close(sp);
 }
 
+/* What an agent in a job has left of itself. */
+static void leave_status(const struct spool *sp, const char *agent, uint64_t end_ns)
+{
+	struct agent_status s = { .end_ns = end_ns, .restarts = 2 };
+	cleanup_free char *text = NULL;
+
+	(void)str_copy(s.agent, sizeof(s.agent), agent);
+	(void)str_copy(s.version, sizeof(s.version), "0.9");
+	(void)str_copy(s.engine, sizeof(s.engine), "slurm");
+	(void)str_copy(s.job, sizeof(s.job), "123");
+	(void)str_copy(s.pool, sizeof(s.pool), "night");
+	text = agent_status_text(&s);
+	assert_int_equal(agent_status_write(sp, agent, text, NULL), 0);
+}
+
+static void a_job_and_its_end_are_shown_where_an_agent_is_in_one(void **state)
+{
+	static const struct heartbeat b = { .who = { .host = "n7" }, .devices = 4 };
+	struct spool *sp = open_spool();
+	struct said s;
+	json_t *doc, *want;
+	char end[CLOCK_TEXT_MAX];
+
+	leave(sp, "n7-slurm.123", &b);
+	leave(sp, "n8", &b);
+	s = cli(&cmd_instances, "");
+	assert_null(strstr(s.out, "JOB"));
+	said_clear(&s);
+	/* 2026-11-24 13:00 UTC, where the tests are in CET. */
+	leave_status(sp, "n7-slurm.123", 1795525200 * NS_PER_S);
+	s = cli(&cmd_instances, "");
+	assert_non_null(strstr(s.out, "RUNNING  JOB        ENDS\n"));
+	assert_non_null(strstr(s.out, "  0  slurm 123  2026-11-24 14:00:00\n"));
+	assert_non_null(strstr(s.out, "  0  -\n"));
+	said_clear(&s);
+	s = cli(&cmd_instances, "--json");
+	doc = json_loads(s.out, 0, NULL);
+	want = json_pack("{ss ss si ss so ss}", "engine", "slurm", "id", "123", "restarts", 2,
+			 "pool", "night", "token", json_null(), "deadline",
+			 clock_format_iso(1795525200 * NS_PER_S, end));
+	assert_true(json_equal(
+		json_object_get(json_array_get(json_object_get(doc, "nodes"), 0), "job"), want));
+	assert_true(json_is_null(
+		json_object_get(json_array_get(json_object_get(doc, "nodes"), 1), "job")));
+	json_decref(want);
+	json_decref(doc);
+	said_clear(&s);
+	(void)spool_close(sp);
+}
+
 static void no_queue_is_no_error(void **state)
 {
 	assert_said(&cmd_instances, "", 0, "There is none in /tmp/tenure-spool-", "");
@@ -189,6 +241,7 @@ int main(void)
 		IN_A_SPOOL(queues_and_those_who_serve_the_one_that_is_meant),
 		IN_A_SPOOL(one_that_drains_or_is_silent_is_told_by_its_state),
 		IN_A_SPOOL(a_line_of_json_per_queue),
+		IN_A_SPOOL(a_job_and_its_end_are_shown_where_an_agent_is_in_one),
 		IN_A_SPOOL(no_queue_is_no_error),
 		IN_A_SPOOL(the_queue_that_is_meant_is_chosen),
 		IN_A_SPOOL(what_can_be_no_queue_is_refused),

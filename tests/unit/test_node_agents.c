@@ -286,9 +286,9 @@ static void an_agent_is_told_of_by_its_members(void **state)
 	age = json_real_value(json_object_get(o, "age_s"));
 	assert_true(age >= 200 && age < 260);
 	(void)json_object_del(o, "age_s");
-	want = json_pack("{ss ss ss sb si si si si si sb sb}", "agent", "a", "host", "a.example",
-			 "state", "alive", "here", 0, "devices", 4, "held", 3, "idle", 0, "lent", 0,
-			 "running", 1, "draining", 0, "ended", 0);
+	want = json_pack("{ss ss ss sb si si si si si sb sb sn sn}", "agent", "a", "host",
+			 "a.example", "state", "alive", "here", 0, "devices", 4, "held", 3, "idle",
+			 0, "lent", 0, "running", 1, "draining", 0, "ended", 0, "version", "job");
 	assert_true(json_equal(o, want));
 	json_decref(want);
 	json_decref(o);

@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "spool/agent_status.h"
 #include "spool/own.h"
 #include "spool/transit.h"
 #include "spool_world.h"
@@ -41,7 +42,8 @@ static struct {
 	uint64_t wait_ms;
 	unsigned int named, no_spool, clashes, left;
 	struct heartbeat fill;
-	struct err e; /* of the last clash, or no_spool */
+	const char *status; /* of the agent; NULL: none */
+	struct err e;	    /* of the last clash, or no_spool */
 	struct text_list dead;
 	enum dead_how how; /* of the last one */
 	struct strbuf said;
@@ -100,6 +102,11 @@ static void fill(void *user, struct heartbeat *b)
 	*b = world.fill;
 }
 
+static char *status(void *user)
+{
+	return world.status ? xstrdup(world.status) : NULL;
+}
+
 static void named(void *user)
 {
 	world.named++;
@@ -131,6 +138,7 @@ static void left(void *user)
 }
 
 static const struct node_watch_ops ops = { .fill = fill,
+					   .status = status,
 					   .named = named,
 					   .no_spool = no_spool,
 					   .clash = clash,
@@ -303,6 +311,62 @@ static void what_has_changed_is_told_at_once(void **state)
 	look();
 	assert_int_equal(of("alpha").devices, 9);
 	assert_true(node_watch_are_quiet(watch));
+}
+
+/* The file beside the heartbeat, as it is there; the caller frees it. */
+static char *status_of(const char *agent)
+{
+	char path[SPOOL_PATH_MAX], *text = NULL;
+	size_t len;
+
+	return spool_read(sp, agent_status_path(agent, path), 1000, &text, &len, NULL) == 0 ? text
+											    : NULL;
+}
+
+static void expect_status(const char *agent, const char *want)
+{
+	cleanup_free char *text = status_of(agent);
+
+	if (want ? !text || strcmp(text, want) != 0 : text != NULL)
+		fail_msg("%s has left %s, and not %s", agent, text ? text : "nothing",
+			 want ? want : "nothing");
+}
+
+static void its_status_is_written_when_it_is_another_one(void **state)
+{
+	char path[SPOOL_PATH_MAX];
+	struct capacity_node *nodes = NULL;
+
+	world.status = "one";
+	begin();
+	expect_status("alpha", "one");
+	/* What has not changed is not written again. */
+	put(sp, agent_status_path("alpha", path), "kept");
+	next();
+	expect_status("alpha", "kept");
+	world.status = "two";
+	next();
+	expect_status("alpha", "two");
+	/* The agent has one name, and nobody takes the other file for an agent. */
+	assert_int_equal(node_watch_nodes(watch, &nodes), 0);
+	free(nodes);
+	node_watch_end(watch, false);
+	look();
+	expect_status("alpha", NULL);
+	assert_int_equal(count_files(sp, "agents"), 0);
+}
+
+static void the_status_of_one_that_is_gone_goes_with_its_name(void **state)
+{
+	char path[SPOOL_PATH_MAX];
+	struct heartbeat b = { .count = 3, .ended = true, .who = self(sp, "beta") };
+
+	(void)str_copy(b.who.boot, sizeof(b.who.boot), FOREIGN);
+	assert_int_equal(heartbeat_write(sp, heartbeat_agent_path("beta", path), &b, NULL), 0);
+	put(sp, agent_status_path("beta", path), "its");
+	begin();
+	assert_false(has_file("beta"));
+	expect_status("beta", NULL);
 }
 
 static void its_name_goes_with_it_unless_something_runs_on(void **state)
@@ -705,6 +769,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_name_that_is_free_is_taken_at_once),
 		TEST(what_has_changed_is_told_at_once),
+		TEST(its_status_is_written_when_it_is_another_one),
+		TEST(the_status_of_one_that_is_gone_goes_with_its_name),
 		TEST(its_name_goes_with_it_unless_something_runs_on),
 		TEST(its_name_goes_with_it),
 		TEST(a_dead_one_of_this_node_has_no_name),

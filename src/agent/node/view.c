@@ -55,6 +55,15 @@ int view_index_of(const struct view *v, const char *name)
 	return found;
 }
 
+uint32_t view_seen(const struct view *v)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		n += v->seen[i];
+	return n;
+}
+
 unsigned int view_devices(const struct view *v)
 {
 	unsigned int n = v->guard.n_devices;

@@ -101,6 +101,8 @@ bool view_is_mig_card(const struct view *v, uint32_t slot);
 bool view_is_selected(const struct view *v, uint32_t slot);
 /* The index of the one device that is named so, or -1: more than one, or not known yet. */
 int view_index_of(const struct view *v, const char *name);
+/* Devices that have been shown to us, with cards that are not counted. */
+uint32_t view_seen(const struct view *v);
 /* Devices that the guard has spoken of; all that it has, before. */
 unsigned int view_devices(const struct view *v);
 /* A device is not what it is shown as any more: nothing is decided before that is known. */

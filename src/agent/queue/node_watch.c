@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "spool/agent_status.h"
 #include "spool/claim.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
@@ -59,12 +60,14 @@ struct looker {
 	struct claimer rival;  /* who was in that file instead, ... */
 	uint64_t rival_count;  /* ... with this count */
 	struct text_list told; /* claims of which it was said that nobody knows */
+	char *status;	       /* as it was written last; NULL: it is to be written */
 };
 
 struct look {
 	uv_work_t work;
 	struct node_watch *b;
 	struct heartbeat own; /* in: what is to be told */
+	char *status;	      /* in: the same of the status; or NULL */
 	bool last, remove;    /* in: it ends; and nothing runs on */
 	/* Found. */
 	size_t n;
@@ -421,6 +424,7 @@ static void clear_away(struct looking *g)
 			continue;
 		if (!o->heartbeat.ended)
 			strbuf_addf(&g->l->notes, "the agent %s is not there any more\n", o->agent);
+		(void)spool_remove(g->lk->sp, agent_status_path(o->agent, path));
 		(void)spool_remove(g->lk->sp, heartbeat_agent_path(o->agent, path));
 		(void)spool_remove(g->lk->sp, heartbeat_declared_dead_path(o->agent, path));
 	}
@@ -436,6 +440,20 @@ static bool somebody_is_there(const struct look *l)
 	return false;
 }
 
+/* Behind the heartbeat: who reads it finds one that lives. */
+static void write_status(struct looker *lk, struct look *l)
+{
+	struct err e = ERR_INIT;
+
+	if (!l->status || (lk->status && strcmp(lk->status, l->status) == 0))
+		return;
+	free(take_ptr(lk->status));
+	if (agent_status_write(lk->sp, lk->agent, l->status, &e) == 0)
+		lk->status = take_ptr(l->status);
+	else if (!l->e.code)
+		l->e = e;
+}
+
 static int write_own(struct looker *lk, struct look *l)
 {
 	char path[SPOOL_PATH_MAX];
@@ -445,6 +463,8 @@ static int write_own(struct looker *lk, struct look *l)
 	/* Whoever said that we are not there any more was mistaken, or it was one before us. */
 	if (!l->last)
 		(void)spool_remove(lk->sp, heartbeat_declared_dead_path(lk->agent, path));
+	if (l->last && l->remove)
+		(void)spool_remove(lk->sp, agent_status_path(lk->agent, path));
 	(void)heartbeat_agent_path(lk->agent, path);
 	if (l->last && l->remove) {
 		r = spool_remove(lk->sp, path);
@@ -457,8 +477,10 @@ static int write_own(struct looker *lk, struct look *l)
 	b.fence_timeout_ms = somebody_is_there(l) ? lk->expire_ms : 0;
 	r = heartbeat_write(lk->sp, path, &b, &l->e);
 	lk->wrote = r == 0;
-	if (r == 0)
+	if (r == 0) {
 		lk->count++;
+		write_status(lk, l);
+	}
 	return r;
 }
 
@@ -603,6 +625,7 @@ static void look_done(uv_work_t *work, int status)
 	b->ended = b->ended || l->last;
 	take_findings(b, l);
 	free(l->others);
+	free(l->status);
 	dead_claims_clear(&l->dead);
 	strbuf_clear(&l->notes);
 	free(l);
@@ -629,11 +652,13 @@ static void begin(struct node_watch *b)
 	l->last = b->ending;
 	l->remove = !b->runs_on;
 	b->ops->fill(b->user, &l->own);
+	l->status = b->ops->status(b->user);
 	b->look = l;
 	b->soon = false;
 	(void)uv_timer_stop(&b->timer);
 	if (uv_queue_work(b->loop, &l->work, look_work, look_done) < 0) {
 		b->look = NULL;
+		free(l->status);
 		free(l);
 	}
 }
@@ -748,6 +773,7 @@ int node_watch_free(struct node_watch *b)
 	b->lk.sp = spool_close(b->lk.sp);
 	(void)heartbeat_watch_free(b->lk.watch);
 	text_list_clear(&b->lk.told);
+	free(b->lk.status);
 	uv_close((uv_handle_t *)&b->timer, on_closed);
 	return 0;
 }

@@ -3,9 +3,10 @@
 #define TENURE_AGENT_QUEUE_NODE_WATCH_H
 
 /*
- * The agents of an instance on other nodes: every heartbeat this agent writes its own heartbeat and
- * looks at those of the others (spool/heartbeat.h), off the loop's thread and apart from
- * the spooler, whose jobs may take long. What is found is told on the loop.
+ * The agents of an instance on other nodes: every heartbeat this agent writes its own heartbeat,
+ * with its status where that has changed (spool/agent_status.h), and looks at those of the others
+ * (spool/heartbeat.h), off the loop's thread and apart from the spooler, whose jobs may take long.
+ * What is found is told on the loop.
  *
  * First of all it makes sure that nobody else has its name: until then `named` has not been called,
  * and nothing is written.
@@ -44,6 +45,9 @@ struct node_watch;
 struct node_watch_ops {
 	/* What the next heartbeat tells: devices, running, draining. */
 	void (*fill)(void *user, struct heartbeat *b);
+	/* The text of the status beside it (agent_status_text()), which is written when it is
+	 * another one than at the last heartbeat. The caller frees it. NULL: there is none. */
+	char *(*status)(void *user);
 	/* The name is ours. Once. */
 	void (*named)(void *user);
 	/* The spool cannot be opened, so it is not known yet whose the name is. */

@@ -150,7 +150,7 @@ const struct cmd cmd_agent = {
 		"One agent serves an instance on a node. It is what `tenure on` starts in the "
 		"background; a service manager, or a job of a cluster, runs it like this.",
 	.examples = agent_examples,
-	.opts = agent_setup_opts_no_hold,
+	.opts = agent_setup_opts_serves,
 	.setting_groups = AGENT_SETTING_GROUPS,
 	.flags = CMD_HOLDS | CMD_JSON_LINES | CMD_SERVES,
 	.run = run_hold,

@@ -258,7 +258,7 @@ const struct cmd cmd_on = {
 		"is not. It stays when you log out, where the system lets it (tenure doctor "
 		"looks at that).",
 	.examples = on_examples,
-	.opts = agent_setup_opts_no_hold,
+	.opts = agent_setup_opts_serves,
 	.setting_groups = AGENT_SETTING_GROUPS,
 	.flags = CMD_HOLDS | CMD_JSON_LINES | CMD_SERVES,
 	.run = run_on,

@@ -25,7 +25,8 @@
 struct instances {
 	const struct cmd_ctx *ctx;
 	const char *root, *now;
-	struct table *t, *nodes; /* NULL: JSON; of the current one */
+	struct table *t;	   /* NULL: JSON */
+	struct node_agents agents; /* of the current one, where it is no JSON */
 };
 
 /* As the agents' own word for the state, for people. */
@@ -45,10 +46,18 @@ static const char *number(unsigned int n, char *buf, size_t size)
 	return str_print(buf, size, "%u", n);
 }
 
-static void node_row(struct table *t, const struct node_agent *p)
+/* When its job ends. */
+static const char *job_end(const struct node_agent *p, char buf[CLOCK_TEXT_MAX])
+{
+	return p->status && p->status->end_ns ? clock_format_local(p->status->end_ns, buf) : "";
+}
+
+/* job: there are columns for that, and its end. */
+static void node_row(struct table *t, const struct node_agent *p, bool job)
 {
 	const struct heartbeat *b = &p->heartbeat;
 	char age[UNIT_TEXT_MAX] = "-", devices[16], held[16], idle[16], lent[16], running[16];
+	char in[NODE_AGENT_JOB_MAX], end[CLOCK_TEXT_MAX];
 
 	if (p->written_ns)
 		(void)unit_format_duration(
@@ -57,7 +66,35 @@ static void node_row(struct table *t, const struct node_agent *p)
 		  p->agent, strcmp(b->who.host, p->agent) ? b->who.host : "", node_state(p), age,
 		  number(b->devices, devices, sizeof(devices)), number(b->held, held, sizeof(held)),
 		  number(b->idle, idle, sizeof(idle)), number(b->lent, lent, sizeof(lent)),
-		  number(b->running, running, sizeof(running)));
+		  number(b->running, running, sizeof(running)), job ? node_agent_job(p, in) : "",
+		  job ? job_end(p, end) : "");
+}
+
+#define NODE_COLUMNS                                                                               \
+	{ "" }, { "NODE" }, { "HOST", .drop = 2 }, { "STATE" }, { "HEARTBEAT", true },             \
+		{ "GPUS", true }, { "HELD", true }, { "IDLE", true, .drop = 4 },                   \
+		{ "LENT", true, .drop = 3 },                                                       \
+	{                                                                                          \
+		"RUNNING", true                                                                    \
+	}
+
+static void print_agents(const struct node_agents *agents)
+{
+	static const struct table_column columns[] = { NODE_COLUMNS, { 0 } };
+	static const struct table_column job_columns[] = {
+		NODE_COLUMNS, { "JOB", .cut = 12 }, { "ENDS", .drop = 1 }, { 0 }
+	};
+	char buf[NODE_AGENT_JOB_MAX];
+	struct table *t;
+	bool job = false;
+
+	for (size_t i = 0; i < agents->n; i++)
+		job = job || node_agent_job(&agents->all[i], buf);
+	t = table_new(job ? job_columns : columns);
+	for (size_t i = 0; i < agents->n; i++)
+		node_row(t, &agents->all[i], job);
+	table_print(t, stdout);
+	(void)table_free(t);
 }
 
 #define STATUS_MS 1000
@@ -137,9 +174,9 @@ static void update(const struct cmd_ctx *ctx, const struct spool *sp, const stru
 	json_decref(doc);
 }
 
-/* Who serves it: rows, or JSON. */
-static json_t *tell_nodes(const struct instances *all, const struct spool *sp,
-			  const struct scan *queue, bool current)
+/* Who serves it: JSON, or kept. */
+static json_t *tell_nodes(struct instances *all, const struct spool *sp, const struct scan *queue,
+			  bool current)
 {
 	json_t *nodes = json_array();
 	struct node_agents agents = { .n = 0 };
@@ -148,13 +185,12 @@ static json_t *tell_nodes(const struct instances *all, const struct spool *sp,
 		(void)node_agents_read(all->ctx, sp, &agents, NULL);
 	if (agents.n && current && queue)
 		update(all->ctx, sp, queue, &agents);
-	for (size_t i = 0; i < agents.n; i++) {
-		if (!all->t)
-			(void)json_array_append_new(nodes, node_agent_json(&agents.all[i]));
-		else if (current)
-			node_row(all->nodes, &agents.all[i]);
-	}
-	node_agents_clear(&agents);
+	for (size_t i = 0; i < agents.n && !all->t; i++)
+		(void)json_array_append_new(nodes, node_agent_json(&agents.all[i]));
+	if (all->t && current)
+		all->agents = agents;
+	else
+		node_agents_clear(&agents);
 	return nodes;
 }
 
@@ -163,7 +199,7 @@ static json_t *count_json(bool known, size_t n)
 	return known ? json_integer((json_int_t)n) : json_null();
 }
 
-static void instance_row(const struct instances *all, const char *name)
+static void instance_row(struct instances *all, const char *name)
 {
 	bool current = strcmp(name, all->now) == 0;
 	struct spool *sp = NULL;
@@ -202,12 +238,12 @@ static void instance_row(const struct instances *all, const char *name)
 static void print_tables(const struct instances *all)
 {
 	table_print(all->t, stdout);
-	if (table_is_empty(all->nodes)) {
+	if (!all->agents.n) {
 		printf("\nNo agent serves %s; tenure on starts one.\n", all->now);
 		return;
 	}
 	printf("\nThe agents that serve %s:\n", all->now);
-	table_print(all->nodes, stdout);
+	print_agents(&all->agents);
 }
 
 static int run_instances(const struct cmd_ctx *ctx, struct err *e)
@@ -215,27 +251,13 @@ static int run_instances(const struct cmd_ctx *ctx, struct err *e)
 	static const struct table_column columns[] = {
 		{ "" }, { "NAME" }, { "WAITING", true }, { "RUNNING", true }, { "" }, { 0 }
 	};
-	static const struct table_column node_columns[] = {
-		{ "" },
-		{ "NODE" },
-		{ "HOST", .drop = 1 },
-		{ "STATE" },
-		{ "HEARTBEAT", true },
-		{ "GPUS", true },
-		{ "HELD", true },
-		{ "IDLE", true, .drop = 3 },
-		{ "LENT", true, .drop = 2 },
-		{ "RUNNING", true },
-		{ 0 },
-	};
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
 	struct text_list names = { .n = 0 };
 	bool json = opts_flag(ctx->opts, "json");
 	struct instances all = { .ctx = ctx,
 				 .root = root,
 				 .now = settings_str(ctx->settings, SET_INSTANCE),
-				 .t = json ? NULL : table_new(columns),
-				 .nodes = json ? NULL : table_new(node_columns) };
+				 .t = json ? NULL : table_new(columns) };
 	struct instance_note *s = instance_note_begin(root);
 	int r = spool_instances(root, &names, e);
 
@@ -248,7 +270,7 @@ static int run_instances(const struct cmd_ctx *ctx, struct err *e)
 		printf("There is none in %s yet; tenure submit makes one.\n", root);
 	text_list_clear(&names);
 	(void)table_free(all.t);
-	(void)table_free(all.nodes);
+	node_agents_clear(&all.agents);
 	return r;
 }
 

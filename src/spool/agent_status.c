@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+#include "spool/agent_status.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/json_get.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "spool/ident.h"
+#include "spool/record.h"
+
+#define SUFFIX ",status"
+
+bool agent_status_is_token(const char *text)
+{
+	size_t n = strlen(text);
+
+	if (!n || n > AGENT_STATUS_TOKEN_MAX || !islower((unsigned char)text[0]))
+		return false;
+	return strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789") == n;
+}
+
+char *agent_status_path(const char *agent, char *buf)
+{
+	return str_print(buf, SPOOL_PATH_MAX, "%s/%s" SUFFIX, spool_dir_name(SPOOL_AGENTS), agent);
+}
+
+/* ---- to JSON ---- */
+
+static void put_text(json_t *o, const char *key, const char *text)
+{
+	if (text[0])
+		(void)json_object_set_new(o, key, json_string(text));
+}
+
+static void put_number(json_t *o, const char *key, uint64_t n)
+{
+	if (n)
+		(void)json_object_set_new(o, key, json_integer((json_int_t)n));
+}
+
+static void put_time(json_t *o, const char *key, uint64_t wall_ns)
+{
+	if (wall_ns)
+		(void)json_object_set_new(o, key, json_real(record_seconds(wall_ns)));
+}
+
+static json_t *device_json(const struct agent_status_device *d)
+{
+	json_t *o = json_object();
+
+	put_text(o, "uuid", d->uuid);
+	put_text(o, "model", d->model);
+	put_number(o, "memory", d->mem_bytes);
+	put_text(o, "state", d->state);
+	return o;
+}
+
+char *agent_status_text(const struct agent_status *s)
+{
+	json_t *o = json_object(), *devices = json_array();
+	char *text;
+
+	put_text(o, "agent", s->agent);
+	put_text(o, "host", s->host);
+	put_text(o, "version", s->version);
+	put_time(o, "began", s->began_ns);
+	put_text(o, "engine", s->engine);
+	put_text(o, "job", s->job);
+	put_number(o, "restarts", s->restarts);
+	put_text(o, "token", s->token);
+	put_text(o, "pool", s->pool);
+	put_time(o, "deadline", s->end_ns);
+	put_number(o, "unseen", s->unseen);
+	for (unsigned int i = 0; i < s->n_devices; i++)
+		(void)json_array_append_new(devices, device_json(&s->devices[i]));
+	(void)json_object_set_new(o, "devices", devices);
+	text = json_dumps(o, JSON_COMPACT);
+	json_decref(o);
+	return text ? text : xstrdup("{}");
+}
+
+/* ---- from JSON ---- */
+
+/* Of whom and where a mistake is told. */
+struct parsing {
+	const char *path, *in; /* "", or "devices[3]." */
+	struct err *e;
+};
+
+static int wrong(const struct parsing *p, const char *key, const char *what)
+{
+	return err_set(p->e, -EINVAL, "%s: %s%s: %s", p->path, p->in, key, what);
+}
+
+enum text_kind { TEXT_ANY, TEXT_NEEDED, TEXT_NAME, TEXT_TOKEN };
+
+static int get_text(const struct parsing *p, const json_t *o, const char *key, enum text_kind kind,
+		    char *dst, size_t size)
+{
+	const json_t *v = json_object_get(o, key);
+	const char *text = json_string_value(v);
+
+	dst[0] = '\0';
+	if (!v)
+		return kind == TEXT_NEEDED ? wrong(p, key, "it is missing") : 0;
+	if (!text)
+		return wrong(p, key, "it is no text");
+	if (strlen(text) >= size)
+		return wrong(p, key, "it is too long");
+	if (kind == TEXT_NAME && !ident_is_name(text))
+		return wrong(p, key, "it is no name");
+	if (kind == TEXT_TOKEN && !agent_status_is_token(text))
+		return wrong(p, key, "it is no token: lower-case letters and digits");
+	json_get_text(o, key, dst, size);
+	return 0;
+}
+
+static int get_number(const struct parsing *p, const json_t *o, const char *key, uint64_t max,
+		      uint64_t *ret)
+{
+	const json_t *v = json_object_get(o, key);
+
+	*ret = 0;
+	if (v && (!json_is_integer(v) || json_integer_value(v) < 0 ||
+		  (uint64_t)json_integer_value(v) > max))
+		return wrong(p, key, "it is no such number");
+	*ret = json_get_u64(o, key);
+	return 0;
+}
+
+static int get_time(const struct parsing *p, const json_t *o, const char *key, uint64_t *ret)
+{
+	const json_t *v = json_object_get(o, key);
+
+	if (v && (!json_is_number(v) || json_number_value(v) < 0))
+		return wrong(p, key, "it is no time");
+	*ret = record_ns(v);
+	return 0;
+}
+
+static int get_device(const struct parsing *p, const json_t *o, struct agent_status_device *ret)
+{
+	int r = json_is_object(o) ? 0 : wrong(p, "device", "it is no object");
+
+	if (r == 0)
+		r = get_text(p, o, "uuid", TEXT_NEEDED, ret->uuid, sizeof(ret->uuid));
+	if (r == 0)
+		r = get_text(p, o, "model", TEXT_ANY, ret->model, sizeof(ret->model));
+	if (r == 0)
+		r = get_text(p, o, "state", TEXT_ANY, ret->state, sizeof(ret->state));
+	return r < 0 ? r : get_number(p, o, "memory", INT64_MAX, &ret->mem_bytes);
+}
+
+static int get_devices(const struct parsing *p, const json_t *o, struct agent_status *ret)
+{
+	const json_t *all = json_object_get(o, "devices");
+	size_t n = json_array_size(all);
+	char in[32];
+	int r = 0;
+
+	ret->n_devices = 0;
+	if (all && !json_is_array(all))
+		return wrong(p, "devices", "it is no list");
+	if (n > AGENT_STATUS_DEVICES_MAX)
+		return wrong(p, "devices", "there are too many");
+	for (size_t i = 0; i < n && r == 0; i++) {
+		struct parsing one = { p->path, str_print(in, sizeof(in), "devices[%zu].", i),
+				       p->e };
+
+		r = get_device(&one, json_array_get(all, i), &ret->devices[i]);
+		ret->n_devices++;
+	}
+	return r;
+}
+
+static int get_texts(const struct parsing *p, const json_t *o, struct agent_status *ret)
+{
+	const struct {
+		const char *key;
+		enum text_kind kind;
+		char *dst;
+		size_t size;
+	} texts[] = {
+		{ "agent", TEXT_NEEDED, ret->agent, sizeof(ret->agent) },
+		{ "host", TEXT_ANY, ret->host, sizeof(ret->host) },
+		{ "version", TEXT_ANY, ret->version, sizeof(ret->version) },
+		{ "engine", TEXT_NAME, ret->engine, sizeof(ret->engine) },
+		{ "job", TEXT_ANY, ret->job, sizeof(ret->job) },
+		{ "token", TEXT_TOKEN, ret->token, sizeof(ret->token) },
+		{ "pool", TEXT_NAME, ret->pool, sizeof(ret->pool) },
+	};
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(texts) && r == 0; i++)
+		r = get_text(p, o, texts[i].key, texts[i].kind, texts[i].dst, texts[i].size);
+	return r == 0 && !ident_is_name(ret->agent) ? wrong(p, "agent", "it is no name") : r;
+}
+
+static int take_status(const struct parsing *p, const json_t *o, struct agent_status *ret)
+{
+	uint64_t restarts = 0, unseen = 0;
+	int r = get_texts(p, o, ret);
+
+	if (r == 0)
+		r = get_time(p, o, "began", &ret->began_ns);
+	if (r == 0)
+		r = get_time(p, o, "deadline", &ret->end_ns);
+	if (r == 0)
+		r = get_number(p, o, "restarts", INT32_MAX, &restarts);
+	if (r == 0)
+		r = get_number(p, o, "unseen", AGENT_STATUS_DEVICES_MAX, &unseen);
+	ret->restarts = (unsigned int)restarts;
+	ret->unseen = (unsigned int)unseen;
+	return r < 0 ? r : get_devices(p, o, ret);
+}
+
+int agent_status_parse(const char *path, const char *text, size_t len, struct agent_status *ret,
+		       struct err *e)
+{
+	const struct parsing p = { path, "", e };
+	json_error_t je;
+	json_t *o = json_loadb(text, len, 0, &je);
+	int r;
+
+	if (!json_is_object(o))
+		r = err_set(e, -EINVAL, "%s is no status of an agent: %s", path,
+			    o ? "no object" : je.text);
+	else
+		r = take_status(&p, o, ret);
+	json_decref(o);
+	return r;
+}
+
+/* ---- files ---- */
+
+int agent_status_write(const struct spool *sp, const char *agent, const char *text, struct err *e)
+{
+	char path[SPOOL_PATH_MAX];
+
+	return spool_replace(sp, agent_status_path(agent, path), text, strlen(text), e);
+}
+
+static int read_path(const struct spool *sp, const char *path, struct agent_status *ret,
+		     struct err *e)
+{
+	cleanup_free char *text = NULL;
+	size_t len;
+	int r = spool_read(sp, path, AGENT_STATUS_BYTES_MAX, &text, &len, e);
+
+	return r < 0 ? r : agent_status_parse(path, text, len, ret, e);
+}
+
+int agent_status_read(const struct spool *sp, const char *agent, struct agent_status *ret,
+		      struct err *e)
+{
+	char path[SPOOL_PATH_MAX];
+
+	return read_path(sp, agent_status_path(agent, path), ret, e);
+}
+
+struct each {
+	const struct spool *sp;
+	agent_status_fn fn;
+	void *data;
+	struct agent_status *s;
+};
+
+static int look(void *data, const char *file, unsigned char type)
+{
+	const struct each *each = data;
+	char path[SPOOL_PATH_MAX];
+
+	(void)type;
+	if (!str_has_suffix(file, SUFFIX) ||
+	    read_path(each->sp, spool_path(SPOOL_AGENTS, file, path), each->s, NULL) < 0)
+		return 0;
+	return each->fn(each->data, each->s);
+}
+
+int agent_status_each(const struct spool *sp, agent_status_fn fn, void *data, struct err *e)
+{
+	cleanup_free struct agent_status *s = xcalloc(1, sizeof(*s));
+	struct each each = { sp, fn, data, s };
+
+	return spool_each(sp, spool_dir_name(SPOOL_AGENTS), look, &each, e);
+}
