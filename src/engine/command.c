@@ -80,7 +80,8 @@ static struct text_list own_environment(const struct command *c, const char *con
 	for (; *env; env++)
 		if (!is_cleared(c->clear, *env))
 			text_list_add(&own, *env);
-	text_list_set_variable(&own, "LC_ALL=C");
+	if (!c->keep_language)
+		text_list_set_variable(&own, "LC_ALL=C");
 	for (const char *const *set = c->set; set && *set; set++)
 		text_list_set_variable(&own, *set);
 	return own;

@@ -30,6 +30,7 @@ struct command {
 	const char *const *set; /* "KEY=VALUE" that are added; or NULL */
 	const char *input;	/* what it reads; NULL: nothing */
 	const char *path;	/* directories that are searched besides PATH, behind it; NULL */
+	bool keep_language;	/* no LC_ALL=C: it hands its environment on, to a job */
 	uint64_t limit_ms;	/* 0: ENGINE_LIMIT_MS */
 };
 

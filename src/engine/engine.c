@@ -10,6 +10,7 @@
 #include "base/str.h"
 
 static const struct engine *const engines[] = {
+	&engine_slurm,
 	&engine_local,
 };
 
