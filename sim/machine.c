@@ -332,12 +332,30 @@ static bool is_locked(const struct sim_machine *m, const struct sim_proc *p, pid
 
 #define LOCK_PATIENCE_NS (200 * 1000000ULL) /* then whoever has it is looked at */
 
+static struct timespec time_of(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S),
+				  .tv_nsec = (long)(ns % NS_PER_S) };
+}
+
+static int wait_for_lock(pthread_mutex_t *mutex, uint64_t ns)
+{
+#if __GLIBC_PREREQ(2, 30)
+	struct timespec until = time_of(sim_now_ns() + ns);
+
+	return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until);
+#else /* by the time of day: it is waited for longer or shorter where that is set meanwhile */
+	struct timespec now, until;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	until = time_of((uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec + ns);
+	return pthread_mutex_timedlock(mutex, &until);
+#endif
+}
+
 static int lock_within(pthread_mutex_t *mutex, uint64_t ns)
 {
-	uint64_t until = sim_now_ns() + ns;
-	struct timespec ts = { .tv_sec = (time_t)(until / NS_PER_S),
-			       .tv_nsec = (long)(until % NS_PER_S) };
-	int err = pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &ts);
+	int err = wait_for_lock(mutex, ns);
 
 	if (err == EOWNERDEAD) {
 		(void)pthread_mutex_consistent(mutex);

@@ -39,8 +39,11 @@ void *xcalloc(size_t n, size_t size)
 
 void *xrealloc(void *p, size_t n, size_t size)
 {
-	void *q = reallocarray(p, n ? n : 1, size ? size : 1);
+	size_t bytes;
+	void *q = NULL;
 
+	if (!__builtin_mul_overflow(n ? n : 1, size ? size : 1, &bytes))
+		q = realloc(p, bytes);
 	if (!q)
 		out_of_memory();
 	return q;

@@ -3,14 +3,29 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <string.h>
 #include <strings.h>
 
 #include "base/str.h"
 
+/* Those of signal(7). sigabbrev_np() is younger than the C library of many compute nodes
+ * (glibc 2.32). */
 const char *signal_name(int signum)
 {
-	return signum > 0 && signum < NSIG ? sigabbrev_np(signum) : NULL;
+	static const char *const names[NSIG] = {
+		[SIGHUP] = "HUP",	[SIGINT] = "INT",	[SIGQUIT] = "QUIT",
+		[SIGILL] = "ILL",	[SIGTRAP] = "TRAP",	[SIGABRT] = "ABRT",
+		[SIGBUS] = "BUS",	[SIGFPE] = "FPE",	[SIGKILL] = "KILL",
+		[SIGUSR1] = "USR1",	[SIGSEGV] = "SEGV",	[SIGUSR2] = "USR2",
+		[SIGPIPE] = "PIPE",	[SIGALRM] = "ALRM",	[SIGTERM] = "TERM",
+		[SIGSTKFLT] = "STKFLT", [SIGCHLD] = "CHLD",	[SIGCONT] = "CONT",
+		[SIGSTOP] = "STOP",	[SIGTSTP] = "TSTP",	[SIGTTIN] = "TTIN",
+		[SIGTTOU] = "TTOU",	[SIGURG] = "URG",	[SIGXCPU] = "XCPU",
+		[SIGXFSZ] = "XFSZ",	[SIGVTALRM] = "VTALRM", [SIGPROF] = "PROF",
+		[SIGWINCH] = "WINCH",	[SIGPOLL] = "POLL",	[SIGPWR] = "PWR",
+		[SIGSYS] = "SYS",
+	};
+
+	return signum > 0 && signum < NSIG ? names[signum] : NULL;
 }
 
 int signal_parse(const char *text, struct err *e)

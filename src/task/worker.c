@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -23,7 +24,8 @@ void worker_own_files(const int *keep, size_t n)
 	unsigned int from = STANDARD;
 
 	/* It closes nothing there; unshare(2) is what containers often forbid. */
-	if (close_range(UINT_MAX, UINT_MAX, CLOSE_RANGE_UNSHARE) < 0 && unshare(CLONE_FILES) < 0)
+	if (syscall(SYS_close_range, UINT_MAX, UINT_MAX, CLOSE_RANGE_UNSHARE) < 0 &&
+	    unshare(CLONE_FILES) < 0)
 		return;
 	for (;;) {
 		unsigned int next = UINT_MAX;

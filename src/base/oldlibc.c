@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/oldlibc.h"
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#if !__GLIBC_PREREQ(2, 25)
+ssize_t getrandom(void *buf, size_t len, unsigned int flags)
+{
+	return syscall(SYS_getrandom, buf, len, flags);
+}
+#endif
+
+#if !__GLIBC_PREREQ(2, 27)
+int memfd_create(const char *name, unsigned int flags)
+{
+	return (int)syscall(SYS_memfd_create, name, flags);
+}
+#endif
+
+#if !__GLIBC_PREREQ(2, 28)
+int statx(int dir_fd, const char *path, int flags, unsigned int mask, struct statx *ret)
+{
+	return (int)syscall(SYS_statx, dir_fd, path, flags, mask, ret);
+}
+
+/*
+ * What Debian's static libraries call where they say fcntl(): with offsets of 64 bits, as it always
+ * has been on these machines. Each of its third arguments is an int, a long or a pointer, which are
+ * passed alike.
+ */
+int fcntl64(int fd, int command, ...) __attribute__((visibility("hidden")));
+int fcntl64(int fd, int command, ...)
+{
+	va_list list;
+	void *arg;
+
+	va_start(list, command);
+	arg = va_arg(list, void *);
+	va_end(list);
+	return fcntl(fd, command, arg);
+}
+
+/*
+ * The C library has this variable under three names. A linker that is shown a list of its symbols
+ * (zig's) instead of the library does not know that they are one: the program had an environ of its
+ * own then, which nobody ever sets. So all three are here, and the library takes them for its own,
+ * as it does with each variable that a program has a copy of.
+ */
+#define PUBLIC __attribute__((visibility("default")))
+
+extern char **__environ PUBLIC;
+char **__environ;
+extern char **environ __attribute__((alias("__environ"))) PUBLIC;
+extern char **_environ __attribute__((alias("__environ"))) PUBLIC;
+#endif
+
+#if !__GLIBC_PREREQ(2, 31)
+#define NS_PER_S 1000000000L
+
+int pthread_clockjoin_np(pthread_t thread, void **ret, clockid_t clock,
+			 const struct timespec *until)
+{
+	struct timespec now, day;
+
+	(void)clock_gettime(clock, &now);
+	(void)clock_gettime(CLOCK_REALTIME, &day);
+	day.tv_sec += until->tv_sec - now.tv_sec;
+	day.tv_nsec += until->tv_nsec - now.tv_nsec;
+	if (day.tv_nsec < 0) {
+		day.tv_nsec += NS_PER_S;
+		day.tv_sec--;
+	} else if (day.tv_nsec >= NS_PER_S) {
+		day.tv_nsec -= NS_PER_S;
+		day.tv_sec++;
+	}
+	return pthread_timedjoin_np(thread, ret, &day);
+}
+#endif
+
+#if !__GLIBC_PREREQ(2, 33)
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+struct mallinfo_old mallinfo_old(void)
+{
+	return (struct mallinfo_old){ .fordblks = (unsigned int)mallinfo().fordblks };
+}
+#endif
