@@ -28,11 +28,11 @@ const struct engine *engine_find(const char *name)
 	return NULL;
 }
 
-int engine_inside(const char *const *environ, const struct engine **ret,
+int engine_inside(const char *const *variables, const struct engine **ret,
 		  struct engine_here *ret_here, struct err *e)
 {
 	for (size_t i = 0; i < ARRAY_LEN(engines); i++) {
-		int r = engines[i]->inside(environ, ret_here, e);
+		int r = engines[i]->inside(variables, ret_here, e);
 
 		if (r != -ENOENT) {
 			*ret = engines[i];

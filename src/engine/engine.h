@@ -175,7 +175,7 @@ struct engine {
 		    uint64_t *ret_ns, struct strbuf *words, struct err *e);
 	/* What the environment of a process says of the job that it is in. Pure. 0; -ENOENT: it is
 	 * in none of this engine. */
-	int (*inside)(const char *const *environ, struct engine_here *ret, struct err *e);
+	int (*inside)(const char *const *variables, struct engine_here *ret, struct err *e);
 	/* When the job ends by the engine's clock, asked on its node: 0 and *ret (0: never);
 	 * -errno. */
 	int (*deadline)(const struct engine_env *env, const struct engine_here *here,
@@ -190,7 +190,7 @@ const struct engine *engine_find(const char *name);
 const struct engine *engine_at(size_t i);
 /* The engine in whose job a process with that environment is, and what it says: 0; -ENOENT: in
  * none. */
-int engine_inside(const char *const *environ, const struct engine **ret,
+int engine_inside(const char *const *variables, const struct engine **ret,
 		  struct engine_here *ret_here, struct err *e);
 
 /* "PREFIX-INSTANCE-TOKEN": what a job is called, cut in its middle to what all engines take (a

@@ -196,10 +196,10 @@ static int local_when(const struct engine_env *env, const struct engine_request 
 	return 0;
 }
 
-static int local_inside(const char *const *environ, struct engine_here *ret, struct err *e)
+static int local_inside(const char *const *variables, struct engine_here *ret, struct err *e)
 {
-	const char *name = script_variable(environ, NAME_VARIABLE);
-	const char *gpus = script_variable(environ, GPUS_VARIABLE);
+	const char *name = script_variable(variables, NAME_VARIABLE);
+	const char *gpus = script_variable(variables, GPUS_VARIABLE);
 	uint64_t n = 0;
 
 	if (!name || !name[0])

@@ -352,9 +352,9 @@ static int sco_when(const struct engine_env *env, const struct engine_request *r
 	return 0;
 }
 
-static int sco_inside(const char *const *environ, struct engine_here *ret, struct err *e)
+static int sco_inside(const char *const *variables, struct engine_here *ret, struct err *e)
 {
-	return sco_text_inside(environ, ret, e);
+	return sco_text_inside(variables, ret, e);
 }
 
 static int sco_deadline(const struct engine_env *env, const struct engine_here *here,

@@ -628,10 +628,10 @@ char *sco_text_worker(const char *text)
 
 /* -------- inside -------- */
 
-static bool has_own_variables(const char *const *environ)
+static bool has_own_variables(const char *const *variables)
 {
-	for (; *environ; environ++)
-		if (str_has_prefix(*environ, "SENSECORE_"))
+	for (; *variables; variables++)
+		if (str_has_prefix(*variables, "SENSECORE_"))
 			return true;
 	return false;
 }
@@ -645,15 +645,15 @@ static char *job_of_host(const char *host)
 		      : xstrdup(host ? host : "job");
 }
 
-int sco_text_inside(const char *const *environ, struct engine_here *ret, struct err *e)
+int sco_text_inside(const char *const *variables, struct engine_here *ret, struct err *e)
 {
-	const char *name = script_variable(environ, JOB_VARIABLE);
-	const char *host = script_variable(environ, "HOSTNAME=");
-	const char *count = script_variable(environ, "SENSECORE_ACCELERATE_DEVICE_COUNT=");
-	const char *gpus = script_variable(environ, "CUDA_VISIBLE_DEVICES=");
+	const char *name = script_variable(variables, JOB_VARIABLE);
+	const char *host = script_variable(variables, "HOSTNAME=");
+	const char *count = script_variable(variables, "SENSECORE_ACCELERATE_DEVICE_COUNT=");
+	const char *gpus = script_variable(variables, "CUDA_VISIBLE_DEVICES=");
 	uint64_t n = 0;
 
-	if (!has_own_variables(environ) && !(name && name[0]))
+	if (!has_own_variables(variables) && !(name && name[0]))
 		return err_set(e, -ENOENT, "no SENSECORE_ variable: this is in no job of SCO ACP");
 	if (count && (str_to_u64(count, &n) < 0 || n > GPUS_MAX))
 		n = 0;

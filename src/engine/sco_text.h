@@ -73,6 +73,6 @@ int sco_text_usage(const char *text, unsigned int *total, unsigned int *idle, st
 char *sco_text_worker(const char *text);
 
 /* What the variables of a container say: 0; -ENOENT. */
-int sco_text_inside(const char *const *environ, struct engine_here *ret, struct err *e);
+int sco_text_inside(const char *const *variables, struct engine_here *ret, struct err *e);
 
 #endif

@@ -97,10 +97,10 @@ int script_fill(const char *template_text, const struct script_value *values, st
 	return 0;
 }
 
-const char *script_variable(const char *const *environ, const char *assignment)
+const char *script_variable(const char *const *variables, const char *assignment)
 {
-	for (; *environ; environ++)
-		if (str_has_prefix(*environ, assignment))
-			return *environ + strlen(assignment);
+	for (; *variables; variables++)
+		if (str_has_prefix(*variables, assignment))
+			return *variables + strlen(assignment);
 	return NULL;
 }

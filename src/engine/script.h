@@ -40,6 +40,6 @@ int script_fill(const char *template_text, const struct script_value *values, st
 		struct err *e);
 
 /* The value behind "NAME=" in an environment; NULL. */
-const char *script_variable(const char *const *environ, const char *assignment);
+const char *script_variable(const char *const *variables, const char *assignment);
 
 #endif

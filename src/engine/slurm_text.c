@@ -861,12 +861,12 @@ static unsigned int count_list(const char *list)
  * both are the node's. Without the cards' word from Slurm, CUDA_VISIBLE_DEVICES is somebody else's,
  * who had it in his environment when he submitted.
  */
-static void read_granted(const char *const *environ, struct engine_here *ret)
+static void read_granted(const char *const *variables, struct engine_here *ret)
 {
-	const char *visible = script_variable(environ, "CUDA_VISIBLE_DEVICES=");
-	const char *step = script_variable(environ, "SLURM_STEP_GPUS=");
-	const char *job = script_variable(environ, "SLURM_JOB_GPUS=");
-	const char *count = script_variable(environ, "SLURM_GPUS_ON_NODE=");
+	const char *visible = script_variable(variables, "CUDA_VISIBLE_DEVICES=");
+	const char *step = script_variable(variables, "SLURM_STEP_GPUS=");
+	const char *job = script_variable(variables, "SLURM_JOB_GPUS=");
+	const char *count = script_variable(variables, "SLURM_GPUS_ON_NODE=");
 	const char *numbers = step && step[0] ? step : job;
 	bool granted = numbers || count;
 	uint64_t n = 0;
@@ -883,12 +883,12 @@ static void read_granted(const char *const *environ, struct engine_here *ret)
 		ret->n_gpus = count_list(ret->gpus);
 }
 
-int slurm_here(const char *const *environ, struct engine_here *ret, struct err *e)
+int slurm_here(const char *const *variables, struct engine_here *ret, struct err *e)
 {
-	const char *id = script_variable(environ, "SLURM_JOB_ID=");
-	const char *node = script_variable(environ, "SLURMD_NODENAME=");
-	const char *restarts = script_variable(environ, "SLURM_RESTART_COUNT=");
-	const char *end = script_variable(environ, "SLURM_JOB_END_TIME=");
+	const char *id = script_variable(variables, "SLURM_JOB_ID=");
+	const char *node = script_variable(variables, "SLURMD_NODENAME=");
+	const char *restarts = script_variable(variables, "SLURM_RESTART_COUNT=");
+	const char *end = script_variable(variables, "SLURM_JOB_END_TIME=");
 	uint64_t n = 0;
 
 	/* A shell of salloc's is not on the node, and has no such name. */
@@ -899,6 +899,6 @@ int slurm_here(const char *const *environ, struct engine_here *ret, struct err *
 		ret->restarts = (unsigned int)n;
 	ret->key = xasprintf("slurm.%s.%u", id, ret->restarts);
 	ret->end_ns = end ? slurm_read_time(end) : 0;
-	read_granted(environ, ret);
+	read_granted(variables, ret);
 	return 0;
 }

@@ -51,6 +51,6 @@ int slurm_read_nodes(const char *out, struct engine_nodes *ret, struct err *e);
 int slurm_read_nodes_long(const char *out, struct engine_nodes *ret, struct err *e);
 
 /* The job in an environment: 0; -ENOENT. */
-int slurm_here(const char *const *environ, struct engine_here *ret, struct err *e);
+int slurm_here(const char *const *variables, struct engine_here *ret, struct err *e);
 
 #endif
