@@ -11,6 +11,7 @@
 
 static const struct engine *const engines[] = {
 	&engine_slurm,
+	&engine_sge,
 	&engine_sco,
 	&engine_local,
 };

@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+import sgelab
 from fusefs import CannotMount, Mount
 from nodelib import World
 from patience import HANG
@@ -100,6 +101,33 @@ def world(build, env, tmp_path):
     w = World(build, env, tmp_path)
     yield w
     w.close()
+
+
+@pytest.fixture(scope="session")
+def sge_labs(build, tmp_path_factory):
+    """get(): the session's lab, a new one where a test has broken it."""
+    labs = []
+
+    def get():
+        if not labs or not labs[-1].clear():
+            drop()
+            labs.append(sgelab.Lab(build, tmp_path_factory.mktemp("sge")))
+        return labs[-1]
+
+    def drop():
+        while labs:
+            labs.pop().close()
+    yield get
+    drop()
+
+
+@pytest.fixture
+def sge(sge_labs):
+    """A Grid Engine with one node: sgelab.Lab, without jobs. A test may do to it what it likes."""
+    try:
+        return sge_labs()
+    except sgelab.CannotRun as e:
+        pytest.skip(str(e))
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@
  *	enginedrv ENGINE jobs PREFIX
  *	enginedrv ENGINE cancel|when-job ID...
  *
- * {"r": what it returned, "error": its text, ..}. ENGINE_LIMIT_MS limits each command.
+ * {"r": what it returned, "error": its text, ..}. ENGINE_LIMIT_MS limits each command;
+ * ENGINE_SETTINGS are a pool's, one in a line, for what has no request.
  */
 
 #include <jansson.h>
@@ -48,6 +49,16 @@ static struct text_list list(const json_t *doc, const char *key)
 static unsigned int number(const json_t *doc, const char *key)
 {
 	return (unsigned int)json_integer_value(json_object_get(doc, key));
+}
+
+static void read_settings(struct text_list *ret)
+{
+	const char *said = getenv("ENGINE_SETTINGS");
+	cleanup_free char *all = xstrdup(said ? said : "");
+	char *save = NULL;
+
+	for (char *line = strtok_r(all, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		text_list_add(ret, line);
 }
 
 struct request {
@@ -228,6 +239,7 @@ int main(int argc, char **argv)
 	const char *limit = getenv("ENGINE_LIMIT_MS");
 	struct engine_env env = { .environ = (const char *const *)environ,
 				  .limit_ms = limit ? strtoull(limit, NULL, 10) : 0 };
+	struct text_list settings = { .n = 0 };
 	struct err e = ERR_INIT;
 
 	if (!eng) {
@@ -235,6 +247,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	result = json_object();
+	read_settings(&settings);
+	env.settings = &settings;
 
 	int r = call(eng, &env, argc - 2, argv + 2, &e);
 
@@ -243,5 +257,6 @@ int main(int argc, char **argv)
 	(void)json_dumpf(result, stdout, 0);
 	(void)putchar('\n');
 	json_decref(result);
+	text_list_clear(&settings);
 	return 0;
 }
