@@ -40,6 +40,7 @@ void cu_start_phase(uint64_t ns, int ctl_opens, int node_opens, int dev)
 {
 	const int steps = 20;
 	uint64_t slice = sim_cost_ns(cu.m, SIM_T_START_SLICE), step = ns / steps;
+	uint64_t alone = step * cu.m->timing[SIM_T_START_ALONE] / 100;
 	char node[32];
 
 	sim_starting(cu.m, ns);
@@ -55,7 +56,9 @@ void cu_start_phase(uint64_t ns, int ctl_opens, int node_opens, int dev)
 		}
 		held = held < step ? held : step;
 		sim_driver_call(cu.m, held);
-		sim_sleep_ns(step - held);
+		alone = alone < step - held ? alone : step - held;
+		sim_start_alone(cu.m, alone);
+		sim_sleep_ns(step - held - alone);
 	}
 }
 

@@ -157,14 +157,31 @@ uint64_t sim_cost_ns(const struct sim_machine *m, enum sim_timing_id id)
 	return (uint64_t)((double)m->timing[id] * m->scale);
 }
 
-uint64_t sim_driver_take(struct sim_machine *m, uint64_t ns)
+/* In the order of the calls: when that line is through with this one. */
+static uint64_t queue(uint64_t *line_ns, uint64_t ns)
 {
 	uint64_t now = sim_now_ns();
 
-	if (m->driver_until_ns < now)
-		m->driver_until_ns = now;
-	m->driver_until_ns += ns + m->timing[SIM_T_LOCK_SLOW];
-	return m->driver_until_ns;
+	if (*line_ns < now)
+		*line_ns = now;
+	*line_ns += ns;
+	return *line_ns;
+}
+
+uint64_t sim_driver_take(struct sim_machine *m, uint64_t ns)
+{
+	return queue(&m->driver_until_ns, ns + m->timing[SIM_T_LOCK_SLOW]);
+}
+
+void sim_start_alone(struct sim_machine *m, uint64_t ns)
+{
+	uint64_t until;
+
+	if (sim_lock(m) < 0)
+		return;
+	until = queue(&m->start_line_ns, ns);
+	sim_unlock(m);
+	sim_sleep_until(until);
 }
 
 void sim_driver_call(struct sim_machine *m, uint64_t ns)

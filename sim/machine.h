@@ -33,7 +33,7 @@
 #include "timing.h"
 
 #define SIM_MAGIC     0x6d69736572756e74ULL /* "tnuresim" */
-#define SIM_VERSION   5
+#define SIM_VERSION   6
 #define SIM_DEV_MAX   64 /* cards and MIG instances together */
 #define SIM_PROC_MAX  256
 #define SIM_BUSY_MAX  4096 /* remembered launches of one device: over 1 s of 1 ms kernels */
@@ -151,6 +151,7 @@ struct sim_machine {
 	uint32_t pid_mode, nvml, proc_layout;
 	int32_t ndevs, ncards; /* cards come first */
 	uint64_t reaped_ns;
+	uint64_t start_line_ns;	    /* processes that start do most of it one after another */
 	uint64_t starting_until_ns; /* some process is starting: driver calls are slower */
 	uint64_t last_context_ns;   /* when the host last had a context: warm or cold */
 	uint32_t xid_seq;	    /* futex; XID n is xids[n % SIM_XID_MAX] */
@@ -183,6 +184,8 @@ void sim_driver_call(struct sim_machine *m, uint64_t ns);
  * unlocked. */
 uint64_t sim_driver_take(struct sim_machine *m, uint64_t ns);
 void sim_sleep_until(uint64_t until_ns);
+/* The part of a start that only one process at a time is in; calls of others come in between. */
+void sim_start_alone(struct sim_machine *m, uint64_t ns);
 /* Somebody starts until now + ns: NVML calls made meanwhile are slower. */
 void sim_starting(struct sim_machine *m, uint64_t ns);
 

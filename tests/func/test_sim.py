@@ -320,6 +320,16 @@ def test_start_takes_as_long_as_measured(sim, newcomer, tmp_path, neighbour, lea
     assert least <= json.loads(out)["alloc_ms"] <= most * watch.stretch()
 
 
+def test_starts_at_once_are_for_the_most_part_one_after_another(sim, newcomer, tmp_path):
+    """As on a card: the contexts of four that start at once take three times as long as one alone."""
+    line = tmp_path / "line"
+    out = sim("sh", "-c", f"{newcomer} --take 1G --stay 600 > {line} & keep=$!; "
+              f"until [ -s {line} ]; do sleep 0.02; done; for i in 0 1 2 3; do {newcomer} --device $i --take 1G & all=\"$all $!\"; "
+              "done; wait $all; kill $keep", options=["--gpus", "4"]).stdout
+    took = sorted(json.loads(line)["alloc_ms"] for line in out.splitlines())
+    assert len(took) == 4 and took[-1] >= 0.75 * 4 * 162 and took[0] >= 0.75 * 4 * 105, took
+
+
 def test_freed_memory_is_scrubbed_for_others(sim, newcomer, build):
     out = sim("sh", "-c", f"{newcomer} >/dev/null; {newcomer} --take 90%; ",
               options=["--model", "h200"]).stdout
