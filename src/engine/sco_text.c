@@ -146,11 +146,10 @@ static void add_flags(struct strbuf *b, const struct engine_request *req, const 
 	script_add_directive(b, MARK, req, "--worker-nodes=1");
 	if (is_yes(value(req->settings, "wait")))
 		script_add_directive(b, MARK, req, "--wait");
-	script_add_options(b, MARK, req);
 }
 
 static const char own_template[] = "#!/bin/bash\n"
-				   "{flags}"
+				   "{directives}{options}"
 				   "exec >>{output} 2>&1\n"
 				   "cd {dir} || exit\n"
 				   "export " JOB_VARIABLE "{name}\n"
@@ -166,8 +165,8 @@ static char *quoted(const char *word)
 
 int sco_text_script(const struct engine_request *req, struct strbuf *script, struct err *e)
 {
-	cleanup_strbuf struct strbuf spec = STRBUF_INIT, flag_lines = STRBUF_INIT,
-				     agent = STRBUF_INIT;
+	cleanup_strbuf struct strbuf spec = STRBUF_INIT, directives = STRBUF_INIT,
+				     options = STRBUF_INIT, agent = STRBUF_INIT;
 	cleanup_free char *dir = quoted(req->dir), *output = quoted(req->output);
 	cleanup_free char *gpus = xasprintf("%u", req->gpus);
 	int r = check_request(req, e);
@@ -176,7 +175,8 @@ int sco_text_script(const struct engine_request *req, struct strbuf *script, str
 		r = add_spec(req, &spec, e);
 	if (r < 0)
 		return r;
-	add_flags(&flag_lines, req, strbuf_str(&spec));
+	add_flags(&directives, req, strbuf_str(&spec));
+	script_add_options(&options, MARK, req);
 	for (const char *const *word = req->agent; *word; word++)
 		strbuf_add_word(&agent, *word);
 	return script_fill(req->template_text ? req->template_text : own_template,
@@ -186,7 +186,8 @@ int sco_text_script(const struct engine_request *req, struct strbuf *script, str
 							  { "gpus", gpus },
 							  { "dir", dir },
 							  { "output", output },
-							  { "flags", strbuf_str(&flag_lines) },
+							  { "directives", strbuf_str(&directives) },
+							  { "options", strbuf_str(&options) },
 							  { "agent", strbuf_str(&agent) },
 							  { NULL, NULL } },
 			   script, e);

@@ -125,7 +125,7 @@ static void a_template_of_the_site_stands_in_place_of_ours(void **state)
 {
 	struct world *w = *state;
 
-	w->req.template_text = "#!/bin/bash\n{flags}source /opt/env\nexec {agent} >{output}\n";
+	w->req.template_text = "#!/bin/bash\n{directives}source /opt/env\nexec {agent} >{output}\n";
 	assert_int_equal(script(w), 0);
 	assert_non_null(strstr(strbuf_str(&w->script), "--worker-nodes=1\nsource /opt/env\nexec "
 						       "'/mnt/afs/o'\\''tool/tenure' agent"));
