@@ -125,8 +125,8 @@ static int sco_jobs(const struct engine_env *env, const char *prefix, struct eng
 		    struct err *e)
 {
 	/* What people call the job begins as its name does, up to the first "-" at least. */
-	cleanup_free char *display =
-		xasprintf("--display-name=%.*s", (int)strcspn(prefix, "-"), prefix);
+	int first = (int)strcspn(prefix, "-");
+	cleanup_free char *display = first ? xasprintf("--display-name=%.*s", first, prefix) : NULL;
 	const char *const words[] = { "-o", "json", PAGE_ARG, display, NULL };
 	struct engine_jobs jobs = { .n = 0 };
 	size_t listed;

@@ -132,10 +132,18 @@ static int check_request(const struct engine_request *req, struct err *e)
 	return 0;
 }
 
+/* Lists are asked for by the first word of the name, which what people read has to begin with. */
+static const char *display_name(const struct engine_request *req)
+{
+	size_t n = strcspn(req->name, "-");
+
+	return strncmp(req->title, req->name, n) == 0 ? req->title : req->name;
+}
+
 static void add_flags(struct strbuf *b, const struct engine_request *req, const char *spec)
 {
 	script_add_directive(b, MARK, req, "--name=%s", req->name);
-	script_add_directive(b, MARK, req, "--job-name=%s", req->title);
+	script_add_directive(b, MARK, req, "--job-name=%s", display_name(req));
 	for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
 		const char *text = value(req->settings, flags[i].key);
 
@@ -153,7 +161,7 @@ static const char own_template[] = "#!/bin/bash\n"
 				   "exec >>{output} 2>&1\n"
 				   "cd {dir} || exit\n"
 				   "export " JOB_VARIABLE "{name}\n"
-				   "exec {agent}\n";
+				   "{launch}\n";
 
 static char *quoted(const char *word)
 {
@@ -167,7 +175,7 @@ int sco_text_script(const struct engine_request *req, struct strbuf *script, str
 {
 	cleanup_strbuf struct strbuf spec = STRBUF_INIT, directives = STRBUF_INIT,
 				     options = STRBUF_INIT, agent = STRBUF_INIT;
-	cleanup_free char *dir = quoted(req->dir), *output = quoted(req->output);
+	cleanup_free char *dir = quoted(req->dir), *output = quoted(req->output), *launch = NULL;
 	cleanup_free char *gpus = xasprintf("%u", req->gpus);
 	int r = check_request(req, e);
 
@@ -179,6 +187,7 @@ int sco_text_script(const struct engine_request *req, struct strbuf *script, str
 	script_add_options(&options, MARK, req);
 	for (const char *const *word = req->agent; *word; word++)
 		strbuf_add_word(&agent, *word);
+	launch = xasprintf("exec %s", strbuf_str(&agent));
 	return script_fill(req->template_text ? req->template_text : own_template,
 			   (const struct script_value[]){ { "name", req->name },
 							  { "title", req->title },
@@ -189,6 +198,7 @@ int sco_text_script(const struct engine_request *req, struct strbuf *script, str
 							  { "directives", strbuf_str(&directives) },
 							  { "options", strbuf_str(&options) },
 							  { "agent", strbuf_str(&agent) },
+							  { "launch", launch },
 							  { NULL, NULL } },
 			   script, e);
 }

@@ -26,9 +26,9 @@
 
 extern const struct engine_key sco_keys[];
 
-/* With {name}, {title}, {token}, {gpus}, {dir}, {output} (the last two in quotes), {directives},
- * {options} and {agent}, where the request
- * brings a template. 0; -EINVAL: e names each setting that is missing, or what does not fit. */
+/* Of a template where the request brings one, with {name}, {title}, {token}, {gpus}, {dir} and
+ * {output} in quotes, {directives}, {options}, {agent} and {launch}, which is "exec" and the agent.
+ * 0; -EINVAL: e names each setting that is missing, or what does not fit. */
 int sco_text_script(const struct engine_request *req, struct strbuf *script, struct err *e);
 
 /*

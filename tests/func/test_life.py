@@ -153,7 +153,7 @@ def test_lifetime_from_a_file(queue, user_config):
     q = queue(gpus=1)
     user_config("lifetime: 24h\nlifetime_end: stop\n")
     said = " ".join(q.m.run(q.m.tenure, "on", "--idle-for", "1h").stdout.split())
-    assert re.search(r"Auto-shutdown at: \S+ \S+ \(1d\): what runs then is stopped and requeued\.",
+    assert re.search(r"Auto-shutdown at: \S+ \S+ \(24h\): what runs then is stopped and requeued\.",
                      said), said
     life = wait_for(q.status)["agent"]["lifetime"]
     assert (life["whole_s"], life["then"]) == (86400, "stop") and 0 < life["left_s"] <= 86400

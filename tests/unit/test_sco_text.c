@@ -121,6 +121,16 @@ static void own_flags_are_added_and_ours_dropped(void **state)
 	text_list_clear(&argv);
 }
 
+/* A list is cut to what begins with the first word of its name. */
+static void what_people_read_begins_as_the_name_does(void **state)
+{
+	struct world *w = *state;
+
+	w->req.title = "YDJ-exp1";
+	assert_int_equal(script(w), 0);
+	assert_non_null(strstr(strbuf_str(&w->script), "--job-name=ydj-exp1-tok1\n"));
+}
+
 static void a_template_of_the_site_stands_in_place_of_ours(void **state)
 {
 	struct world *w = *state;
@@ -455,6 +465,7 @@ int main(void)
 #define ROW(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 		ROW(the_script_has_the_flags_and_the_agent),
 		ROW(own_flags_are_added_and_ours_dropped),
+		ROW(what_people_read_begins_as_the_name_does),
 		ROW(a_template_of_the_site_stands_in_place_of_ours),
 		ROW(everything_that_is_missing_is_named_at_once),
 		ROW(what_does_not_fit_is_refused),

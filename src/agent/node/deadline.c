@@ -88,6 +88,14 @@ const char *deadline_what_then(const struct deadline *d)
 					: "what runs then may end, and nothing more is started";
 }
 
+/* "24h", as perpetual-motion says it, and not "1d". */
+static const char *whole_hours(uint64_t ms, char *buf)
+{
+	if (ms % MS_PER_H)
+		return unit_format_duration_exact(ms, buf);
+	return str_print(buf, UNIT_TEXT_MAX, "%lluh", (unsigned long long)(ms / MS_PER_H));
+}
+
 const char *deadline_announce(const struct deadline *d, uint64_t boot_ns, uint64_t wall_ns,
 			      char *buf)
 {
@@ -95,7 +103,7 @@ const char *deadline_announce(const struct deadline *d, uint64_t boot_ns, uint64
 
 	return str_print(buf, DEADLINE_TEXT_MAX, "Auto-shutdown at: %s (%s)",
 			 clock_format_local(deadline_wall_ns(d, boot_ns, wall_ns), end),
-			 unit_format_duration_exact(d->whole_ms, whole));
+			 whole_hours(d->whole_ms, whole));
 }
 
 void deadline_describe(const struct deadline *d, uint64_t boot_ns, uint64_t wall_ns,
