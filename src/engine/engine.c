@@ -124,7 +124,8 @@ static void add_name_part(struct strbuf *b, const char *text, size_t room)
 const char *engine_job_name(const char *prefix, const char *instance, const char *token, char *buf)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	size_t tail = strlen(token) + 1;
+	/* So that names of several tokens, and none, differ at their ends alone. */
+	size_t tail = ENGINE_TOKEN_MAX + 1;
 
 	if (!isalpha((unsigned char)prefix[0]))
 		strbuf_addc(&b, 't');

@@ -194,7 +194,8 @@ int engine_inside(const char *const *variables, const struct engine **ret,
 		  struct engine_here *ret_here, struct err *e);
 
 /* "PREFIX-INSTANCE-TOKEN": what a job is called, cut in its middle to what all engines take (a
- * letter first; small letters, digits and "-"; 63 bytes). buf: ENGINE_JOB_NAME_MAX bytes; returns
+ * letter first; small letters, digits and "-"; 63 bytes). Without a token ("") it is what the names
+ * of all jobs begin with that have the other two in common. buf: ENGINE_JOB_NAME_MAX bytes; returns
  * it. */
 const char *engine_job_name(const char *prefix, const char *instance, const char *token, char *buf);
 

@@ -27,15 +27,19 @@ static void a_name_is_what_every_engine_takes(void **state)
 
 static void a_long_name_keeps_its_token(void **state)
 {
-	char prefix[201], instance[201], buf[ENGINE_JOB_NAME_MAX];
+	char prefix[201], instance[201], buf[ENGINE_JOB_NAME_MAX], begin[ENGINE_JOB_NAME_MAX];
 
 	(void)state;
 	(void)memset(prefix, 'p', sizeof(prefix) - 1);
 	(void)memset(instance, 'i', sizeof(instance) - 1);
 	prefix[200] = instance[200] = '\0';
-	(void)engine_job_name(prefix, instance, "token012345678", buf);
+	(void)engine_job_name(prefix, instance, "token01234567890", buf);
 	assert_int_equal(strlen(buf), 63);
-	assert_string_equal(strstr(buf, "-token"), "-token012345678");
+	assert_string_equal(strstr(buf, "-token"), "-token01234567890");
+	(void)engine_job_name(prefix, instance, "t1", buf);
+	(void)engine_job_name(prefix, instance, "", begin);
+	assert_int_equal(strncmp(buf, begin, strlen(begin)), 0);
+	assert_string_equal(buf + strlen(begin), "t1");
 }
 
 int main(void)
