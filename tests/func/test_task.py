@@ -747,6 +747,8 @@ def test_figures_come_into_the_trailer(drv, tmp_path):
     t = unique("gpu")
     started_until(drv, t, tmp_path / "go", "true")
     drv.say(f"gpu {t} {30 << 30} 853")
+    drv.say(f"ask {t}")
+    drv.wait("status", t)  # what was said before has come, too
     (tmp_path / "go").touch()
     drv.wait("ended", t)
     assert "peak memory 30.0 GiB, mean utilisation 85%" in drv.log(t)
