@@ -82,13 +82,24 @@ static int run(const struct engine_env *env, const char *const *argv, struct com
 	return r;
 }
 
+/* As command_failed(), of which the first line is "commlib error" where the qmaster is down. */
+static int failed(const char *const *argv, const struct command_output *out, int code,
+		  struct err *e)
+{
+	cleanup_strbuf struct strbuf line = STRBUF_INIT;
+
+	if (sge_contact_line(strbuf_str(&out->err), &line))
+		return err_set(e, code, "%s: %s", argv[0], strbuf_str(&line));
+	return command_failed(argv, out, code, e);
+}
+
 /* A command that has to end with 0. */
 static int run_well(const struct engine_env *env, const char *const *argv,
 		    struct command_output *ret, struct err *e)
 {
 	int r = run(env, argv, ret, e);
 
-	return r == 0 && ret->status != 0 ? command_failed(argv, ret, -EIO, e) : r;
+	return r == 0 && ret->status != 0 ? failed(argv, ret, -EIO, e) : r;
 }
 
 static char *user_name(void)
@@ -101,7 +112,8 @@ static char *user_name(void)
 static int ask_jobs(const struct engine_env *env, struct command_output *ret, struct err *e)
 {
 	cleanup_free char *user = user_name();
-	const char *const argv[] = { "qstat", "-u", user, "-r", "-xml", NULL };
+	/* -s a: a user or a site may have it show less (sge_qstat). */
+	const char *const argv[] = { "qstat", "-u", user, "-s", "a", "-r", "-xml", NULL };
 
 	return run_well(env, argv, ret, e);
 }
@@ -171,7 +183,7 @@ static int understand(const char *const *argv, const struct command_output *out,
 	}
 	all = xasprintf("%s\n%s", strbuf_str(&out->out), strbuf_str(&out->err));
 	code = codes[sge_refusal_of(out->status, all)];
-	(void)command_failed(argv, out, code < 0 ? code : -EIO, e);
+	(void)failed(argv, out, code < 0 ? code : -EIO, e);
 	return code;
 }
 
@@ -388,7 +400,7 @@ static int verify(const struct engine_env *env, const struct engine_request *req
 		enum sge_refusal why = sge_refusal_of(out.status, all);
 
 		if (why != SGE_REFUSED || out.status == 0)
-			r = command_failed(argv, &out, -EIO, e);
+			r = failed(argv, &out, -EIO, e);
 		else
 			r = 1;
 		sge_verification(all, words);

@@ -322,6 +322,20 @@ enum sge_refusal sge_refusal_of(int status, const char *text)
 	return status == STATUS_TRY_AGAIN ? SGE_BUSY : SGE_REFUSED;
 }
 
+bool sge_contact_line(const char *text, struct strbuf *ret)
+{
+	struct piece rest = whole(text), line;
+
+	while (next_line(&rest, &line)) {
+		line = trimmed(line);
+		if (!find_in(line, "to qmaster") && !find_in(line, "contact qmaster"))
+			continue;
+		strbuf_add(ret, line.p, (size_t)(line.end - line.p));
+		return true;
+	}
+	return false;
+}
+
 bool sge_cancel_is_fine(const char *line)
 {
 	static const char *const fine[] = { "has registered the", "has deleted job",

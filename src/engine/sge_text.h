@@ -36,6 +36,9 @@ enum sge_refusal {
 /* What a failed qsub means: by its exit status and what it said. */
 enum sge_refusal sge_refusal_of(int status, const char *text);
 
+/* The line that says that the qmaster was not reached, which is never the first one: true. */
+bool sge_contact_line(const char *text, struct strbuf *ret);
+
 /* -------- jobs -------- */
 
 /* All letters of a state, "qw", "hqw", "Eqw", "dr", "Rt", .. */

@@ -4,7 +4,7 @@
     lab = Lab(build, directory)         lab.share and lab.home are "shared" by the login node and the compute node
     lab.run("qstat", "-f")              what it prints, on the login node; lab.call(): the CompletedProcess
     lab.tenure("submit", "--", "true")  our program there
-    lab.kill_execd(), lab.stop_qmaster()
+    lab.kill_execd(), lab.start_execd(), lab.stop_qmaster()
     lab.close()
 
 Nothing in it can be reached from outside, and nothing of it is left when its first process ends: that goes with close(),
@@ -116,6 +116,10 @@ class Lab:
     def kill_execd(self):
         """The node is lost to the engine; its jobs live on."""
         self.signal("sge_execd", "KILL")
+
+    def start_execd(self):
+        (self.dir / "execd.again").touch()
+        must_come(lambda: self.pids("sge_execd"))
 
     def stop_qmaster(self):
         self.signal("sge_qmaster", "KILL")

@@ -48,7 +48,7 @@ part=$lab/part
 mkdir "$part"
 qconf -sconf | sed -e '/^#/d' -e "s#^execd_spool_dir.*#execd_spool_dir $spool/execd#
 	s#^mailer.*#mailer /bin/true#; s#^load_report_time.*#load_report_time 00:00:01#
-	s#^max_unheard.*#max_unheard 00:00:05#; s#^min_uid.*#min_uid 0#; s#^min_gid.*#min_gid 0#
+	s#^max_unheard.*#max_unheard 00:00:03#; s#^min_uid.*#min_uid 0#; s#^min_gid.*#min_gid 0#
 	s#^gid_range.*#gid_range 2000-2099#" >"$part/global"
 qconf -Mconf "$part/global"
 qconf -ssconf | sed -e 's/^schedule_interval.*/schedule_interval 0:0:1/; s/^flush_submit_sec.*/flush_submit_sec 1/
@@ -75,7 +75,7 @@ qconf -as "$host"
 printf 'group_name @crc_gpu\nhostlist %s\n' "$host" >"$part/group"
 qconf -Ahgrp "$part/group"
 qconf -sq | sed -e 's/^qname.*/qname gpu/; s/^hostlist.*/hostlist @crc_gpu/; s/^pe_list.*/pe_list NONE/; s/^slots.*/slots 16/
-	s#^shell .*#shell /bin/sh#; s/^shell_start_mode.*/shell_start_mode unix_behavior/; s/^notify.*/notify 00:00:03/
+	s#^shell .*#shell /bin/sh#; s/^shell_start_mode.*/shell_start_mode unix_behavior/; s/^notify.*/notify 00:00:01/
 	s/^load_thresholds.*/load_thresholds NONE/' -e "s#^starter_method.*#starter_method $lab/starter#" >"$part/queue"
 qconf -Aq "$part/queue"
 
@@ -91,7 +91,12 @@ cat >"$lab/node" <<END
 	echo 'exec /bin/sh "\$@"'
 } >"$starter"
 chmod +x "$starter"
-exec sge_execd
+# The machine outlives its execd, as machines do.
+while true; do
+	sge_execd
+	until [ -e "$lab/execd.again" ]; do sleep 0.1; done
+	rm "$lab/execd.again"
+done
 END
 chmod +x "$lab/node"
 # SGE_ND: it stays what it was started as, in the simulated machine.
