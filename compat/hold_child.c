@@ -24,6 +24,7 @@
 #include "base/settings.h"
 #include "base/strbuf.h"
 #include "compat/program.h"
+#include "engine/engine.h"
 #include "hold/endpoint_names.h"
 
 #define STATUS_LIMIT_MS 1000
@@ -50,6 +51,7 @@ struct hold_child {
 static int find_socket(struct hold_child *h, struct err *e)
 {
 	const struct setting_origin here = { .layer = SETTING_FROM_COMMAND_LINE };
+	cleanup_free char *job = engine_job_key((const char *const *)environ);
 	struct settings *s = settings_new();
 	int r = settings_set(s, SET_INSTANCE, h->instance, &here, e);
 
@@ -58,7 +60,7 @@ static int find_socket(struct hold_child *h, struct err *e)
 		r = settings_load(s, NULL, e);
 	if (r == 0)
 		(void)agent_socket_name(h->socket, sizeof(h->socket), h->instance,
-					settings_str(s, SET_DEV_DIR));
+					settings_str(s, SET_DEV_DIR), job);
 	(void)settings_free(s);
 	return r;
 }

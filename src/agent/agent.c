@@ -160,7 +160,8 @@ static enum agent_end take_lock(struct agent *a)
 	struct runner who;
 	int r;
 
-	(void)agent_socket_name(name, sizeof(name), a->c->instance, a->c->dev_dir);
+	(void)agent_socket_name(name, sizeof(name), a->c->instance, a->c->dev_dir,
+				agent_job_key(a->c));
 	for (;;) {
 		*a->e = (struct err)ERR_INIT;
 		r = ctl_listen(&a->loop, name, &verbs_socket, a, &a->ctl, a->e);
@@ -194,7 +195,8 @@ static void start_parts(struct agent *a)
 	struct view *v = &a->view;
 	struct agentlog_config jc = { .state_dir = a->c->state_dir,
 				      .instance = a->c->instance,
-				      .host = a->self.host,
+				      /* On a node there may be more of them than one in jobs. */
+				      .host = a->c->job ? a->self.name : a->self.host,
 				      .level = a->c->log_level,
 				      .show = a->c->show,
 				      .warn = a->c->warn };
@@ -310,7 +312,7 @@ enum agent_end agent_run(const struct agent_config *config, struct err *e)
 	a->e = e;
 	if (gethostname(a->host, sizeof(a->host) - 1) < 0 || !a->host[0])
 		(void)str_copy(a->host, sizeof(a->host), "localhost");
-	(void)heartbeat_agent_name(config->node_name, a->host, a->name);
+	(void)heartbeat_agent_name(config->node_name, a->host, agent_job_key(config), a->name);
 	a->self.host = a->host;
 	a->self.name = a->name;
 	(void)setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 0);

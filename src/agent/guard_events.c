@@ -38,7 +38,8 @@ static void look_at_guard(struct agent *a, const struct msg_guard *g)
 	a->view.guard = *g;
 	if (a->view.life.phase > LIFE_STARTING_DRAIN)
 		return;
-	if (g->flags & GUARD_SEES && g->n_devices)
+	/* In a job those that it was given may come later, and it may have been given none. */
+	if (g->flags & GUARD_SEES && (g->n_devices || a->c->devices || a->c->n_devices))
 		life_tell_policy(a);
 	else if (g->flags & GUARD_SEES)
 		no_gpus(a, "there are no GPUs on this node; to try tenure without one: tenure sim "

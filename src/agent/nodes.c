@@ -68,6 +68,7 @@ static char *status(void *user)
 		(void)str_copy(s->job, sizeof(s->job), job->id);
 		s->restarts = job->restarts;
 		s->end_ns = job->end_ns;
+		s->unseen = v->guard.n_unseen;
 	}
 	fill_devices(v, s);
 	return agent_status_text(s);

@@ -260,11 +260,21 @@ static int load_environment(struct settings *s, struct err *e)
 	return 0;
 }
 
-/* Names of ours that are no settings: what a task is told, and a job of submit.sh. */
+/* Names of ours that are no settings: what a task is told, and a job. */
 static const char *const other_variables[] = {
-	"TENURE_SITE_CONFIG", "TENURE_BUILD",	   "TENURE_TASK_ID",
-	"TENURE_TASK_TOKEN",  "TENURE_ATTEMPT",	   "TENURE_ARRAY_INDEX",
-	"TENURE_GPU_MEMORY",  "TENURE_SUBMIT_JOB", NULL,
+	"TENURE_SITE_CONFIG",
+	"TENURE_BUILD",
+	"TENURE_TASK_ID",
+	"TENURE_TASK_TOKEN",
+	"TENURE_ATTEMPT",
+	"TENURE_ARRAY_INDEX",
+	"TENURE_GPU_MEMORY",
+	"TENURE_SUBMIT_JOB",
+	"TENURE_JOB_KEY",
+	"TENURE_LOCAL_JOB",
+	"TENURE_LOCAL_GPUS",
+	"TENURE_LOCAL_RESTARTS",
+	NULL,
 };
 
 static bool is_known_variable(const char *name)

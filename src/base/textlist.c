@@ -30,6 +30,14 @@ void text_list_set_variable(struct text_list *l, const char *assignment)
 	text_list_add(l, assignment);
 }
 
+bool text_list_has(const struct text_list *l, const char *text)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (strcmp(l->texts[i], text) == 0)
+			return true;
+	return false;
+}
+
 struct text_list text_list_copy(const struct text_list *l)
 {
 	struct text_list copy = { 0 };

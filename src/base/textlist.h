@@ -4,6 +4,7 @@
 
 /* A list of texts, which it owns. A zeroed one is empty. */
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct text_list {
@@ -17,6 +18,7 @@ void text_list_add(struct text_list *l, const char *text);
 void text_list_take(struct text_list *l, char *text);
 /* "K=V", in the place of what K was; at the end where there was none. */
 void text_list_set_variable(struct text_list *l, const char *assignment);
+bool text_list_has(const struct text_list *l, const char *text);
 struct text_list text_list_copy(const struct text_list *l);
 void text_list_clear(struct text_list *l);
 

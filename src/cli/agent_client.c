@@ -36,7 +36,7 @@ static int answer_code(const json_t *answer, int missing, const char *refused, s
 static const char *socket_name(const struct cmd_ctx *ctx, char name[SOCKET_NAME_MAX])
 {
 	return agent_socket_name(name, SOCKET_NAME_MAX, settings_str(ctx->settings, SET_INSTANCE),
-				 settings_str(ctx->settings, SET_DEV_DIR));
+				 settings_str(ctx->settings, SET_DEV_DIR), ctx->job);
 }
 
 static bool is_same_dir(const char *a, const char *b)
@@ -104,7 +104,7 @@ char *agent_others(const struct cmd_ctx *ctx)
 	struct strbuf b = STRBUF_INIT;
 
 	(void)agent_socket_name(prefix, sizeof(prefix), "",
-				settings_str(ctx->settings, SET_DEV_DIR));
+				settings_str(ctx->settings, SET_DEV_DIR), ctx->job);
 	prefix[strlen(prefix) - strlen("/agent")] = '\0';
 	(void)endpoint_each(prefix, add_other, &o);
 	if (!o.n)

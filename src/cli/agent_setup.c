@@ -165,7 +165,7 @@ static int check_settings(const struct settings *s, struct err *e)
 struct look {
 	sem_t done;
 	char *root;
-	const char *instance, *node_name, *dev_dir;
+	const char *instance, *node_name, *dev_dir, *job;
 	struct spool_trust trust;
 	struct err e;
 	int code;
@@ -182,7 +182,7 @@ static bool has_rival(const struct look *l, const struct spool *sp, const char *
 	if (heartbeat_read(sp, heartbeat_agent_path(agent, path), &b, NULL, NULL) < 0 || b.ended ||
 	    strcmp(b.who.boot, spool_boot(sp)) != 0 || !proc_alive(&b.who.proc))
 		return false;
-	(void)agent_socket_name(name, sizeof(name), l->instance, l->dev_dir);
+	(void)agent_socket_name(name, sizeof(name), l->instance, l->dev_dir, l->job);
 	fd = endpoint_connect(name, 0, NULL);
 	*ret = b.who.proc.pid;
 	if (fd >= 0)
@@ -197,7 +197,7 @@ static int look_for_rival(const struct look *l, const struct spool *sp, struct e
 	char agent[NAME_AGENT_MAX + 1];
 	pid_t pid;
 
-	(void)heartbeat_agent_name(l->node_name, spool_host(sp), agent);
+	(void)heartbeat_agent_name(l->node_name, spool_host(sp), l->job, agent);
 	while (has_rival(l, sp, agent, &pid)) {
 		if (clock_mono_ns() >= until)
 			return err_set(e, -EADDRINUSE,
@@ -239,6 +239,7 @@ static int check_queue(const struct agent_setup *r, const struct settings *s, st
 			    .instance = settings_str(s, SET_INSTANCE),
 			    .node_name = settings_str(s, SET_NODE_NAME),
 			    .dev_dir = settings_str(s, SET_DEV_DIR),
+			    .job = r->config.job ? r->config.job->key : NULL,
 			    .trust = trust_from_settings(s) };
 	(void)sem_init(&l->done, 0, 0);
 	if (pthread_create(&thread, NULL, look_at_queue, l) != 0) {
@@ -296,6 +297,16 @@ static int check_dev_dir(const char *name, struct err *e)
 			       name);
 }
 
+/* CUDA_VISIBLE_DEVICES goes before the engine's own words, which may number the node's cards. */
+static void take_job(const struct engine_here *here, struct agent_config *c)
+{
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+
+	c->job = here;
+	c->devices = visible ? visible : here->gpus;
+	c->n_devices = here->n_gpus;
+}
+
 /* What a pool has given us, and in which job we are. 0, CMD_USAGE or CMD_FAILED. */
 static int look_at_job(const struct cmd_ctx *ctx, struct agent_setup *r, struct err *e)
 {
@@ -316,7 +327,8 @@ static int look_at_job(const struct cmd_ctx *ctx, struct agent_setup *r, struct 
 	if (code < 0 && code != -ENOENT)
 		return CMD_FAILED;
 	*e = (struct err)ERR_INIT;
-	r->config.job = code == 0 ? &r->here : NULL;
+	if (code == 0)
+		take_job(&r->here, &r->config);
 	r->config.token = token;
 	r->config.pool = pool;
 	return 0;

@@ -11,6 +11,7 @@
 #include "base/strbuf.h"
 #include "base/utf8.h"
 #include "cli/term.h"
+#include "engine/engine.h"
 
 #define PREFIX strlen("tenure: ")
 
@@ -321,7 +322,8 @@ static int take_runtime_dir(const struct cmd *cmd, const struct settings *s, str
 
 static int run_loaded(const struct cmd *cmd, const struct opts *o, struct err *e)
 {
-	struct cmd_ctx ctx = { .cmd = cmd, .opts = o };
+	cleanup_free char *job = engine_job_key((const char *const *)environ);
+	struct cmd_ctx ctx = { .cmd = cmd, .opts = o, .job = job };
 	int r = 0;
 
 	if (!(cmd->flags & CMD_NO_SETTINGS)) {

@@ -33,6 +33,7 @@ struct cmd_ctx {
 	const struct cmd *cmd;
 	const struct opts *opts;
 	struct settings *settings; /* loaded; NULL with CMD_NO_SETTINGS */
+	const char *job;	   /* the key of the job that it runs in; NULL: in none */
 };
 
 struct cmd_example {

@@ -43,6 +43,25 @@ int engine_inside(const char *const *variables, const struct engine **ret,
 	return err_set(e, -ENOENT, "this is in no job of an engine");
 }
 
+char *engine_job_key(const char *const *variables)
+{
+	static const char assignment[] = ENGINE_KEY_VARIABLE "=";
+	const char *told = NULL;
+	struct engine_here here = { .engine = NULL };
+	const struct engine *engine;
+	char *key = NULL;
+
+	for (const char *const *v = variables; *v && !told; v++)
+		if (str_has_prefix(*v, assignment))
+			told = *v + strlen(assignment);
+	if (told)
+		return told[0] ? xstrdup(told) : NULL;
+	if (engine_inside(variables, &engine, &here, NULL) == 0)
+		key = take_ptr(here.key);
+	engine_here_clear(&here);
+	return key;
+}
+
 const char *engine_job_state_name(unsigned int state)
 {
 	static const char *const names[] = {

@@ -193,6 +193,12 @@ const struct engine *engine_at(size_t i);
 int engine_inside(const char *const *variables, const struct engine **ret,
 		  struct engine_here *ret_here, struct err *e);
 
+/* The key of the job that a process with that environment belongs to, which the caller frees; NULL:
+ * of none. A task of a job is told by its agent (ENGINE_KEY_VARIABLE), because its environment is
+ * that of whoever submitted it, maybe elsewhere. */
+#define ENGINE_KEY_VARIABLE "TENURE_JOB_KEY"
+char *engine_job_key(const char *const *variables);
+
 /* "PREFIX-INSTANCE-TOKEN": what a job is called, cut in its middle to what all engines take (a
  * letter first; small letters, digits and "-"; 63 bytes). Without a token ("") it is what the names
  * of all jobs begin with that have the other two in common. buf: ENGINE_JOB_NAME_MAX bytes; returns

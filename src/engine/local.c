@@ -24,8 +24,11 @@
 
 #define NAME_VARIABLE "TENURE_LOCAL_JOB="
 #define GPUS_VARIABLE "TENURE_LOCAL_GPUS="
-#define SHELL	      "/bin/sh"
-#define ENVIRON_MAX   (1UL << 20)
+#define RESTARTS_VARIABLE                                                                          \
+	"TENURE_LOCAL_RESTARTS=" /* by whoever starts a job's script once more                     \
+				  */
+#define SHELL	    "/bin/sh"
+#define ENVIRON_MAX (1UL << 20)
 
 static int local_probe(const struct engine_env *env, struct err *e)
 {
@@ -200,15 +203,21 @@ static int local_inside(const char *const *variables, struct engine_here *ret, s
 {
 	const char *name = script_variable(variables, NAME_VARIABLE);
 	const char *gpus = script_variable(variables, GPUS_VARIABLE);
-	uint64_t n = 0;
+	const char *again = script_variable(variables, RESTARTS_VARIABLE);
+	uint64_t n = 0, restarts = 0;
 
 	if (!name || !name[0])
 		return err_set(e, -ENOENT, "no job of this machine");
 	(void)(gpus && str_to_u64(gpus, &n));
+	(void)(again && str_to_u64(again, &restarts));
 	*ret = (struct engine_here){ .engine = "local",
 				     .id = xstrdup(name),
-				     .n_gpus = (unsigned int)n };
-	ret->key = xasprintf("local.%s", name);
+				     .gpus = gpus && !n ? xstrdup("")
+							: NULL, /* none, and it is said */
+				     .n_gpus = (unsigned int)n,
+				     .restarts = (unsigned int)restarts };
+	ret->key = restarts ? xasprintf("local.%s.%u", name, ret->restarts)
+			    : xasprintf("local.%s", name);
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/str.h"
 
 #define FNV64_START 0xcbf29ce484222325ULL
@@ -23,27 +24,33 @@ static uint64_t hash_path(const char *path)
 	return h;
 }
 
-/* "" for /dev, "<hash>/" for any other directory. */
-static const char *directory_part(char *buf, size_t n, const char *dev_dir)
+#define JOB_MAX	 32 /* of its key: with all other parts it is not too long for an endpoint */
+#define PART_MAX 64
+
+/* "" for /dev, "<hash>/" for any other directory, and "@KEY/" in a job: no instance begins so. */
+static const char *first_part(char buf[PART_MAX], const char *dev_dir, const char *job)
 {
 	uint64_t h = hash_path(dev_dir);
+	char directory[32] = "", key[JOB_MAX + 1];
 
-	if (h == hash_path("/dev"))
-		return "";
-	return str_print(buf, n, "%016" PRIx64 "/", h);
+	if (h != hash_path("/dev"))
+		(void)str_print(directory, sizeof(directory), "%016" PRIx64 "/", h);
+	if (!job)
+		return str_print(buf, PART_MAX, "%s", directory);
+	return str_print(buf, PART_MAX, "%s@%s/", directory, hash_short_name(key, JOB_MAX, job));
 }
 
-char *guard_socket_name(char *buf, size_t n, const char *dev_dir)
+char *guard_socket_name(char *buf, size_t n, const char *dev_dir, const char *job)
 {
-	char part[32];
+	char part[PART_MAX];
 
-	return str_print(buf, n, "%sguard", directory_part(part, sizeof(part), dev_dir));
+	return str_print(buf, n, "%sguard", first_part(part, dev_dir, job));
 }
 
-char *agent_socket_name(char *buf, size_t n, const char *instance, const char *dev_dir)
+char *agent_socket_name(char *buf, size_t n, const char *instance, const char *dev_dir,
+			const char *job)
 {
-	char part[32];
+	char part[PART_MAX];
 
-	return str_print(buf, n, "%s%s/agent", directory_part(part, sizeof(part), dev_dir),
-			 instance);
+	return str_print(buf, n, "%s%s/agent", first_part(part, dev_dir, job), instance);
 }

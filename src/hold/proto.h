@@ -73,7 +73,7 @@
 #include "hold/lease_id.h"
 #include "hold/policy.h"
 
-#define PROTO_VERSION 9U
+#define PROTO_VERSION 10U
 /* Whoever has not been heard for so long is gone: an agent to its guard, a guard to its agent, and
  * every agent to a task that is to end with them. */
 #define GUARD_AWAIT_MS	  10000U
@@ -140,6 +140,8 @@ struct msg_guard { /* MSG_WELCOME and MSG_GUARD */
 	uint32_t n_devices;
 	uint32_t flags; /* enum guard_flags */
 	uint32_t pid_class;
+	uint32_t n_others; /* cards of this node that are not for its job, and not looked at */
+	uint32_t n_unseen; /* devices that its job was given, and that are not there */
 	uint64_t started_wall_ns;
 	char driver[64];	      /* "580.159.03", or empty */
 	char trouble[PROTO_TEXT_MAX]; /* why it does not see, or empty */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -170,12 +171,18 @@ int heartbeat_each_agent(const struct spool *sp, heartbeat_agent_fn fn, void *da
 	return spool_each(sp, spool_dir_name(SPOOL_AGENTS), look, &each, e);
 }
 
-char *heartbeat_agent_name(const char *setting, const char *host, char *ret)
+#define JOB_MAX 22 /* of a job's key in a name: some of the node's is to be left */
+
+char *heartbeat_agent_name(const char *setting, const char *host, const char *job, char *ret)
 {
-	char made[SPEC_NAME_MAX + 1];
+	char made[SPEC_NAME_MAX + 1], key[JOB_MAX + 1], node[NAME_AGENT_MAX + 1];
 
 	ident_make_name(setting && setting[0] ? setting : host, made);
-	return str_print(ret, NAME_AGENT_MAX + 1, "%.*s", NAME_AGENT_MAX, made);
+	if (!job)
+		return str_print(ret, NAME_AGENT_MAX + 1, "%.*s", NAME_AGENT_MAX, made);
+	(void)hash_short_name(key, JOB_MAX, job);
+	(void)hash_short_name(node, NAME_AGENT_MAX - strlen(key) - 1, made);
+	return str_print(ret, NAME_AGENT_MAX + 1, "%s-%s", node, key);
 }
 
 bool heartbeat_same_kernel(const char *boot, const char *other)

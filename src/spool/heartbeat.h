@@ -58,9 +58,10 @@ int heartbeat_read(const struct spool *sp, const char *path, struct heartbeat *r
 typedef int (*heartbeat_agent_fn)(void *data, const char *agent);
 int heartbeat_each_agent(const struct spool *sp, heartbeat_agent_fn fn, void *data, struct err *e);
 
-/* The name of this node's agent: the setting, or what can be made of the host's name. ret has
- * NAME_AGENT_MAX + 1 bytes; it is returned. */
-char *heartbeat_agent_name(const char *setting, const char *host, char *ret);
+/* The name of this node's agent: the setting, or what can be made of the host's name; in a job with
+ * that one's key behind it ("n7-slurm.12"), because there are as many agents on a node as jobs.
+ * job: the key, NULL: in none. ret has NAME_AGENT_MAX + 1 bytes; it is returned. */
+char *heartbeat_agent_name(const char *setting, const char *host, const char *job, char *ret);
 
 /* The kernel of two boots (struct claimer) is the same; what differs is a container's processes. */
 bool heartbeat_same_kernel(const char *boot, const char *other);

@@ -50,7 +50,7 @@ def home(tmp_path):
 @pytest.fixture
 def env(home):
     """An environment in which nothing of the caller's settings is left."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("TENURE_", "XDG_"))}
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("TENURE_", "XDG_", "SLURM_", "SGE_"))}
     sockets = home.parent / "sockets"
     sockets.mkdir(exist_ok=True)
     clean.update(HOME=str(home), LC_ALL="C.UTF-8", COLUMNS="80", TENURE_RUNTIME_DIR=str(sockets),

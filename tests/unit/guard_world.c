@@ -44,7 +44,7 @@ int world_setup(void **state)
 	w->g->hints.fd = -1;
 	w->g->leases[0].pidfd = -1;
 	policy_defaults(&w->g->plain);
-	assert_int_equal(eyes_open(&w->g->eyes, &e), 0);
+	assert_int_equal(eyes_open(&w->g->eyes, NULL, &e), 0);
 	w->g->n_devs = 1;
 	w->g->ready = w->g->looked = true;
 	*w->d = (struct device){ .owner = -1,

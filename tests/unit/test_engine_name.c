@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/mem.h"
 #include "engine/engine.h"
 
 static void a_name_is_what_every_engine_takes(void **state)
@@ -42,11 +43,59 @@ static void a_long_name_keeps_its_token(void **state)
 	assert_string_equal(buf + strlen(begin), "t1");
 }
 
+static void assert_key(const char *const *env, const char *want)
+{
+	cleanup_free char *key = engine_job_key(env);
+
+	if (!want)
+		assert_null(key);
+	else
+		assert_string_equal(key, want);
+}
+
+/* What an agent told its task goes before the engine's variables, which may be of another job. */
+static void the_key_of_the_job_that_a_process_is_in(void **state)
+{
+	(void)state;
+	assert_key((const char *const[]){ "HOME=/", NULL }, NULL);
+	assert_key((const char *const[]){ "TENURE_LOCAL_JOB=a-b", NULL }, "local.a-b");
+	assert_key((const char *const[]){ "TENURE_LOCAL_JOB=a-b", "TENURE_LOCAL_RESTARTS=2", NULL },
+		   "local.a-b.2");
+	assert_key((const char *const[]){ "TENURE_LOCAL_JOB=a-b", "TENURE_JOB_KEY=slurm.7", NULL },
+		   "slurm.7");
+	assert_key((const char *const[]){ "TENURE_LOCAL_JOB=a-b", "TENURE_JOB_KEY=", NULL }, NULL);
+}
+
+static void a_local_job_says_how_many_gpus_it_has(void **state)
+{
+	static const struct {
+		const char *gpus;
+		unsigned int n;
+		bool none;
+	} rows[] = { { "TENURE_LOCAL_GPUS=2", 2, false },
+		     { "TENURE_LOCAL_GPUS=0", 0, true },
+		     { "X=1", 0, false } };
+	const struct engine *engine;
+	struct engine_here here;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		const char *const env[] = { "TENURE_LOCAL_JOB=j", rows[i].gpus, NULL };
+
+		assert_int_equal(engine_inside(env, &engine, &here, NULL), 0);
+		assert_int_equal(here.n_gpus, rows[i].n);
+		assert_int_equal(here.gpus && !here.gpus[0], rows[i].none);
+		engine_here_clear(&here);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_name_is_what_every_engine_takes),
 		cmocka_unit_test(a_long_name_keeps_its_token),
+		cmocka_unit_test(the_key_of_the_job_that_a_process_is_in),
+		cmocka_unit_test(a_local_job_says_how_many_gpus_it_has),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -119,7 +119,7 @@ static struct eyes *open_eyes(void)
 	struct err e = ERR_INIT;
 	struct eyes *eyes;
 
-	assert_int_equal(eyes_open(&eyes, &e), 0);
+	assert_int_equal(eyes_open(&eyes, NULL, &e), 0);
 	return eyes;
 }
 

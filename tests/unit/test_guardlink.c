@@ -142,7 +142,8 @@ static int setup(void **state)
 
 	config = (struct agent_config){ .instance = "test", .dev_dir = dir };
 	(void)snprintf(dir, sizeof(dir), "/nowhere/%d", (int)getpid());
-	assert_int_equal(endpoint_open(&w->ep, guard_socket_name(name, sizeof(name), dir), &e), 0);
+	assert_int_equal(
+		endpoint_open(&w->ep, guard_socket_name(name, sizeof(name), dir, NULL), &e), 0);
 	assert_int_equal(uv_loop_init(&w->loop), 0);
 	w->link = guardlink_new(&w->loop, &config, &self, &ops, w);
 	guardlink_start(w->link);

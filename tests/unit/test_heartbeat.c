@@ -117,6 +117,29 @@ static void test_judging(void **state)
 	}
 }
 
+static void test_name_of_an_agent(void **state)
+{
+	static const char long_host[] = "a-node-with-a-long-name-1.cluster.example.org",
+			  long_host2[] = "a-node-with-a-long-name-2.cluster.example.org",
+			  uid[] = "k8s.0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0";
+	char a[NAME_AGENT_MAX + 1], b[NAME_AGENT_MAX + 1];
+
+	assert_string_equal(heartbeat_agent_name(NULL, "n7", NULL, a), "n7");
+	assert_string_equal(heartbeat_agent_name("seven", "n7", NULL, a), "seven");
+	assert_string_equal(heartbeat_agent_name(NULL, "n7", "slurm.12", a), "n7-slurm.12");
+	assert_string_equal(heartbeat_agent_name("seven", "n7", "slurm.12.1", a),
+			    "seven-slurm.12.1");
+	/* What is too long is told apart all the same, and is a name. */
+	(void)heartbeat_agent_name(NULL, long_host, uid, a);
+	(void)heartbeat_agent_name(NULL, long_host2, uid, b);
+	assert_int_equal(strlen(a), NAME_AGENT_MAX);
+	assert_true(ident_is_name(a));
+	assert_string_not_equal(a, b);
+	(void)heartbeat_agent_name(NULL, long_host, "k8s.0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f1", b);
+	assert_string_not_equal(a, b);
+	assert_true(ident_is_name(b));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -124,6 +147,7 @@ int main(void)
 		cmocka_unit_test(test_time_without_looking_does_not_count),
 		cmocka_unit_test(test_each_thing_has_its_own_time),
 		cmocka_unit_test(test_judging),
+		cmocka_unit_test(test_name_of_an_agent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

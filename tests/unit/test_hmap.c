@@ -39,6 +39,10 @@ static void test_map(void **state)
 /* Names on disk are made of it (hash.h). */
 static void hash_of_names_stays(void **state)
 {
+	char name[17];
+
+	assert_string_equal(hash_short_name(name, 16, "0123456789abcdef"), "0123456789abcdef");
+	assert_string_equal(hash_short_name(name, 16, "0123456789abcdefg"), "0123456-0744d6ae");
 	assert_int_equal(hash_fnv32(HASH_FNV32, ""), 0x811c9dc5);
 	assert_int_equal(hash_fnv32(HASH_FNV32, "a"), 0xe40c292c);
 	assert_int_equal(hash_fnv32(HASH_FNV32, "foobar"), 0xbf9cf968);

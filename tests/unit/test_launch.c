@@ -52,6 +52,7 @@ static void test_environment(void **state)
 
 	assert_int_equal(launch_make(s, "tok", &w, &j, NULL), 0);
 	assert_string_equal(variable(j, "A"), "1");
+	assert_null(variable(j, "TENURE_JOB_KEY"));
 	assert_string_equal(variable(j, "CUDA_VISIBLE_DEVICES"), "1,3");
 	assert_string_equal(variable(j, "CUDA_DEVICE_ORDER"), "PCI_BUS_ID");
 	assert_string_equal(variable(j, "TENURE_TASK_ID"), "42");
@@ -60,9 +61,11 @@ static void test_environment(void **state)
 	assert_null(variable(j, "TENURE_ARRAY_INDEX"));
 	launch_free(j);
 
+	w.job = "slurm.12"; /* a command in the task finds the agent of the job */
 	w.by_index = false; /* UUIDs: the order does not matter, and may be the user's */
 	assert_int_equal(launch_make(s, "tok", &w, &j, NULL), 0);
 	assert_null(variable(j, "CUDA_DEVICE_ORDER"));
+	assert_string_equal(variable(j, "TENURE_JOB_KEY"), "slurm.12");
 	launch_free(j);
 	spec_free(s);
 }

@@ -150,32 +150,53 @@ static void test_sizes(void **state)
 		sizeof(struct msg_unleased), sizeof(struct msg_lease_state),
 		sizeof(struct msg_reserve),  sizeof(struct msg_lease_use),
 	};
-	static const size_t of_version_9[ARRAY_LEN(sizes)] = { 88, 352, 268, 4584, 856, 640,
-							       8,  152, 40,  360,  24,	352,
-							       40, 152, 120, 56 };
+	static const size_t of_version_10[ARRAY_LEN(sizes)] = { 88, 360, 268, 4584, 856, 640,
+								8,  152, 40,  360,  24,	 352,
+								40, 152, 120, 56 };
 
 	for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
-		if (sizes[i] != of_version_9[i])
+		if (sizes[i] != of_version_10[i])
 			fail_msg("message %zu has %zu bytes, not %zu: raise PROTO_VERSION, and "
 				 "write the sizes of that here",
-				 i, sizes[i], of_version_9[i]);
-	assert_int_equal(PROTO_VERSION, 9);
+				 i, sizes[i], of_version_10[i]);
+	assert_int_equal(PROTO_VERSION, 10);
 }
 
 static void test_names(void **state)
 {
 	char a[SOCKET_NAME_MAX], b[SOCKET_NAME_MAX];
 
-	assert_string_equal(guard_socket_name(a, sizeof(a), "/dev"),
-			    guard_socket_name(b, sizeof(b), "//dev/"));
+	assert_string_equal(guard_socket_name(a, sizeof(a), "/dev", NULL),
+			    guard_socket_name(b, sizeof(b), "//dev/", NULL));
 	assert_null(strstr(a, "//"));
-	assert_string_not_equal(guard_socket_name(a, sizeof(a), "/dev"),
-				guard_socket_name(b, sizeof(b), "/tmp/dev"));
-	assert_string_not_equal(agent_socket_name(a, sizeof(a), "one", "/dev"),
-				agent_socket_name(b, sizeof(b), "two", "/dev"));
-	assert_string_not_equal(agent_socket_name(a, sizeof(a), "one", "/dev"),
-				agent_socket_name(b, sizeof(b), "one", "/tmp/dev"));
+	assert_string_not_equal(guard_socket_name(a, sizeof(a), "/dev", NULL),
+				guard_socket_name(b, sizeof(b), "/tmp/dev", NULL));
+	assert_string_not_equal(agent_socket_name(a, sizeof(a), "one", "/dev", NULL),
+				agent_socket_name(b, sizeof(b), "two", "/dev", NULL));
+	assert_string_not_equal(agent_socket_name(a, sizeof(a), "one", "/dev", NULL),
+				agent_socket_name(b, sizeof(b), "one", "/tmp/dev", NULL));
 	assert_non_null(strstr(a, "one/agent"));
+}
+
+/* In a job of an engine they are others', and none is an instance's of the same name. */
+static void test_names_in_a_job(void **state)
+{
+	char a[SOCKET_NAME_MAX], b[SOCKET_NAME_MAX], key[201], instance[64];
+
+	assert_string_equal(guard_socket_name(a, sizeof(a), "/dev", "slurm.12"), "@slurm.12/guard");
+	assert_string_equal(agent_socket_name(a, sizeof(a), "default", "/dev", "slurm.12"),
+			    "@slurm.12/default/agent");
+	assert_string_not_equal(guard_socket_name(a, sizeof(a), "/tmp/dev", "slurm.12"),
+				guard_socket_name(b, sizeof(b), "/tmp/dev", "slurm.13"));
+	/* Long ones are told apart by their ends, and the name is whole. */
+	memset(key, 'k', 200);
+	memset(instance, 'i', 63);
+	key[200] = instance[63] = '\0';
+	(void)agent_socket_name(a, sizeof(a), instance, "/tmp/dev", key);
+	key[199] = 'l';
+	(void)agent_socket_name(b, sizeof(b), instance, "/tmp/dev", key);
+	assert_string_not_equal(a, b);
+	assert_string_equal(a + strlen(a) - strlen("i/agent"), "i/agent");
 }
 
 int main(void)
@@ -188,6 +209,7 @@ int main(void)
 		cmocka_unit_test(test_proto),
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_names_in_a_job),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

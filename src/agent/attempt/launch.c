@@ -9,6 +9,7 @@
 #include "base/signame.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "engine/engine.h"
 #include "spool/elements.h"
 #include "spool/heartbeat.h"
 
@@ -74,6 +75,8 @@ static void make_env(struct launch *j, const struct task_spec *spec, uint64_t id
 	if (!w->idle_workload)
 		add(&own, "TENURE_TASK_ID", full);
 	add(&own, "TENURE_INSTANCE", w->instance);
+	if (w->job)
+		add(&own, ENGINE_KEY_VARIABLE, w->job);
 	add_number(&own, "TENURE_ATTEMPT", w->attempt);
 	add_number(&own, "TENURE_GPU_MEMORY", w->memory);
 	if (w->element)

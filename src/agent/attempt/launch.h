@@ -19,6 +19,7 @@
 struct launch_with {
 	const char *instance, *node, *run_dir;
 	const struct login *login; /* NULL: the spec has all that is needed */
+	const char *job;	   /* the key of the agent's job; NULL: it is in none */
 	const char *visible;	   /* for CUDA_VISIBLE_DEVICES; "" where the task has none */
 	bool by_index;		   /* they are indices, so CUDA is to number them as we do */
 	uint64_t id, element;	   /* element 0: no element */

@@ -60,6 +60,7 @@ static int ask_for_shim(struct attempt *a, struct err *e)
 {
 	cleanup_strbuf struct strbuf visible = STRBUF_INIT;
 	struct launch_with with = { .instance = a->place->c->instance,
+				    .job = agent_job_key(a->place->c),
 				    .node = a->place->self->host,
 				    .run_dir = a->place->run_dir,
 				    .log_limit = a->place->c->log_limit };

@@ -62,16 +62,20 @@ struct agent_config {
 	const char *root;	       /* of the spool whose tasks are run here; NULL: none are */
 	const char *node_name;	       /* in the spool; NULL: the host's */
 	const struct engine_here *job; /* of an engine, in which it runs; NULL: in none */
-	const char *token, *pool;      /* the pool's words for this job; NULL: none */
-	uint64_t heartbeat_ms;	       /* between two heartbeats */
-	uint64_t expire_ms;	       /* without one for so long, others take the tasks over */
-	uint64_t log_limit;	       /* bytes of a task's log; 0: no limit */
-	uint64_t cpu_tasks;	       /* tasks without a GPU at once; 0: planview_cpu_slots() */
-	bool by_uuid;		       /* tasks' CUDA_VISIBLE_DEVICES names devices by UUID */
-	uint64_t lifetime_ms; /* be done with all tasks after so long, then end; 0: do not */
-	bool lifetime_stops;  /* stop and requeue them then; else wait for them */
-	uint64_t notice_ms;   /* so long before it is told; 0: not */
-	const char *workload; /* command to run instead of holding; NULL: hold */
+	/* What the job was given, as CUDA_VISIBLE_DEVICES writes it, and how many. NULL and 0: all
+	 * that there are. */
+	const char *devices;
+	uint32_t n_devices;
+	const char *token, *pool; /* the pool's words for this job; NULL: none */
+	uint64_t heartbeat_ms;	  /* between two heartbeats */
+	uint64_t expire_ms;	  /* without one for so long, others take the tasks over */
+	uint64_t log_limit;	  /* bytes of a task's log; 0: no limit */
+	uint64_t cpu_tasks;	  /* tasks without a GPU at once; 0: planview_cpu_slots() */
+	bool by_uuid;		  /* tasks' CUDA_VISIBLE_DEVICES names devices by UUID */
+	uint64_t lifetime_ms;	  /* be done with all tasks after so long, then end; 0: do not */
+	bool lifetime_stops;	  /* stop and requeue them then; else wait for them */
+	uint64_t notice_ms;	  /* so long before it is told; 0: not */
+	const char *workload;	  /* command to run instead of holding; NULL: hold */
 	const char *workload_cwd;
 	uint64_t workload_grace_ms;
 	const struct lane_width *lanes;
@@ -105,6 +109,12 @@ struct agent_config {
 		__attribute__((noreturn));
 	void *user;
 };
+
+/* The key of its job; NULL: it is in none. */
+static inline const char *agent_job_key(const struct agent_config *c)
+{
+	return c->job ? c->job->key : NULL;
+}
 
 /* What it is on this node. */
 struct node_self {

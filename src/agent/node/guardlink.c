@@ -86,6 +86,7 @@ struct guardlink {
 	uint64_t last_event; /* the last one seen of it */
 	bool leases_known;   /* it has told which there are */
 	uint64_t heard_ns;
+	struct text_list chosen; /* devices of the job, where the guard has chosen them */
 
 	void (*closed)(void *user);
 };
@@ -273,24 +274,51 @@ static void greet(struct guardlink *l, int fd)
 
 /* -------- finding or starting a guard -------- */
 
-/*
- * `tenure guard --dev-dir DIR` from our copy: its own session, cwd /, stdio /dev/null, our
- * environment. It is our child. The PID, or -errno.
- */
-static pid_t start_guard(int copy_fd, const char *dev_dir, struct err *e)
+/* Where the engine says only how many devices the job was given, those that an earlier guard has
+ * chosen stay. */
+static void add_devices(const struct guardlink *l, struct text_list *argv)
 {
-	cleanup_free char *dir = xstrdup(dev_dir);
-	char name[] = "tenure", verb[] = "guard", option[] = "--dev-dir";
-	char *const argv[] = { name, verb, option, dir, NULL };
-	struct spawn s = SPAWN_INIT;
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	char count[16];
 
-	s.program = copy_fd;
-	s.argv = argv;
+	for (size_t i = 0; i < l->chosen.n; i++)
+		strbuf_addf(&b, "%s%s", i ? "," : "", l->chosen.texts[i]);
+	if (l->c->devices || l->chosen.n) {
+		text_list_add(argv, "--devices");
+		text_list_add(argv, l->c->devices ? l->c->devices : strbuf_str(&b));
+	}
+	if (l->c->n_devices && !l->c->devices) {
+		text_list_add(argv, "--count");
+		text_list_add(argv, str_print(count, sizeof(count), "%u", l->c->n_devices));
+	}
+}
+
+/*
+ * `tenure guard --dev-dir DIR` from our copy, and in a job `--job KEY`: its own session, cwd /,
+ * stdio /dev/null, our environment. It is our child. The PID, or -errno.
+ */
+static pid_t start_guard(const struct guardlink *l, struct err *e)
+{
+	struct text_list argv = { .n = 0 };
+	struct spawn s = SPAWN_INIT;
+	pid_t pid;
+
+	text_list_add(&argv, "tenure");
+	text_list_add(&argv, "guard");
+	text_list_add(&argv, "--dev-dir");
+	text_list_add(&argv, l->c->dev_dir);
+	if (l->c->job) {
+		text_list_add(&argv, "--job");
+		text_list_add(&argv, l->c->job->key);
+	}
+	add_devices(l, &argv);
+	text_list_take(&argv, NULL);
+	s.program = l->self->program_fd;
+	s.argv = argv.texts;
 	s.env = environ;
 	s.session = true;
-
-	pid_t pid = spawn_start(&s);
-
+	pid = spawn_start(&s);
+	text_list_clear(&argv);
 	return pid < 0 ? err_sys(e, -pid, "start the guard") : pid;
 }
 
@@ -336,7 +364,7 @@ static bool ensure_guard(struct guardlink *l, struct err *e)
 	if (l->child || (l->spawn_ns && now - l->spawn_ns < RESPAWN_MS * NS_PER_MS))
 		return true;
 
-	pid_t pid = start_guard(l->self->program_fd, l->c->dev_dir, e);
+	pid_t pid = start_guard(l, e);
 
 	if (pid < 0)
 		return false;
@@ -435,6 +463,9 @@ static void take_device(struct guardlink *l, void *msg)
 	END(m->dev.instance);
 	dev_reason_end(&m->dev.reason);
 	END(m->dev.lease_instance);
+	if (l->c->n_devices && !l->c->devices && !(m->dev.flags & DEVICE_MIG_CARD) &&
+	    m->dev.mig < 0 && !text_list_has(&l->chosen, m->dev.uuid))
+		text_list_add(&l->chosen, m->dev.uuid);
 	if (m->slot < PROTO_DEVICES_MAX)
 		l->ops->device(l->user, m->slot, &m->dev);
 }
@@ -573,7 +604,7 @@ struct guardlink *guardlink_new(uv_loop_t *loop, const struct agent_config *c,
 	l->fd = -1;
 	l->c = c;
 	l->self = self;
-	(void)guard_socket_name(l->name, sizeof(l->name), c->dev_dir);
+	(void)guard_socket_name(l->name, sizeof(l->name), c->dev_dir, agent_job_key(c));
 	(void)uv_timer_init(loop, &l->timer);
 	l->timer.data = l;
 	return l;
@@ -691,6 +722,7 @@ static void on_timer_closed(uv_handle_t *h)
 	void *user = l->user;
 
 	free(l->orders);
+	text_list_clear(&l->chosen);
 	free(l);
 	closed(user);
 }

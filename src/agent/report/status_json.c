@@ -221,6 +221,25 @@ static json_t *guard_json(const struct view *v, uint64_t now)
 	return o;
 }
 
+/* The job of an engine that it runs in. */
+static json_t *job_json(const struct view *v)
+{
+	const struct engine_here *job = v->c->job;
+	json_t *o;
+
+	if (!job)
+		return json_null();
+	o = json_object();
+	set(o, "engine", json_string(job->engine));
+	set(o, "id", text_json(job->id));
+	set(o, "key", json_string(job->key));
+	set(o, "restarts", json_integer(job->restarts));
+	set(o, "deadline", time_json(job->end_ns));
+	set(o, "unseen", json_integer(v->guard.n_unseen));
+	set(o, "others", json_integer(v->guard.n_others));
+	return o;
+}
+
 static json_t *known(const struct dev_status *d, uint32_t what, json_t *value)
 {
 	if (d->known & what)
@@ -391,6 +410,7 @@ json_t *status_json(const struct view *v, struct agentlog *j, struct eventlog *n
 	set(o, "sentence", json_string(phase_sentence(v, sentence)));
 	set(o, "policy", json_string(strbuf_str(&policy)));
 	set(o, "agent", status_agent(v));
+	set(o, "job", job_json(v));
 	set(o, "guard", guard_json(v, now));
 	set(o, "devices", devices_json(v, names, now));
 	set(o, "yields", yields_json(v, eventlog_names(names)));

@@ -191,7 +191,7 @@ static void check_guard(struct doctor *d)
 	const char *learnt;
 
 	(void)agent_socket_name(name, sizeof(name), settings_str(d->ctx->settings, SET_INSTANCE),
-				d->dev_dir);
+				d->dev_dir, d->ctx->job);
 	if (ctl_ask(name, CTL_STATUS, 2000, &doc, NULL, NULL) < 0)
 		return;
 	learnt = json_get_str(json_object_get(doc, "guard"), "pid_class");

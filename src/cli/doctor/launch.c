@@ -484,7 +484,7 @@ static bool launch_on(struct doctor *d, const struct gpu_device *dev, struct lau
 	*l = (struct launch){ 0 };
 	(void)str_copy(l->uuid, sizeof(l->uuid), dev->uuid);
 	(void)str_print(l->instance, sizeof(l->instance), "doctor-%d", (int)getpid());
-	(void)agent_socket_name(l->name, sizeof(l->name), l->instance, d->dev_dir);
+	(void)agent_socket_name(l->name, sizeof(l->name), l->instance, d->dev_dir, d->ctx->job);
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return true;
 

@@ -224,7 +224,8 @@ static int drop_orphan(const struct cmd_ctx *ctx, unsigned int *ret)
 	char name[SOCKET_NAME_MAX];
 	int r;
 	cleanup_fd int fd = endpoint_connect(
-		guard_socket_name(name, sizeof(name), settings_str(ctx->settings, SET_DEV_DIR)),
+		guard_socket_name(name, sizeof(name), settings_str(ctx->settings, SET_DEV_DIR),
+				  ctx->job),
 		CONNECT_LIMIT_MS, NULL);
 
 	if (fd < 0)

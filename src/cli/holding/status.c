@@ -375,6 +375,28 @@ static void print_agent(const json_t *agent, FILE *out)
 	print_item(out, "agent   ", strbuf_str(&b));
 }
 
+/* The job of an engine, where it runs in one. */
+static void print_job(const json_t *job, FILE *out)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	const char *end = json_get_str(job, "deadline");
+	unsigned int unseen = json_get_small(job, "unseen", INT32_MAX);
+	unsigned int others = json_get_small(job, "others", INT32_MAX);
+
+	if (!json_is_object(job))
+		return;
+	strbuf_addf(&b, "%s %s", text_of(job, "engine", "?"), text_of(job, "id", "?"));
+	if (end)
+		strbuf_addf(&b, ", which ends at %s", end);
+	if (unseen)
+		strbuf_addf(&b, "; %u of its GPUs %s not visible here", unseen,
+			    unseen == 1 ? "is" : "are");
+	if (others)
+		strbuf_addf(&b, "; %u GPU%s of this node %s not its own", others,
+			    others == 1 ? "" : "s", others == 1 ? "is" : "are");
+	print_item(out, "job     ", strbuf_str(&b));
+}
+
 static void print_title(const json_t *doc, FILE *out)
 {
 	const char *phase = text_of(doc, "phase", "?");
@@ -402,6 +424,7 @@ void status_text_print(json_t *doc, FILE *out)
 	print_title(doc, out);
 	print_item(out, "policy  ", text_of(doc, "policy", ""));
 	print_agent(agent, out);
+	print_job(json_object_get(doc, "job"), out);
 	print_guard(json_object_get(doc, "guard"), out);
 	print_queue(json_object_get(doc, "queue"), agent, out);
 	if (json_array_size(devices)) {

@@ -21,9 +21,10 @@ extern char **environ;
 /* What another task was told of itself, where `submit` is called by one. */
 static bool is_of_a_task(const char *variable)
 {
-	static const char *const names[] = { "TENURE_TASK_",
-					     "TENURE_ATTEMPT=", "TENURE_ARRAY_INDEX=",
-					     "TENURE_GPU_MEMORY=", "CUDA_VISIBLE_DEVICES=" };
+	static const char *const names[] = { "TENURE_TASK_",	      "TENURE_ATTEMPT=",
+					     "TENURE_ARRAY_INDEX=",   "TENURE_GPU_MEMORY=",
+					     "CUDA_VISIBLE_DEVICES=", "TENURE_JOB_KEY=",
+					     "TENURE_LOCAL_" };
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
 		if (str_has_prefix(variable, names[i]))

@@ -178,6 +178,7 @@ const struct cmd_variable submit_variables[] = {
 	{ "TENURE_GPU_MEMORY",
 	  "bytes per GPU that it asks for now, which --retry-memory raises; 0: not said" },
 	{ "TENURE_INSTANCE", "the instance whose queue it is from" },
+	{ "TENURE_JOB_KEY", "the job of an engine in which its agent runs, where it does" },
 	{ "NAME", "of each --sweep NAME=..: the value of this element" },
 	{ "HOME, USER, LOGNAME, SHELL, PATH",
 	  "as at a login, where they are not taken along or set with --env" },

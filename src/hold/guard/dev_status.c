@@ -156,6 +156,7 @@ void status_tell_guard(struct guard *g, struct client *c, enum msg_type type)
 	m.head.type = (uint16_t)type;
 	eyes_driver(g->eyes, m.driver, sizeof(m.driver));
 	(void)str_copy(m.trouble, sizeof(m.trouble), g->trouble);
+	eyes_granted(g->eyes, &m.n_others, &m.n_unseen);
 	if (c->fd >= 0 && sock_send(c->fd, &m, sizeof(m)) == 0)
 		c->guard_dirty = false;
 }

@@ -29,6 +29,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "gpu/xid.h"
+#include "hold/guard/granted.h"
 #include "hold/guard/timings.h"
 
 #define MOVED_BYTES  (8ULL << 20) /* memory that moved by less is not told at once */
@@ -63,12 +64,14 @@ struct eyes {
 	bool hint;
 	int code;
 	char trouble[200], driver[64];
+	uint32_t n_others, n_unseen;
 	uint32_t n;
 	struct slot slots[GPU_DEVICES_MAX];
 	uint32_t n_errors;
 	struct eyes_error error[ERRORS_MAX];
 	/* of the thread alone: */
 	struct nvml nvml;
+	struct granted *granted; /* or NULL */
 	struct gpu_list list, list_now;
 	uint64_t relist_ns; /* when the list is asked for again */
 	struct gpu_errors errors;
@@ -129,6 +132,10 @@ static void take_list(struct eyes *eyes, bool restarted)
 		s->joined = false;
 		s->present = s->present && !restarted && !lists_card(&eyes->list, &s->device);
 	}
+	if (eyes->granted) {
+		eyes->n_others = eyes->granted->n_others;
+		eyes->n_unseen = eyes->granted->n_unseen;
+	}
 	for (uint32_t i = 0; i < eyes->list.n; i++) {
 		struct slot *s = slot_of(eyes, &eyes->list.d[i]);
 
@@ -155,6 +162,16 @@ static void set_relist(struct eyes *eyes, uint64_t took_ns)
 	eyes->relist_ns = took_ns > EYES_RELIST_MAX_NS ? UINT64_MAX : clock_mono_ns() + pause;
 }
 
+/* Which devices there are for us: all of them, or those that were granted. */
+static int list_devices(struct eyes *eyes, struct gpu_list *ret, struct err *e)
+{
+	int r = gpu_enumerate(&eyes->nvml, ret, e);
+
+	if (r == 0 && eyes->granted)
+		granted_apply(eyes->granted, &eyes->nvml, ret);
+	return r;
+}
+
 /* (Re)start NVML, called without the lock. */
 static void start_nvml(struct eyes *eyes)
 {
@@ -170,7 +187,7 @@ static void start_nvml(struct eyes *eyes)
 			nvml_unload(&eyes->nvml);
 	}
 	if (r == 0)
-		r = gpu_enumerate(&eyes->nvml, &eyes->list, &e);
+		r = list_devices(eyes, &eyes->list, &e);
 	if (r == 0 && eyes->nvml.driver_version)
 		(void)eyes->nvml.driver_version(driver, sizeof(driver));
 	if (r == 0)
@@ -199,8 +216,9 @@ static void relist(struct eyes *eyes, uint64_t now)
 	(void)pthread_mutex_unlock(&eyes->lock);
 	atomic_store(&eyes->look_began_ns, now);
 
-	bool changed = gpu_list_is_old(&eyes->nvml, &eyes->list) &&
-		       gpu_enumerate(&eyes->nvml, &eyes->list_now, &e) == 0;
+	bool changed = (gpu_list_is_old(&eyes->nvml, &eyes->list) ||
+			(eyes->granted && eyes->granted->n_unseen)) &&
+		       list_devices(eyes, &eyes->list_now, &e) == 0;
 	bool others = changed && !gpu_list_same(&eyes->list, &eyes->list_now);
 
 	if (changed)
@@ -541,10 +559,12 @@ static void *eyes_thread(void *arg)
 	return NULL;
 }
 
-int eyes_open(struct eyes **ret, struct err *e)
+int eyes_open(struct eyes **ret, struct granted *granted, struct err *e)
 {
 	cleanup_free struct eyes *eyes = xcalloc(1, sizeof(*eyes));
 	pthread_condattr_t attr;
+
+	eyes->granted = granted;
 
 	eyes->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (eyes->fd < 0)
@@ -615,6 +635,14 @@ void eyes_driver(struct eyes *eyes, char *text, size_t size)
 {
 	(void)pthread_mutex_lock(&eyes->lock);
 	(void)str_copy(text, size, eyes->driver);
+	(void)pthread_mutex_unlock(&eyes->lock);
+}
+
+void eyes_granted(struct eyes *eyes, uint32_t *ret_others, uint32_t *ret_unseen)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+	*ret_others = eyes->n_others;
+	*ret_unseen = eyes->n_unseen;
 	(void)pthread_mutex_unlock(&eyes->lock);
 }
 

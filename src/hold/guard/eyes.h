@@ -35,9 +35,11 @@ struct sample {
 };
 
 /* Start the thread. 0 and *ret, or -errno. NVML that does not start is no error here:
- * eyes_trouble().
+ * eyes_trouble(). granted: all others are as if they were not there; it is the thread's from here
+ * on, and outlives the eyes. NULL: there are no others.
  */
-int eyes_open(struct eyes **ret, struct err *e);
+struct granted;
+int eyes_open(struct eyes **ret, struct granted *granted, struct err *e);
 
 /* End the thread and free. Not called while a look hangs: the process then ends instead. */
 void eyes_close(struct eyes *eyes);
@@ -55,6 +57,9 @@ int eyes_trouble(struct eyes *eyes, char *text, size_t size);
 
 /* Driver version, empty when unknown. */
 void eyes_driver(struct eyes *eyes, char *text, size_t size);
+
+/* Cards that are there and were not granted; devices that were, and are not there. */
+void eyes_granted(struct eyes *eyes, uint32_t *ret_others, uint32_t *ret_unseen);
 
 /* Slots in use; a slot's device (false: it is not there just now). */
 uint32_t eyes_count(struct eyes *eyes);

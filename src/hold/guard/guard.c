@@ -525,8 +525,9 @@ static int guard_open(struct guard *g, struct err *e)
 	g->signal_fd = open_signals(e);
 	if (g->signal_fd < 0)
 		return g->signal_fd;
-	r = endpoint_keep(guard_socket_name(name, sizeof(name), g->dev_dir), &g->keeper,
-			  &g->listen_fd, e);
+	r = endpoint_keep(
+		guard_socket_name(name, sizeof(name), g->dev_dir, g->job[0] ? g->job : NULL),
+		&g->keeper, &g->listen_fd, e);
 	if (r < 0)
 		return r;
 	g->born_ns = clock_mono_ns();
@@ -540,7 +541,7 @@ static int guard_open(struct guard *g, struct err *e)
 	if (g->hints.n_watches)
 		g->flags |= GUARD_INOTIFY;
 
-	r = eyes_open(&g->eyes, e);
+	r = eyes_open(&g->eyes, g->granted.only ? &g->granted : NULL, e);
 	if (r < 0)
 		return r;
 	lock_memory(g);
@@ -549,11 +550,20 @@ static int guard_open(struct guard *g, struct err *e)
 
 static void parse_arguments(struct guard *g, int argc, char **argv)
 {
-	const char *dir = "/dev";
+	const char *dir = "/dev", *devices = NULL;
+	uint64_t count = 0;
 
-	for (int i = 1; i + 1 < argc; i++)
+	for (int i = 1; i + 1 < argc; i += 2) {
 		if (!strcmp(argv[i], "--dev-dir"))
 			dir = argv[i + 1];
+		else if (!strcmp(argv[i], "--job"))
+			(void)str_copy(g->job, sizeof(g->job), argv[i + 1]);
+		else if (!strcmp(argv[i], "--devices"))
+			devices = argv[i + 1];
+		else if (!strcmp(argv[i], "--count"))
+			(void)str_to_u64(argv[i + 1], &count);
+	}
+	granted_parse(&g->granted, devices, (uint32_t)(count < UINT32_MAX ? count : UINT32_MAX));
 
 	cleanup_free char *real = fs_real_dir(dir, "/dev");
 

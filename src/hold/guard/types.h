@@ -15,6 +15,7 @@
 #include "hold/device_state.h"
 #include "hold/guard/baseline.h"
 #include "hold/guard/eyes.h"
+#include "hold/guard/granted.h"
 #include "hold/guard/hints.h"
 #include "hold/policy.h"
 #include "hold/proto.h"
@@ -224,6 +225,8 @@ struct client {
 
 struct guard {
 	char dev_dir[256];
+	char job[256];		/* the key of the engine's job that it is for; "": for this node */
+	struct granted granted; /* to that job; the eyes' */
 	struct endpoint_keeper *keeper; /* of its name */
 	int listen_fd, signal_fd;
 	uint64_t accept_ns;    /* no client is accepted before */
