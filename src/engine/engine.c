@@ -10,10 +10,7 @@
 #include "base/str.h"
 
 static const struct engine *const engines[] = {
-	&engine_slurm,
-	&engine_sge,
-	&engine_sco,
-	&engine_local,
+	&engine_slurm, &engine_sge, &engine_sco, &engine_k8s, &engine_local,
 };
 
 const struct engine *engine_at(size_t i)

@@ -1,0 +1,935 @@
+/* SPDX-License-Identifier: MIT */
+#include "engine/k8s_text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/json_get.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/script.h"
+
+#define GPUS_MAX      4096
+#define GRACE_S	      60
+#define JOB_VARIABLE  "TENURE_K8S_JOB"
+#define POD_VARIABLE  "TENURE_K8S_POD"
+#define NODE_VARIABLE "TENURE_K8S_NODE"
+#define GPUS_VARIABLE "TENURE_K8S_GPUS"
+#define NODE_COLUMNS  5
+#define POD_COLUMNS   2
+
+const struct engine_key k8s_keys[] = {
+	{ "image", "the container's image, with the programs that tasks need", NULL, true },
+	{ "mounts",
+	  "CLAIM:DIR of the shared disk's volume claim, or /DIR:DIR of a directory that the nodes "
+	  "have",
+	  NULL, true },
+	{ "namespace", "kubectl's own where it is not set", NULL, false },
+	{ "context", "kubectl's own where it is not set", NULL, false },
+	{ "node_selector", "LABEL=VALUE,.. of the nodes", NULL, false },
+	{ "labels", "LABEL=VALUE,.. of jobs and pods, as a queueing system wants them", NULL,
+	  false },
+	{ "run_as", "UID or UID:GID in the container", NULL, false },
+	{ "pull_secret", "the secret with which the image is got", NULL, false },
+	{ "service_account", "of the pods", NULL, false },
+	{ "priority_class", "of the pods", NULL, false },
+	{ "gpu_resource", "what the nodes call their GPUs", "nvidia.com/gpu", false },
+	{ "gpu_label", "the label that says their type", "nvidia.com/gpu.product", false },
+	{ NULL, NULL, NULL, false },
+};
+
+static const char *value(const struct text_list *settings, const char *key)
+{
+	return engine_key_value(k8s_keys, settings, key);
+}
+
+/* -------- the manifest's parts -------- */
+
+/* On one line, as YAML takes it, too. NULL: a text in it is no UTF-8. The caller frees it. */
+static char *line_of(json_t *json)
+{
+	char *text = json ? json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+
+	json_decref(json);
+	return text;
+}
+
+/* The next piece of a list with commas: 0 and its length; *p behind it. */
+static size_t piece(const char **p, const char **ret)
+{
+	size_t n = strcspn(*p, ",");
+
+	*ret = *p;
+	*p += n + ((*p)[n] == ',');
+	return n;
+}
+
+/* "a=b,c=d" into an object. */
+static int add_pairs(json_t *object, const char *key, const char *text, struct err *e)
+{
+	const char *one;
+
+	while (text && *text) {
+		size_t n = piece(&text, &one);
+		const char *equals = memchr(one, '=', n);
+
+		if (!equals || equals == one)
+			return err_set(e, -EINVAL, "%s: \"%.*s\" is no LABEL=VALUE", key, (int)n,
+				       one);
+
+		cleanup_free char *name = xasprintf("%.*s", (int)(equals - one), one);
+
+		(void)json_object_set_new(object, name,
+					  json_stringn(equals + 1, n - (size_t)(equals - one) - 1));
+	}
+	return 0;
+}
+
+/* A volume and where it is: "CLAIM:/mnt/shared" or "/mnt/afs:/mnt/afs". */
+static int add_mount(json_t *volumes, json_t *mounts, const char *text, size_t n, struct err *e)
+{
+	cleanup_free char *from = xasprintf("%.*s", (int)n, text);
+	char *dir = strchr(from, ':');
+	cleanup_free char *name = xasprintf("v%zu", json_array_size(mounts));
+
+	if (!dir || dir == from || dir[1] != '/')
+		return err_set(e, -EINVAL, "mounts: \"%s\" is neither CLAIM:/DIR nor /DIR:/DIR",
+			       from);
+	*dir++ = '\0';
+	(void)json_array_append_new(mounts, json_pack("{ss ss}", "name", name, "mountPath", dir));
+	(void)json_array_append_new(
+		volumes, from[0] == '/'
+				 ? json_pack("{ss s{ss}}", "name", name, "hostPath", "path", from)
+				 : json_pack("{ss s{ss}}", "name", name, "persistentVolumeClaim",
+					     "claimName", from));
+	return 0;
+}
+
+static int make_mounts(const struct text_list *settings, json_t *volumes, json_t *mounts,
+		       struct err *e)
+{
+	const char *text = value(settings, "mounts"), *one;
+	int r = 0;
+
+	if (strcmp(text, "none") == 0)
+		text = "";
+	while (r == 0 && *text) {
+		size_t n = piece(&text, &one);
+
+		r = add_mount(volumes, mounts, one, n, e);
+	}
+	/* What processes share, as frameworks want it: the 64 MiB of a container are too small. */
+	(void)json_array_append_new(mounts,
+				    json_pack("{ss ss}", "name", "shm", "mountPath", "/dev/shm"));
+	(void)json_array_append_new(
+		volumes, json_pack("{ss s{ss}}", "name", "shm", "emptyDir", "medium", "Memory"));
+	return r;
+}
+
+static json_t *make_resources(const struct engine_request *req)
+{
+	const char *gpu = value(req->settings, "gpu_resource");
+	unsigned int many = req->gpus ? req->gpus : 1;
+	unsigned int cpus = req->cpus ? req->cpus : many * ENGINE_CPUS_PER_GPU;
+	uint64_t mem = req->mem_mib ? req->mem_mib : many * (uint64_t)ENGINE_MEM_PER_GPU_MIB;
+	cleanup_free char *mem_text = xasprintf("%lluMi", (unsigned long long)mem);
+	json_t *limits = json_object();
+
+	if (req->gpus)
+		(void)json_object_set_new(limits, gpu, json_integer(req->gpus));
+	return json_pack("{so s{si ss}}", "limits", limits, "requests", "cpu", (int)cpus, "memory",
+			 mem_text);
+}
+
+static void add_field(json_t *env, const char *name, const char *path)
+{
+	(void)json_array_append_new(env, json_pack("{ss s{s{ss}}}", "name", name, "valueFrom",
+						   "fieldRef", "fieldPath", path));
+}
+
+static json_t *make_env(const struct engine_request *req)
+{
+	cleanup_free char *gpus = xasprintf("%u", req->gpus);
+	json_t *env = json_array();
+
+	(void)json_array_append_new(env,
+				    json_pack("{ss ss}", "name", JOB_VARIABLE, "value", req->name));
+	(void)json_array_append_new(env,
+				    json_pack("{ss ss}", "name", GPUS_VARIABLE, "value", gpus));
+	add_field(env, POD_VARIABLE, "metadata.name");
+	add_field(env, NODE_VARIABLE, "spec.nodeName");
+	return env;
+}
+
+/* What it prints goes where people find it, as with other engines. */
+static json_t *make_command(const struct engine_request *req)
+{
+	json_t *argv = json_pack("[s, s, s, s]", "/bin/sh", "-c", "exec >>\"$0\" 2>&1; exec \"$@\"",
+				 req->output);
+
+	for (const char *const *word = req->agent; argv && *word; word++)
+		(void)json_array_append_new(argv, json_string(*word));
+	return argv;
+}
+
+static int make_labels(const struct engine_request *req, json_t *labels, struct err *e)
+{
+	int r = add_pairs(labels, "label", K8S_LABEL, e);
+
+	if (r == 0)
+		r = add_pairs(labels, "labels", value(req->settings, "labels"), e);
+	return r;
+}
+
+static int make_selector(const struct engine_request *req, json_t *selector, struct err *e)
+{
+	if (req->type)
+		(void)json_object_set_new(selector, value(req->settings, "gpu_label"),
+					  json_string(req->type));
+	return add_pairs(selector, "node_selector", value(req->settings, "node_selector"), e);
+}
+
+static json_t *make_affinity(const struct engine_request *req)
+{
+	json_t *nodes = json_array();
+
+	for (size_t i = 0; req->exclude && i < req->exclude->n; i++)
+		(void)json_array_append_new(nodes, json_string(req->exclude->texts[i]));
+	if (!json_array_size(nodes)) {
+		json_decref(nodes);
+		return json_object();
+	}
+	return json_pack("{s{s{s[{s[{ss ss so}]}]}}}", "nodeAffinity",
+			 "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms",
+			 "matchExpressions", "key", "kubernetes.io/hostname", "operator", "NotIn",
+			 "values", nodes);
+}
+
+static int make_user(const struct text_list *settings, json_t *user, struct err *e)
+{
+	static const char *const names[] = { "runAsUser", "runAsGroup" };
+	const char *text = value(settings, "run_as");
+
+	for (size_t i = 0; text && i < ARRAY_LEN(names); i++) {
+		size_t n = strcspn(text, ":");
+		cleanup_free char *number = xasprintf("%.*s", (int)n, text);
+		uint64_t id;
+
+		if (str_to_u64(number, &id) < 0 || id > UINT32_MAX)
+			return err_set(e, -EINVAL, "run_as: \"%s\" is neither UID nor UID:GID",
+				       value(settings, "run_as"));
+		(void)json_object_set_new(user, names[i], json_integer((json_int_t)id));
+		text = text[n] ? text + n + 1 : NULL;
+	}
+	return text ? err_set(e, -EINVAL, "run_as: \"%s\" is neither UID nor UID:GID",
+			      value(settings, "run_as"))
+		    : 0;
+}
+
+static json_t *make_secrets(const struct text_list *settings)
+{
+	const char *name = value(settings, "pull_secret");
+
+	return name ? json_pack("[{ss}]", "name", name) : json_array();
+}
+
+/* -------- the manifest -------- */
+
+static const char own_head[] = "apiVersion: batch/v1\n"
+			       "kind: Job\n"
+			       "metadata:\n"
+			       "  name: {name}\n"
+			       "  labels: {labels}\n"
+			       "spec:\n"
+			       "  backoffLimit: 0\n"
+			       "  ttlSecondsAfterFinished: 600\n"
+			       "  activeDeadlineSeconds: {seconds}\n"
+			       "  parallelism: 1\n"
+			       "  completions: 1\n"
+			       "  template:\n"
+			       "    metadata:\n"
+			       "      labels: {labels}\n"
+			       "    spec:\n"
+			       "      restartPolicy: Never\n"
+			       "      terminationGracePeriodSeconds: {grace}\n"
+			       "      nodeSelector: {node_selector}\n"
+			       "      affinity: {affinity}\n"
+			       "      securityContext: {security_context}\n"
+			       "      imagePullSecrets: {pull_secrets}\n"
+			       "      serviceAccountName: {service_account}\n"
+			       "      priorityClassName: {priority_class}\n";
+/* Here the user\'s own lines stand. */
+static const char own_tail[] = "      containers:\n"
+			       "      - name: agent\n"
+			       "        image: {image}\n"
+			       "        command: {command}\n"
+			       "        workingDir: {dir}\n"
+			       "        env: {env}\n"
+			       "        resources: {resources}\n"
+			       "        volumeMounts: {mounts}\n"
+			       "      volumes: {volumes}\n";
+
+enum part {
+	PART_LABELS,
+	PART_SELECTOR,
+	PART_AFFINITY,
+	PART_USER,
+	PART_SECRETS,
+	PART_ACCOUNT,
+	PART_PRIORITY,
+	PART_IMAGE,
+	PART_COMMAND,
+	PART_AGENT,
+	PART_DIR,
+	PART_OUTPUT,
+	PART_ENV,
+	PART_RESOURCES,
+	PART_MOUNTS,
+	PART_VOLUMES,
+	PART_MAX
+};
+
+static const char *const part_names[] = {
+	[PART_LABELS] = "labels",
+	[PART_SELECTOR] = "node_selector",
+	[PART_AFFINITY] = "affinity",
+	[PART_USER] = "security_context",
+	[PART_SECRETS] = "pull_secrets",
+	[PART_ACCOUNT] = "service_account",
+	[PART_PRIORITY] = "priority_class",
+	[PART_IMAGE] = "image",
+	[PART_COMMAND] = "command",
+	[PART_AGENT] = "agent",
+	[PART_DIR] = "dir",
+	[PART_OUTPUT] = "output",
+	[PART_ENV] = "env",
+	[PART_RESOURCES] = "resources",
+	[PART_MOUNTS] = "mounts",
+	[PART_VOLUMES] = "volumes",
+};
+_Static_assert(ARRAY_LEN(part_names) == PART_MAX, "a word for every part");
+
+static json_t *text_or_empty(const char *text)
+{
+	return json_string(text ? text : "");
+}
+
+static json_t *make_agent(const struct engine_request *req)
+{
+	json_t *argv = json_array();
+
+	for (const char *const *word = req->agent; *word; word++)
+		(void)json_array_append_new(argv, json_string(*word));
+	return argv;
+}
+
+static int make_parts(const struct engine_request *req, json_t *parts[PART_MAX], struct err *e)
+{
+	const struct text_list *settings = req->settings;
+	int r;
+
+	for (size_t i = 0; i < PART_MAX; i++)
+		parts[i] = NULL;
+	parts[PART_LABELS] = json_object();
+	parts[PART_SELECTOR] = json_object();
+	parts[PART_USER] = json_object();
+	parts[PART_MOUNTS] = json_array();
+	parts[PART_VOLUMES] = json_array();
+	parts[PART_AFFINITY] = make_affinity(req);
+	parts[PART_SECRETS] = make_secrets(settings);
+	parts[PART_ACCOUNT] = text_or_empty(value(settings, "service_account"));
+	parts[PART_PRIORITY] = text_or_empty(value(settings, "priority_class"));
+	parts[PART_IMAGE] = json_string(value(settings, "image"));
+	parts[PART_COMMAND] = make_command(req);
+	parts[PART_AGENT] = make_agent(req);
+	parts[PART_DIR] = json_string(req->dir);
+	parts[PART_OUTPUT] = json_string(req->output);
+	parts[PART_ENV] = make_env(req);
+	parts[PART_RESOURCES] = make_resources(req);
+	r = make_labels(req, parts[PART_LABELS], e);
+	if (r == 0)
+		r = make_selector(req, parts[PART_SELECTOR], e);
+	if (r == 0)
+		r = make_user(settings, parts[PART_USER], e);
+	if (r == 0)
+		r = make_mounts(settings, parts[PART_VOLUMES], parts[PART_MOUNTS], e);
+	return r;
+}
+
+/* Each has the indentation of the pod's own members. */
+static char *make_options(const struct engine_request *req)
+{
+	struct strbuf b = STRBUF_INIT;
+
+	for (size_t i = 0; req->options && i < req->options->n; i++)
+		strbuf_addf(&b, "      %s\n", req->options->texts[i]);
+	return strbuf_take(&b);
+}
+
+static bool is_dropped(const struct engine_request *req, const char *line)
+{
+	line += strspn(line, " -");
+	for (size_t i = 0; req->drop && i < req->drop->n; i++)
+		if (str_has_prefix(line, req->drop->texts[i]))
+			return true;
+	return false;
+}
+
+/* Without lines that say nothing, and those that the user drops. */
+static void add_lines(const struct engine_request *req, const char *text, struct strbuf *manifest)
+{
+	static const char *const nothing[] = { ": {}", ": []", ": \"\"", ": 0" };
+
+	while (*text) {
+		size_t n = strcspn(text, "\n");
+		cleanup_free char *line = xasprintf("%.*s", (int)n, text);
+		bool empty = false;
+
+		for (size_t i = 0; i < ARRAY_LEN(nothing); i++)
+			empty |= str_has_suffix(line, nothing[i]) &&
+				 !strstr(line, "backoffLimit"); /* whose 0 says much */
+		if (!empty && !is_dropped(req, line))
+			strbuf_addf(manifest, "%s\n", line);
+		text += n + (text[n] == '\n');
+	}
+}
+
+static int fill_own(const struct engine_request *req, const struct script_value *values,
+		    const char *options, struct strbuf *manifest, struct err *e)
+{
+	cleanup_strbuf struct strbuf head = STRBUF_INIT, tail = STRBUF_INIT;
+	int r = script_fill(own_head, values, &head, e);
+
+	if (r == 0)
+		r = script_fill(own_tail, values, &tail, e);
+	if (r < 0)
+		return r;
+	add_lines(req, strbuf_str(&head), manifest);
+	strbuf_adds(manifest, options);
+	add_lines(req, strbuf_str(&tail), manifest);
+	return 0;
+}
+
+static int fill(const struct engine_request *req, char *const lines[PART_MAX],
+		struct strbuf *manifest, struct err *e)
+{
+	cleanup_free char *options = make_options(req), *gpus = xasprintf("%u", req->gpus);
+	cleanup_free char *seconds = xasprintf("%llu", (unsigned long long)(req->minutes * 60));
+	cleanup_free char *grace = xasprintf("%u", req->warn_s ? req->warn_s : GRACE_S);
+	struct script_value values[PART_MAX + 8] = { { NULL, NULL } };
+	size_t n = 0;
+
+	for (; n < PART_MAX; n++)
+		values[n] = (struct script_value){ part_names[n], lines[n] };
+	values[n++] = (struct script_value){ "name", req->name };
+	values[n++] = (struct script_value){ "title", req->title };
+	values[n++] = (struct script_value){ "token", req->token };
+	values[n++] = (struct script_value){ "gpus", gpus };
+	values[n++] = (struct script_value){ "seconds", seconds };
+	values[n++] = (struct script_value){ "grace", grace };
+	values[n++] = (struct script_value){ "options", options };
+	if (req->template_text)
+		return script_fill(req->template_text, values, manifest, e);
+	return fill_own(req, values, options, manifest, e);
+}
+
+int k8s_text_manifest(const struct engine_request *req, struct strbuf *manifest, struct err *e)
+{
+	json_t *parts[PART_MAX];
+	char *lines[PART_MAX] = { NULL };
+	int r = engine_keys_check("k8s", k8s_keys, req->settings, e);
+
+	if (r < 0)
+		return r;
+	r = make_parts(req, parts, e);
+	for (size_t i = 0; i < PART_MAX; i++) {
+		lines[i] = line_of(parts[i]);
+		if (!lines[i] && r == 0)
+			r = err_set(e, -EINVAL, "%s is no UTF-8, which a manifest has to be",
+				    part_names[i]);
+	}
+	if (r == 0)
+		r = fill(req, lines, manifest, e);
+	for (size_t i = 0; i < PART_MAX; i++)
+		free(lines[i]);
+	return r;
+}
+
+/* -------- the command line -------- */
+
+void k8s_text_command(const struct text_list *settings, const char *verb, struct text_list *argv)
+{
+	const char *context = value(settings, "context"), *space = value(settings, "namespace");
+
+	text_list_add(argv, "kubectl");
+	text_list_add(argv, "--request-timeout=10s");
+	if (context)
+		text_list_take(argv, xasprintf("--context=%s", context));
+	if (space)
+		text_list_take(argv, xasprintf("--namespace=%s", space));
+	text_list_add(argv, verb);
+}
+
+/* "nvidia.com/gpu" as a member's name in a path. */
+static char *member(const char *name)
+{
+	struct strbuf b = STRBUF_INIT;
+
+	for (; *name; name++) {
+		if (*name == '.')
+			strbuf_addc(&b, '\\');
+		strbuf_addc(&b, *name);
+	}
+	return strbuf_take(&b);
+}
+
+#define TAB "{\"\\t\"}"
+
+char *k8s_text_node_lines(const struct text_list *settings)
+{
+	cleanup_free char *gpu = member(value(settings, "gpu_resource"));
+	cleanup_free char *label = member(value(settings, "gpu_label"));
+
+	return xasprintf("-o=jsonpath={range .items[*]}{.metadata.name}" TAB
+			 "{.spec.unschedulable}" TAB
+			 "{.status.conditions[?(@.type==\"Ready\")].status}" TAB
+			 "{.status.allocatable.%s}" TAB "{.metadata.labels.%s}{\"\\n\"}{end}",
+			 gpu, label);
+}
+
+char *k8s_text_pod_lines(const struct text_list *settings)
+{
+	cleanup_free char *gpu = member(value(settings, "gpu_resource"));
+
+	return xasprintf("-o=jsonpath={range .items[*]}{.spec.nodeName}" TAB
+			 "{.spec.containers[*].resources.limits.%s}{\"\\n\"}{end}",
+			 gpu);
+}
+
+/* -------- jobs -------- */
+
+static uint64_t time_of(const json_t *object, const char *key)
+{
+	const char *text = json_get_str(object, key);
+	struct tm tm = { .tm_isdst = 0 };
+	const char *end = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
+	time_t t = end ? timegm(&tm) : -1;
+
+	return t > 0 ? (uint64_t)t * NS_PER_S : 0;
+}
+
+/* A condition that is true: its reason and text. */
+static const json_t *condition(const json_t *status, const char *type, const char *is)
+{
+	const json_t *all = json_object_get(status, "conditions"), *one;
+	size_t i;
+
+	json_array_foreach(all, i, one)
+	{
+		const char *name = json_get_str(one, "type"), *state = json_get_str(one, "status");
+
+		if (name && state && strcmp(name, type) == 0 && strcmp(state, is) == 0)
+			return one;
+	}
+	return NULL;
+}
+
+/* "Unschedulable: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu." */
+static char *words_of(const json_t *object)
+{
+	const char *reason = json_get_str(object, "reason");
+	const char *message = json_get_str(object, "message");
+
+	if (!reason || !reason[0])
+		return message && message[0] ? xstrdup(message) : NULL;
+	return message && message[0] ? xasprintf("%s: %s", reason, message) : xstrdup(reason);
+}
+
+static bool is_one_of(const char *text, const char *const *words)
+{
+	for (; text && *words; words++)
+		if (strcmp(text, *words) == 0)
+			return true;
+	return false;
+}
+
+/* What a container waits for, where nobody but people can help it. */
+static const json_t *stuck(const json_t *status)
+{
+	static const char *const reasons[] = { "ErrImagePull",
+					       "ImagePullBackOff",
+					       "InvalidImageName",
+					       "ErrImageNeverPull",
+					       "CreateContainerConfigError",
+					       "CreateContainerError",
+					       "RunContainerError",
+					       NULL };
+	const json_t *all = json_object_get(status, "containerStatuses"), *one;
+	size_t i;
+
+	json_array_foreach(all, i, one)
+	{
+		const json_t *waits = json_object_get(json_object_get(one, "state"), "waiting");
+
+		if (is_one_of(json_get_str(waits, "reason"), reasons))
+			return waits;
+	}
+	return NULL;
+}
+
+static void set(struct engine_job *job, enum engine_job_state state, const json_t *words)
+{
+	job->state = state;
+	free(job->reason);
+	job->reason = words_of(words);
+}
+
+/* A pod that has failed by no fault of what ran in it. */
+static bool was_taken_away(const json_t *status)
+{
+	static const char *const reasons[] = { "Evicted",    "Preempting",	 "Preempted",
+					       "NodeLost",   "NodeShutdown",	 "Shutdown",
+					       "Terminated", "DeadlineExceeded", NULL };
+
+	return is_one_of(json_get_str(status, "reason"), reasons) ||
+	       condition(status, "DisruptionTarget", "True");
+}
+
+static void set_pending(const json_t *status, struct engine_job *job)
+{
+	const json_t *placed = condition(status, "PodScheduled", "False");
+	const json_t *waits = stuck(status);
+
+	if (waits)
+		set(job, ENGINE_JOB_HELD, waits);
+	else if (placed || !job->node)
+		set(job, ENGINE_JOB_WAITING, placed);
+	else
+		set(job, ENGINE_JOB_STARTING, NULL);
+}
+
+/* What the newest pod of a job says of it. */
+static void take_pod(const json_t *pod, struct engine_job *job)
+{
+	const json_t *status = json_object_get(pod, "status");
+	const char *phase = json_get_str(status, "phase");
+	const char *node = json_get_str(json_object_get(pod, "spec"), "nodeName");
+
+	phase = phase ? phase : "";
+	if (node && node[0] && !job->node)
+		job->node = xstrdup(node);
+	if (!job->start_ns)
+		job->start_ns = time_of(status, "startTime");
+	if (strcmp(phase, "Pending") == 0)
+		set_pending(status, job);
+	else if (strcmp(phase, "Running") == 0)
+		set(job, ENGINE_JOB_RUNNING, NULL);
+	else if (strcmp(phase, "Succeeded") == 0)
+		set(job, ENGINE_JOB_DONE, NULL);
+	else if (strcmp(phase, "Failed") == 0)
+		set(job, was_taken_away(status) ? ENGINE_JOB_EXPIRED : ENGINE_JOB_FAILED, status);
+	else
+		set(job, ENGINE_JOB_UNKNOWN, status);
+	if (!engine_job_is_over(job->state) &&
+	    json_get_str(json_object_get(pod, "metadata"), "deletionTimestamp"))
+		set(job, ENGINE_JOB_ENDING, NULL);
+}
+
+/* What the job's own conditions say, behind which its pod does not count. */
+static void take_job(const json_t *object, struct engine_job *job)
+{
+	const json_t *status = json_object_get(object, "status"), *failed, *held;
+	const char *reason;
+
+	failed = condition(status, "Failed", "True");
+	held = condition(status, "Suspended", "True");
+	reason = failed ? json_get_str(failed, "reason") : NULL;
+	if (condition(status, "Complete", "True"))
+		set(job, ENGINE_JOB_DONE, NULL);
+	else if (reason && strcmp(reason, "DeadlineExceeded") == 0)
+		set(job, ENGINE_JOB_EXPIRED, failed);
+	else if (failed && job->state != ENGINE_JOB_EXPIRED)
+		set(job, ENGINE_JOB_FAILED, failed);
+	else if (held)
+		set(job, ENGINE_JOB_HELD, held);
+	else if (!failed && json_get_str(json_object_get(object, "metadata"), "deletionTimestamp"))
+		set(job, ENGINE_JOB_ENDING, NULL);
+}
+
+static const char *name_of(const json_t *object)
+{
+	const char *name = json_get_str(json_object_get(object, "metadata"), "name");
+
+	return name ? name : "";
+}
+
+static bool is_kind(const json_t *object, const char *kind)
+{
+	const char *own = json_get_str(object, "kind");
+
+	return own && strcmp(own, kind) == 0;
+}
+
+static struct engine_job *find_job(struct engine_jobs *jobs, const char *name)
+{
+	for (size_t i = 0; name && i < jobs->n; i++)
+		if (strcmp(jobs->all[i].name, name) == 0)
+			return &jobs->all[i];
+	return NULL;
+}
+
+static const char *job_of_pod(const json_t *pod)
+{
+	const json_t *labels = json_object_get(json_object_get(pod, "metadata"), "labels");
+	const char *name = json_get_str(labels, "batch.kubernetes.io/job-name");
+
+	return name ? name : json_get_str(labels, "job-name");
+}
+
+/* Jobs first, whatever their order, then what their pods say, then what they say themselves. */
+static void take_items(const json_t *items, const char *prefix, struct engine_jobs *jobs)
+{
+	const json_t *one;
+	struct engine_job *job;
+	size_t i;
+
+	json_array_foreach(items, i, one) if (is_kind(one, "Job") && name_of(one)[0] &&
+					      str_has_prefix(name_of(one), prefix) &&
+					      !find_job(jobs, name_of(one)))
+	{
+		job = engine_jobs_add(jobs);
+		job->id = xstrdup(name_of(one));
+		job->name = xstrdup(name_of(one));
+		job->state = ENGINE_JOB_WAITING;
+		job->reason = xstrdup("it has no pod yet");
+	}
+	json_array_foreach(items, i, one)
+	{
+		job = is_kind(one, "Pod") ? find_job(jobs, job_of_pod(one)) : NULL;
+		if (job)
+			take_pod(one, job);
+	}
+	json_array_foreach(items, i, one)
+	{
+		job = is_kind(one, "Job") ? find_job(jobs, name_of(one)) : NULL;
+		if (job)
+			take_job(one, job);
+	}
+}
+
+int k8s_text_jobs(const char *text, size_t len, const char *prefix, struct engine_jobs *jobs,
+		  struct err *e)
+{
+	json_error_t wrong;
+	json_t *answer = json_loadb(text, len, 0, &wrong);
+
+	if (!json_is_array(json_object_get(answer, "items"))) {
+		json_decref(answer);
+		return err_set(e, -EBADMSG, "kubectl's answer is no list: line %d: %s",
+			       answer ? 1 : wrong.line, answer ? "no items" : wrong.text);
+	}
+	take_items(json_object_get(answer, "items"), prefix, jobs);
+	json_decref(answer);
+	return 0;
+}
+
+/* -------- sentences -------- */
+
+static bool says(const char *text, const char *const *words)
+{
+	for (; *words; words++)
+		if (strcasestr(text, *words))
+			return true;
+	return false;
+}
+
+char *k8s_text_created(const char *text)
+{
+	const char *p = strstr(text, "job.batch/");
+	size_t n;
+
+	if (!p)
+		return NULL;
+	p += strlen("job.batch/");
+	n = strspn(p, "abcdefghijklmnopqrstuvwxyz0123456789.-");
+	return n ? xasprintf("%.*s", (int)n, p) : NULL;
+}
+
+bool k8s_text_is_forbidden(const char *text)
+{
+	static const char *const words[] = { "(Forbidden)", "is forbidden", NULL };
+
+	return says(text, words);
+}
+
+int k8s_text_refusal(const char *text)
+{
+	static const struct {
+		const char *words[12];
+		int code;
+	} kinds[] = {
+		{ { "AlreadyExists", "already exists", NULL }, -EEXIST },
+		{ { "exceeded quota", NULL }, -EDQUOT },
+		{ { "Unauthorized", "must be logged in", "provide credentials", "no configuration",
+		    NULL },
+		  -EACCES },
+		{ { "unable to connect", "connection refused", "was refused", "timeout",
+		    "timed out", "deadline exceeded", "EOF", "InternalError", "TooManyRequests",
+		    "ServiceUnavailable", NULL },
+		  ENGINE_UNSURE },
+		{ { "forbidden", "invalid", "not found", "NotFound", "error parsing",
+		    "cannot unmarshal", "no matches for kind", "BadRequest", "unknown flag", NULL },
+		  ENGINE_REFUSED },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+		if (says(text, kinds[i].words))
+			return kinds[i].code;
+	return ENGINE_UNSURE;
+}
+
+/* -------- nodes -------- */
+
+/* The line's columns, which tabs separate, into fields of its own copy; how many there are. */
+static size_t split(char *line, char **fields, size_t most)
+{
+	size_t n = 0;
+
+	for (char *p = line; p && n < most;) {
+		fields[n++] = p;
+		p = strchr(p, '\t');
+		if (p)
+			*p++ = '\0';
+	}
+	return n;
+}
+
+static unsigned int count_of(const char *text)
+{
+	uint64_t n;
+
+	return str_to_u64(text, &n) == 0 && n <= GPUS_MAX ? (unsigned int)n : 0;
+}
+
+static void add_node(char *const fields[NODE_COLUMNS], struct engine_nodes *nodes)
+{
+	struct engine_node *node = engine_nodes_add(nodes);
+
+	node->name = xstrdup(fields[0]);
+	node->type = fields[4][0] ? xstrdup(fields[4]) : NULL;
+	node->total = count_of(fields[3]);
+	node->usable = strcmp(fields[1], "true") != 0 && strcmp(fields[2], "True") == 0;
+	node->free = node->usable ? node->total : 0;
+	if (strcmp(fields[1], "true") == 0)
+		node->why = xstrdup("cordoned");
+	else if (!node->usable)
+		node->why = xstrdup("not ready");
+}
+
+int k8s_text_nodes(const char *text, struct engine_nodes *nodes, struct err *e)
+{
+	while (*text) {
+		size_t n = strcspn(text, "\n");
+		cleanup_free char *line = xasprintf("%.*s", (int)n, text);
+		char *fields[NODE_COLUMNS];
+
+		if (n && split(line, fields, NODE_COLUMNS) < NODE_COLUMNS)
+			return err_set(e, -EBADMSG, "kubectl's line of a node is none: %.100s",
+				       line);
+		if (n && fields[0][0] && count_of(fields[3]))
+			add_node(fields, nodes);
+		text += n + (text[n] == '\n');
+	}
+	return 0;
+}
+
+static struct engine_node *find_node(struct engine_nodes *nodes, const char *name)
+{
+	for (size_t i = 0; i < nodes->n; i++)
+		if (strcmp(nodes->all[i].name, name) == 0)
+			return &nodes->all[i];
+	return NULL;
+}
+
+/* "2 1": of each container that has some. */
+static unsigned int sum_of(const char *text)
+{
+	unsigned int sum = 0;
+
+	while (*text) {
+		size_t n = strcspn(text, " ");
+		cleanup_free char *one = xasprintf("%.*s", (int)n, text);
+
+		sum += count_of(one);
+		text += n;
+		text += strspn(text, " ");
+	}
+	return sum < GPUS_MAX ? sum : GPUS_MAX;
+}
+
+static void use_line(const char *text, size_t n, struct engine_nodes *nodes)
+{
+	cleanup_free char *line = xasprintf("%.*s", (int)n, text);
+	char *fields[POD_COLUMNS];
+	struct engine_node *node;
+	unsigned int gpus;
+
+	if (split(line, fields, POD_COLUMNS) < POD_COLUMNS)
+		return;
+	node = find_node(nodes, fields[0]);
+	gpus = sum_of(fields[1]);
+	if (!node)
+		return;
+	node->used += gpus < node->total - node->used ? gpus : node->total - node->used;
+	node->free = node->usable ? node->total - node->used : 0;
+}
+
+void k8s_text_use(const char *pods, struct engine_nodes *nodes)
+{
+	for (size_t i = 0; !pods && i < nodes->n; i++) {
+		struct engine_node *node = &nodes->all[i];
+
+		node->free = 0;
+		if (node->usable)
+			node->why =
+				xstrdup("unknown: you may not list the pods of other namespaces");
+		node->usable = false;
+	}
+	while (pods && *pods) {
+		size_t n = strcspn(pods, "\n");
+
+		use_line(pods, n, nodes);
+		pods += n + (pods[n] == '\n');
+	}
+}
+
+/* -------- inside -------- */
+
+int k8s_text_inside(const char *const *environ, struct engine_here *ret, struct err *e)
+{
+	const char *job = script_variable(environ, JOB_VARIABLE "=");
+	const char *pod = script_variable(environ, POD_VARIABLE "=");
+	const char *node = script_variable(environ, NODE_VARIABLE "=");
+	const char *count = script_variable(environ, GPUS_VARIABLE "=");
+	const char *gpus = script_variable(environ, "NVIDIA_VISIBLE_DEVICES=");
+
+	if (!job || !job[0])
+		return err_set(e, -ENOENT, "no " JOB_VARIABLE ": this is in no pod of ours");
+	*ret = (struct engine_here){ .engine = "k8s", .id = xstrdup(job) };
+	ret->key = xasprintf("k8s.%s", pod && pod[0] ? pod : job);
+	for (char *p = ret->key; *p; p++)
+		*p = isalnum((unsigned char)*p) || *p == '.' ? (char)tolower((unsigned char)*p)
+							     : '-';
+	ret->node = node && node[0] ? xstrdup(node) : NULL;
+	/* Its numbers are those of the node; in the container they begin at 0. */
+	if (gpus && (str_has_prefix(gpus, "GPU-") || str_has_prefix(gpus, "MIG-")))
+		ret->gpus = xstrdup(gpus);
+	ret->n_gpus = count ? count_of(count) : 0;
+	return 0;
+}
