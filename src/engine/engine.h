@@ -73,12 +73,14 @@ struct engine_jobs {
 struct engine_job *engine_jobs_add(struct engine_jobs *jobs);
 void engine_jobs_clear(struct engine_jobs *jobs);
 
-/* GPUs of a node as the engine counts them. */
+/* GPUs of a node as the engine counts them; a node that has several types may be there once for
+ * each. */
 struct engine_node {
 	char *name;
 	char *type; /* in the engine's words; NULL: it has none */
 	char *why;  /* why it is not usable; NULL */
-	unsigned int total, used, free;
+	unsigned int total, used;
+	unsigned int free;    /* 0 where it is not usable */
 	unsigned int blocked; /* of the free ones, those that no job can get: no processor or no
 				 memory is left */
 	bool usable;
@@ -102,7 +104,8 @@ struct engine_request {
 	uint64_t mem_mib;    /* 0: MEM_PER_GPU_MIB each; it is always said, because a job that says
 				nothing may get the whole node's */
 	uint64_t minutes;    /* 0: the engine's own limit */
-	unsigned int warn_s; /* so long before the end the job wants a signal */
+	unsigned int warn_s; /* so long before the end the job wants a signal: an agent takes USR1,
+				USR2, URG and TERM as "leave" */
 	const char *type;    /* of the GPUs; NULL: any */
 	const char *dir;     /* where it begins, and its output goes: below the spool */
 	const char *output;  /* path of that */

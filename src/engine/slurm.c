@@ -13,6 +13,7 @@
 #include "base/textlist.h"
 #include "engine/command.h"
 #include "engine/engine.h"
+#include "engine/keys.h"
 #include "engine/script.h"
 #include "engine/slurm_text.h"
 
@@ -23,7 +24,7 @@ static const char *const cleared[] = { "SLURM_",   "SBATCH_", "SQUEUE_", "SINFO_
 /* But by these they find their controller. */
 static const char *const kept[] = { "SLURM_CONF=", "SLURM_CONF_SERVER=", "SLURM_JWT=" };
 
-#define OTHER_PLACES "/usr/local/bin:/opt/slurm/bin:/usr/local/slurm/bin:/usr/bin"
+#define OTHER_PLACES "/usr/local/bin:/opt/slurm/bin:/usr/local/slurm/bin"
 
 struct asked {
 	struct text_list argv; /* to NULL */
@@ -48,7 +49,7 @@ static void add_words(struct asked *a, const char *const *words)
 /* The command with the pool's cluster. */
 static void begin(struct asked *a, const struct engine_env *env, const char *command)
 {
-	const char *cluster = slurm_setting(env->settings, "cluster");
+	const char *cluster = engine_key_value(slurm_keys, env->settings, "cluster");
 
 	*a = (struct asked){ .argv = { .n = 0 } };
 	text_list_add(&a->argv, command);
@@ -246,7 +247,7 @@ static int slurm_cancel(const struct engine_env *env, const struct text_list *id
 
 static int slurm_inventory(const struct engine_env *env, struct engine_nodes *ret, struct err *e)
 {
-	const char *partition = slurm_setting(env->settings, "partition");
+	const char *partition = engine_key_value(slurm_keys, env->settings, "partition");
 	cleanup_asked struct asked a = { .argv = { .n = 0 } }, old = { .argv = { .n = 0 } };
 	int r;
 

@@ -25,17 +25,11 @@
 
 /* -------- the script -------- */
 
-static const char *const settings_known[] = { "cluster", "partition" };
-
-const char *slurm_setting(const struct text_list *settings, const char *key)
-{
-	size_t n = strlen(key);
-
-	for (size_t i = 0; settings && i < settings->n; i++)
-		if (strncmp(settings->texts[i], key, n) == 0 && settings->texts[i][n] == '=')
-			return settings->texts[i] + n + 1;
-	return NULL;
-}
+const struct engine_key slurm_keys[] = {
+	{ "cluster", "the cluster that all commands ask, where they know several", NULL, false },
+	{ "partition", "where jobs go, and whose nodes are counted", NULL, false },
+	{ NULL, NULL, NULL, false },
+};
 
 /* It becomes part of a line of the script. */
 static bool is_word(const char *text)
@@ -48,7 +42,7 @@ static bool is_word(const char *text)
 
 static int check_words(const struct engine_request *req, struct err *e)
 {
-	const char *partition = slurm_setting(req->settings, "partition");
+	const char *partition = engine_key_value(slurm_keys, req->settings, "partition");
 
 	if (req->type && !is_word(req->type))
 		return err_set(e, -EINVAL, "\"%s\" is no type of GPUs", req->type);
@@ -62,32 +56,13 @@ static int check_words(const struct engine_request *req, struct err *e)
 	return 0;
 }
 
-static int check_settings(const struct text_list *settings, struct err *e)
-{
-	for (size_t i = 0; settings && i < settings->n; i++) {
-		bool known = false;
-
-		for (size_t k = 0; k < ARRAY_LEN(settings_known); k++)
-			known = known ||
-				slurm_setting(&(struct text_list){ 1, settings->texts + i },
-					      settings_known[k]);
-		if (!known)
-			return err_set(
-				e, -EINVAL,
-				"Slurm has no setting \"%s\" here; there are cluster=NAME and "
-				"partition=NAME, and everything else is an option of sbatch",
-				settings->texts[i]);
-	}
-	return 0;
-}
-
 /* Options that would take the job from us: it could not be found again, or would be several. */
 static const struct {
 	const char *option, *letter;
 	const char *instead;
 } not_yours[] = {
 	{ "--array", "-a", "the pool's own number of nodes makes several jobs" },
-	{ "--clusters", "-M", "the setting cluster=NAME has all commands ask there" },
+	{ "--clusters", "-M", "the key cluster=NAME has all commands ask there" },
 	{ "--job-name", "-J", "jobs are found again by their names" },
 	{ "--nodes", "-N", "a job is one node, and the pool's own number makes several" },
 	{ "--ntasks", "-n", "a job is one agent, which runs the tasks" },
@@ -181,7 +156,7 @@ static void add_gpus(struct strbuf *b, const struct engine_request *req)
 
 static void add_directives(struct strbuf *b, const struct engine_request *req)
 {
-	const char *partition = slurm_setting(req->settings, "partition");
+	const char *partition = engine_key_value(slurm_keys, req->settings, "partition");
 	cleanup_free char *output = literal_pattern(req->output);
 	cleanup_free char *exclude = list_of(req->exclude);
 
@@ -196,8 +171,10 @@ static void add_directives(struct strbuf *b, const struct engine_request *req)
 	script_add_directive(b, MARK, req, "--mem=%lluM", mem_of(req));
 	if (req->minutes)
 		script_add_directive(b, MARK, req, "--time=%llu", (unsigned long long)req->minutes);
+	/* Every process of the step gets it, the tasks, too, and what their programs do with USR1
+	 * is to die. URG does nothing to who has not asked for it. */
 	if (req->warn_s)
-		script_add_directive(b, MARK, req, "--signal=USR1@%u", req->warn_s);
+		script_add_directive(b, MARK, req, "--signal=URG@%u", req->warn_s);
 	script_add_directive(b, MARK, req, "--no-requeue");
 	if (partition)
 		script_add_directive(b, MARK, req, "--partition=%s", partition);
@@ -250,7 +227,7 @@ static int fill_template(const struct engine_request *req, const char *directive
 int slurm_script(const struct engine_request *req, struct strbuf *script, struct err *e)
 {
 	cleanup_strbuf struct strbuf directives = STRBUF_INIT, options = STRBUF_INIT;
-	int r = check_settings(req->settings, e);
+	int r = engine_keys_check("slurm", slurm_keys, req->settings, e);
 
 	if (r == 0)
 		r = check_options(req->options, e);
@@ -697,8 +674,8 @@ static void add_node(struct node_line *line, struct engine_nodes *ret)
 		node->usable = !why;
 		node->total = g->total;
 		node->used = g->used < g->total ? g->used : g->total;
-		node->free = node->total - node->used;
-		node->blocked = node->usable && line->full ? node->free : 0;
+		node->free = node->usable ? node->total - node->used : 0;
+		node->blocked = line->full ? node->free : 0;
 	}
 }
 

@@ -8,6 +8,7 @@
  */
 
 #include "engine/engine.h"
+#include "engine/keys.h"
 
 /* What the commands are asked to print. Free text is last, because it may hold the separator. */
 #define SLURM_JOBS_FORMAT "%i|%T|%N|%S|%e|%j|%r"
@@ -19,8 +20,8 @@
 /* The script of a job, or the site's own filled in. 0; -EINVAL: the user's options or settings are
  * not Slurm's, or would take the job from us. */
 int slurm_script(const struct engine_request *req, struct strbuf *script, struct err *e);
-/* The value of KEY=VALUE in the pool's settings, which slurm_script() knows all of; NULL. */
-const char *slurm_setting(const struct text_list *settings, const char *key);
+/* What a pool may set: cluster, partition. */
+extern const struct engine_key slurm_keys[];
 
 /* The id in what `sbatch --parsable` prints, "12" or "12;cluster", or in a wrapper's "Submitted
  * batch job 12". The caller frees it; NULL: there is none. */

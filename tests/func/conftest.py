@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 import sgelab
+import slurmlab
 from fusefs import CannotMount, Mount
 from nodelib import World
 from patience import HANG
@@ -128,6 +129,17 @@ def sge(sge_labs):
         return sge_labs()
     except sgelab.CannotRun as e:
         pytest.skip(str(e))
+
+
+@pytest.fixture
+def slurm(build, env, tmp_path):
+    """A slurmlab.Lab: two nodes with four cards each."""
+    try:
+        lab = slurmlab.Lab(build, env, tmp_path)
+    except slurmlab.CannotRun as e:
+        pytest.skip(str(e))
+    yield lab
+    lab.close()
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ static void the_script_asks_for_all_that_it_needs(void **state)
 				 "#SBATCH --cpus-per-task=8\n"
 				 "#SBATCH --mem=32768M\n"
 				 "#SBATCH --time=1440\n"
-				 "#SBATCH --signal=USR1@180\n"
+				 "#SBATCH --signal=URG@180\n"
 				 "#SBATCH --no-requeue\n" LAUNCH);
 }
 
@@ -178,9 +178,9 @@ static void words_that_would_be_lines_are_refused(void **state)
 	assert_no_script(&req, "no type of GPUs");
 	req.type = NULL;
 	req.settings = &(struct text_list){ 1, settings };
-	assert_no_script(&req, "no partition");
+	assert_no_script(&req, "partition");
 	req.settings = &(struct text_list){ 1, settings + 1 };
-	assert_no_script(&req, "no setting \"image=x\"");
+	assert_no_script(&req, "image");
 	req.settings = NULL;
 	req.exclude = &(struct text_list){ 1, node };
 	assert_no_script(&req, "no node");
@@ -465,11 +465,11 @@ static void nodes_are_read(void **state)
 		{ "two", "a10", 2, 1, 1, 0, NULL },
 		{ "two", "t4", 2, 0, 2, 0, NULL },
 		{ "plain", NULL, 4, 3, 1, 0, NULL },
-		{ "dead", "a10", 4, 0, 4, 0, "does not answer" },
+		{ "dead", "a10", 4, 0, 0, 0, "does not answer" },
 		{ "off", "a10", 4, 0, 4, 0, NULL },
-		{ "planned", "a10", 4, 0, 4, 0, "planned for another job" },
-		{ "down", "a10", 4, 0, 4, 0, "does not answer, down: Not responding" },
-		{ "new", "a10", 4, 0, 4, 0, "hibernating" },
+		{ "planned", "a10", 4, 0, 0, 0, "planned for another job" },
+		{ "down", "a10", 4, 0, 0, 0, "does not answer, down: Not responding" },
+		{ "new", "a10", 4, 0, 0, 0, "hibernating" },
 	};
 	struct engine_nodes nodes;
 	struct err e = ERR_INIT;
@@ -524,8 +524,8 @@ static void old_versions_tell_by_scontrol(void **state)
 {
 	static const struct gpus want[] = {
 		{ "qa-a10-001", "a10", 4, 1, 3, 3, NULL },
-		{ "qa-a10-002", "a10", 4, 2, 2, 0, "draining: disk a=b is full [root@now]" },
-		{ "qa-a10-003", "a10", 4, 0, 4, 0, "does not answer, down: Not responding" },
+		{ "qa-a10-002", "a10", 4, 2, 0, 0, "draining: disk a=b is full [root@now]" },
+		{ "qa-a10-003", "a10", 4, 0, 0, 0, "does not answer, down: Not responding" },
 	};
 	struct engine_nodes nodes;
 	struct err e = ERR_INIT;
