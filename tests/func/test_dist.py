@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: MIT
+"""The archive that runs everywhere (tools/dist): what is in it, what that needs, and that it works wherever it is put.
+
+TENURE_ARCHIVE names it; `./bootstrap test` makes one. TENURE_OLD_ROOT may name a directory with another system in it,
+an older Debian from debootstrap, in which the archive is tried as well (docs/install.md); that takes root.
+"""
+import os
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+import tarfile
+
+import pytest
+
+from conftest import ROOT
+from patience import HANG
+
+OLDEST_GLIBC = (2, 17)
+# Of glibc itself, which every system has; what is dlopen'ed, the driver, is not among them.
+OF_LIBC = re.compile(r"lib(c|m|pthread|dl|rt)\.so\.\d|ld-linux-(x86-64|aarch64)\.so\.\d")
+PROGRAMS = ("tenure", "occupy", "gpu-sentinel", "compete")
+VERSION = re.search(r"^  version: '(.*)'", (ROOT / "meson.build").read_text(), re.M)[1]
+
+# What a user does with it, in a shell without any variable. $1: where it was unpacked.
+SESSION = r"""
+set -eu
+tenure=$1/bin/tenure
+"$tenure" on --idle-for 0s
+i=0
+until [ "$("$tenure" status | grep -c '^ *[01]  held')" = 2 ]; do
+	i=$((i + 1))
+	[ $i -lt 600 ]
+	sleep 0.1
+done
+echo 'both held'
+SPECIAL='what the shell has' "$tenure" submit -g 1 -n first -- sh -c 'echo "device $CUDA_VISIBLE_DEVICES, $SPECIAL"' >/dev/null
+"$tenure" wait first
+"$tenure" logs first | grep '^device'
+"$tenure" run -- sh -c 'exit 7' || echo "code $?"
+"$tenure" off
+"""
+
+
+@pytest.fixture(scope="session")
+def archive():
+    named = os.environ.get("TENURE_ARCHIVE")
+    if not named:
+        pytest.skip("there is no archive: ./bootstrap dist makes one, and TENURE_ARCHIVE names it")
+    return pathlib.Path(named)
+
+
+@pytest.fixture(scope="session")
+def arch(archive):
+    return re.fullmatch(rf"tenure-{re.escape(VERSION)}-(x86_64|aarch64)\.tar\.gz", archive.name)[1]
+
+
+@pytest.fixture(scope="session")
+def unpacked(archive, tmp_path_factory):
+    """Where it lies after it was unpacked into a directory with spaces in its name, and moved to another one."""
+    top = tmp_path_factory.mktemp("a place with spaces")
+    subprocess.run(["tar", "xzf", archive], cwd=top, check=True, timeout=HANG)
+    (there,) = top.iterdir()
+    moved = tmp_path_factory.mktemp("moved") / "ten ure's"
+    there.rename(moved)
+    return moved
+
+
+@pytest.fixture(scope="session")
+def runs_here(arch):
+    if arch != os.uname().machine:
+        pytest.skip(f"the archive is for {arch}")
+
+
+def bare(*cmd, cwd="/", timeout=HANG):
+    """Run it without any variable."""
+    return subprocess.run(list(map(str, cmd)), env={}, cwd=cwd, text=True, capture_output=True, timeout=timeout)
+
+
+def elf_files(top):
+    found = []
+    for path in sorted(top.rglob("*")):
+        if path.is_file() and not path.is_symlink() and path.read_bytes()[:4] == b"\x7fELF":
+            found.append(path)
+    return found
+
+
+def readelf(path, *options):
+    return subprocess.run(["readelf", "-W", *options, path], env={**os.environ, "LC_ALL": "C"}, text=True,
+                          capture_output=True, check=True, timeout=HANG).stdout
+
+
+def test_programs_and_libraries(unpacked):
+    names = {p.relative_to(unpacked).as_posix() for p in elf_files(unpacked)}
+    assert names == {f"bin/{p}" for p in PROGRAMS} | {f"lib/tenure/sim/{n}.so.1" for n in ("libcuda", "libnvidia-ml")}
+
+
+def test_symbols_of_an_old_libc_are_enough(unpacked):
+    for path in elf_files(unpacked):
+        versions = set(re.findall(r"\bGLIBC_(\d+(?:\.\d+)+)", readelf(path, "--version-info")))
+        assert versions, path
+        newest = max(tuple(map(int, v.split("."))) for v in versions)
+        assert newest[:2] <= OLDEST_GLIBC, f"{path.name} needs a symbol of glibc {'.'.join(map(str, newest))}"
+        # All of its versions are glibc's, and those names that are no numbers come from newer linkers.
+        others = set(re.findall(r"Name: (\S+)", readelf(path, "--version-info")))
+        assert all(re.fullmatch(r"GLIBC_\d+(\.\d+)+", name) for name in others), (path, others)
+
+
+def test_libraries_of_libc_alone_are_needed(unpacked):
+    for path in elf_files(unpacked):
+        dynamic = readelf(path, "--dynamic")
+        needed = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
+        assert needed and all(OF_LIBC.fullmatch(n) for n in needed), (path, needed)
+        assert "RPATH" not in dynamic and "RUNPATH" not in dynamic, path
+
+
+def test_nothing_of_the_machine_that_it_was_made_on(unpacked):
+    for path in elf_files(unpacked):
+        assert str(ROOT).encode() not in path.read_bytes(), path
+
+
+def test_programs_are_hardened(unpacked):
+    for path in elf_files(unpacked):
+        assert "Type:                              DYN" in readelf(path, "--file-header"), path
+        headers = readelf(path, "--program-headers")
+        assert "GNU_RELRO" in headers and not re.search(r"GNU_STACK.* RWE ", headers), path
+        assert "(FLAGS)" not in readelf(path, "--dynamic") or "TEXTREL" not in readelf(path, "--dynamic"), path
+
+
+def test_a_linker_without_the_library_knows_one_environ(unpacked):
+    """Three names of one variable (src/base/oldlibc.c): where they were three, a program saw no environment."""
+    for program in ("tenure", "occupy", "gpu-sentinel"):
+        symbols = readelf(unpacked / "bin" / program, "--dyn-syms")
+        where = {name: at for at, name in re.findall(r"^ *\d+: (\w+) .* (\w*environ)\b", symbols, re.M)}
+        assert set(where) == {"environ", "__environ", "_environ"} and len(set(where.values())) == 1, program
+
+
+def test_modes_and_names(archive):
+    with tarfile.open(archive) as tar:
+        members = tar.getmembers()
+    tops = {m.name.split("/")[0] for m in members}
+    assert tops == {archive.name.removesuffix(".tar.gz")}
+    for m in members:
+        assert (m.uid, m.gid) == (0, 0) and not m.name.startswith("/") and ".." not in m.name, m.name
+        if m.issym():
+            assert "/" not in m.linkname, m.name
+        else:
+            assert m.isfile() or m.isdir(), m.name
+            assert not m.mode & (stat.S_IWGRP | stat.S_IWOTH | stat.S_ISUID | stat.S_ISGID), m.name
+            assert m.mode & 0o444 == 0o444, m.name
+
+
+def test_what_comes_with_it(unpacked):
+    for name in ("LICENSE", "README.md", "docs/queue.md", "share/tenure/client.sh", "share/tenure/oom-patterns",
+                 "licenses/libuv.copyright", "licenses/jansson.copyright", "licenses/libfyaml.copyright"):
+        assert (unpacked / name).stat().st_size > 500, name
+    assert "Permission is hereby granted" in (unpacked / "licenses/jansson.copyright").read_text(encoding="utf-8")
+
+
+def test_man_pages(unpacked, tenure):
+    from test_cli import commands
+    pages = {p.name for p in (unpacked / "share/man").glob("man?/*")}
+    assert pages == ({f"tenure-{c}.1" for c in commands(tenure)} | {"tenure.1", "tenure.yaml.5"} |
+                     {f"{p}.1" for p in PROGRAMS[1:]})
+    assert '\n.TH "TENURE" 1 ' in (unpacked / "share/man/man1/tenure.1").read_text(encoding="utf-8")
+    if shutil.which("man"):
+        shown = subprocess.run(["man", "-M", unpacked / "share/man", "tenure-submit"], text=True, capture_output=True,
+                               timeout=HANG, env={**os.environ, "MANPAGER": "cat", "LC_ALL": "C.UTF-8"})
+        assert "tenure-submit" in shown.stdout + shown.stderr
+
+
+@pytest.mark.usefixtures("runs_here")
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_without_any_variable(unpacked, program):
+    done = bare(unpacked / "bin" / program, "--help")
+    assert done.returncode == 0 and program in done.stdout, done.stderr
+    if program == "tenure":
+        assert bare(unpacked / "bin/tenure", "--version").stdout == f"tenure {VERSION}\n"
+
+
+@pytest.mark.usefixtures("runs_here")
+def test_holds_and_runs_tasks(unpacked):
+    done = bare(unpacked / "bin/tenure", "sim", "--gpus", "2", "--", "/bin/sh", "-c", SESSION, "sh", unpacked,
+                timeout=2 * HANG)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert "both held" in lines and "code 7" in lines
+    assert any(re.fullmatch(r"device \d+, what the shell has", line) for line in lines), done.stdout
+
+
+@pytest.mark.usefixtures("runs_here")
+def test_shell_client_finds_it(unpacked):
+    done = bare("/bin/bash", "-c", 'source "$1/share/tenure/client.sh"; echo "$_gpu_program"', "bash", unpacked)
+    found = pathlib.Path(done.stdout.strip())
+    assert found.resolve() == (unpacked / "bin/tenure").resolve(), done.stderr
+
+
+@pytest.mark.usefixtures("runs_here")
+def test_older_tools_commands_find_it(unpacked, tmp_path):
+    """occupy starts the tenure beside it, not the one on PATH."""
+    (tmp_path / "tenure").write_text("#!/bin/sh\necho wrong >&2\nexit 1\n")
+    (tmp_path / "tenure").chmod(0o755)
+    done = bare(unpacked / "bin/tenure", "sim", "--gpus", "1", "--", "/bin/sh", "-c",
+                'PATH=$2:/usr/bin:/bin timeout 3 "$1/bin/gpu-sentinel" 2>&1; exit 0', "sh", unpacked, tmp_path)
+    assert done.returncode == 0 and "wrong" not in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.usefixtures("runs_here")
+def test_in_the_root_of_an_older_system(archive, tmp_path):
+    root = os.environ.get("TENURE_OLD_ROOT")
+    if not root:
+        pytest.skip("TENURE_OLD_ROOT names no root of an older system")
+    place = pathlib.Path(root) / "srv/a place"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    subprocess.run(["tar", "xzf", archive, "--strip-components=1"], cwd=place, check=True, timeout=HANG)
+    done = bare("unshare", "--mount", "--pid", "--fork", "--kill-child", "--root", root, "--wd", "/", "/bin/sh", "-c",
+                'mount -t proc proc /proc && mount -t tmpfs shm /dev/shm && "$1/bin/tenure" sim --gpus 2 -- '
+                '/bin/sh -c "$2" sh "$1"', "sh", "/srv/a place", SESSION, timeout=2 * HANG)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^device \d+, what the shell has$", done.stdout, re.M), done.stdout
