@@ -238,6 +238,52 @@ static void add_setup(struct strbuf *b, const struct engine_request *req, const 
 
 /* -------- what cannot be -------- */
 
+/* Options that would take the job from us: it could not be found again, or would be several. */
+static const struct {
+	const char *option, *instead;
+} not_yours[] = {
+	{ "-N", "jobs are found again by their names" },
+	{ "-t", "the pool's own number of nodes makes several jobs" },
+	{ "-sync", "it would wait for the job's end" },
+	{ "-now", "the job would be taken back where nothing is free at once" },
+	{ "-w", "nothing might be submitted" },
+	{ "-verify", "nothing would be submitted" },
+	{ "-b", "the job runs an agent" },
+	{ "-C", "the lines of ours would not be read" },
+};
+
+/* One of the words of a line. */
+static bool has_word(const char *line, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (const char *p = line; (p = strstr(p, word)); p += n)
+		if ((p == line || isspace((unsigned char)p[-1])) &&
+		    (!p[n] || isspace((unsigned char)p[n])))
+			return true;
+	return false;
+}
+
+static int check_options(const struct text_list *options, struct err *e)
+{
+	for (size_t i = 0; options && i < options->n; i++) {
+		const char *line = options->texts[i];
+
+		if (strchr(line, '\n'))
+			return err_set(e, -EINVAL, "an option of qsub is one line");
+		if (str_has_prefix(line, MARK))
+			line += strlen(MARK) + strspn(line + strlen(MARK), " \t");
+		else if (line[0] == '#')
+			continue;
+		for (size_t k = 0; k < ARRAY_LEN(not_yours); k++)
+			if (has_word(line, not_yours[k].option))
+				return err_set(e, -EINVAL,
+					       "\"%s\": %s is not for a pool's jobs: %s", line,
+					       not_yours[k].option, not_yours[k].instead);
+	}
+	return 0;
+}
+
 static int check_path(const char *path, struct err *e)
 {
 	if (strpbrk(path, "$,\n") || (strchr(path, '\'') && strchr(path, '"')))
@@ -276,8 +322,10 @@ static int check_request(const struct engine_request *req, struct err *e)
 			"types=%s=HOSTS (a name with *, or a group @NAME), or type_complex=NAME, "
 			"the resource that says it",
 			req->type, req->type);
-	r = check_path(req->dir, e);
-	return r < 0 ? r : check_path(req->output, e);
+	r = check_options(req->options, e);
+	if (r == 0)
+		r = check_path(req->dir, e);
+	return r == 0 ? check_path(req->output, e) : r;
 }
 
 /* -------- the script -------- */
@@ -289,7 +337,7 @@ static int fill(const struct engine_request *req, const struct asked *a, struct 
 	cleanup_strbuf struct strbuf directives = STRBUF_INIT, options = STRBUF_INIT;
 	cleanup_strbuf struct strbuf setup = STRBUF_INIT, agent = STRBUF_INIT;
 	cleanup_strbuf struct strbuf time = STRBUF_INIT, queue = STRBUF_INIT;
-	char gpus[16], slots[16];
+	char gpus[16], slots[16], minutes[24];
 
 	add_directives(&directives, req, a);
 	script_add_options(&options, MARK, req);
@@ -311,7 +359,10 @@ static int fill(const struct engine_request *req, const struct asked *a, struct 
 		{ "complex", sge_setting(req->settings, "complex") },
 		{ "gpus", str_print(gpus, sizeof(gpus), "%u", req->gpus) },
 		{ "slots", str_print(slots, sizeof(slots), "%u", a->slots) },
+		{ "type", req->type ? req->type : "" },
 		{ "time", strbuf_str(&time) },
+		{ "minutes",
+		  str_print(minutes, sizeof(minutes), "%llu", (unsigned long long)req->minutes) },
 		{ "dir", req->dir },
 		{ "output", req->output },
 		{ NULL, NULL },
@@ -360,14 +411,13 @@ static unsigned int add_numbers(struct strbuf *b, const char *text)
 }
 
 /* The variable in which newer Grid Engines say which GPUs a job has: SGE_HGR_gpu_card. */
-static const char *granted(const char *const *environ)
+static const char *granted(const char *const *env)
 {
-	for (; *environ; environ++) {
-		const char *value = strchr(*environ, '=');
+	for (; *env; env++) {
+		const char *value = strchr(*env, '=');
 
-		if (value && str_has_prefix(*environ, GRANT_PREFIX)) {
-			cleanup_free char *name =
-				xasprintf("%.*s", (int)(value - *environ), *environ);
+		if (value && str_has_prefix(*env, GRANT_PREFIX)) {
+			cleanup_free char *name = xasprintf("%.*s", (int)(value - *env), *env);
 
 			if (strcasestr(name, "gpu") || strcasestr(name, "cuda"))
 				return value + 1;
@@ -385,11 +435,11 @@ static unsigned int count_words(const char *list)
 	return n;
 }
 
-static void take_gpus(const char *const *environ, struct engine_here *here)
+static void take_gpus(const char *const *env, struct engine_here *here)
 {
-	const char *visible = script_variable(environ, "CUDA_VISIBLE_DEVICES=");
-	const char *given = granted(environ);
-	const char *count = script_variable(environ, GPUS_VARIABLE "=");
+	const char *visible = script_variable(env, "CUDA_VISIBLE_DEVICES=");
+	const char *given = granted(env);
+	const char *count = script_variable(env, GPUS_VARIABLE "=");
 	struct strbuf b = STRBUF_INIT;
 	uint64_t n = 0;
 
@@ -408,10 +458,10 @@ static void take_gpus(const char *const *environ, struct engine_here *here)
 
 /* How often a job was restarted Grid Engine does not say, but whether (RESTARTED is 1 from then
  * on): when it has begun tells one run from another. */
-static char *key_of(const char *const *environ, const char *id, unsigned int restarts)
+static char *key_of(const char *const *env, const char *id, unsigned int restarts)
 {
-	const char *cell = script_variable(environ, "SGE_CELL=");
-	const char *start = script_variable(environ, START_VARIABLE "=");
+	const char *cell = script_variable(env, "SGE_CELL=");
+	const char *start = script_variable(env, START_VARIABLE "=");
 	uint64_t start_s;
 
 	struct strbuf b = STRBUF_INIT;
@@ -430,14 +480,14 @@ static char *key_of(const char *const *environ, const char *id, unsigned int res
 	return strbuf_take(&b);
 }
 
-int sge_inside(const char *const *environ, struct engine_here *ret, struct err *e)
+int sge_inside(const char *const *env, struct engine_here *ret, struct err *e)
 {
-	const char *id = script_variable(environ, "JOB_ID=");
-	const char *root = script_variable(environ, "SGE_ROOT=");
-	const char *task = script_variable(environ, "SGE_TASK_ID=");
-	const char *node = script_variable(environ, "HOSTNAME=");
-	const char *restarted = script_variable(environ, "RESTARTED=");
-	const char *end = script_variable(environ, END_VARIABLE "=");
+	const char *id = script_variable(env, "JOB_ID=");
+	const char *root = script_variable(env, "SGE_ROOT=");
+	const char *task = script_variable(env, "SGE_TASK_ID=");
+	const char *node = script_variable(env, "HOSTNAME=");
+	const char *restarted = script_variable(env, "RESTARTED=");
+	const char *end = script_variable(env, END_VARIABLE "=");
 	uint64_t number, restarts = 0, end_s = 0;
 
 	/* People have a JOB_ID of their own, and a login has SGE_ROOT: SGE_TASK_ID is there in each
@@ -457,7 +507,7 @@ int sge_inside(const char *const *environ, struct engine_here *ret, struct err *
 	/* One of an array has the array's number. */
 	ret->id =
 		task && isdigit((unsigned char)*task) ? xasprintf("%s.%s", id, task) : xstrdup(id);
-	ret->key = key_of(environ, ret->id, ret->restarts);
-	take_gpus(environ, ret);
+	ret->key = key_of(env, ret->id, ret->restarts);
+	take_gpus(env, ret);
 	return 0;
 }

@@ -34,6 +34,6 @@ bool sge_is_dropped(const struct engine_request *req, const char *option);
 int sge_render(const struct engine_request *req, struct strbuf *script, struct err *e);
 
 /* As engine.h says of inside(). */
-int sge_inside(const char *const *environ, struct engine_here *ret, struct err *e);
+int sge_inside(const char *const *env, struct engine_here *ret, struct err *e);
 
 #endif

@@ -78,11 +78,11 @@ static void read_rest(const char *text)
 /* A variable of a job's environment, beside what makes it a job. */
 static void read_variable(const char *text)
 {
-	const char *const environ[] = { text, "JOB_ID=17", "SGE_ROOT=/x", "SGE_TASK_ID=undefined",
-					NULL };
+	const char *const env[] = { text, "JOB_ID=17", "SGE_ROOT=/x", "SGE_TASK_ID=undefined",
+				    NULL };
 	struct engine_here here;
 
-	if (sge_inside(environ, &here, NULL) == 0)
+	if (sge_inside(env, &here, NULL) == 0)
 		engine_here_clear(&here);
 }
 

@@ -216,6 +216,31 @@ static void a_setting_that_it_does_not_know_is_named(void **state)
 		text_list_clear(&lists[i]);
 }
 
+static void options_that_would_take_the_job_from_us(void **state)
+{
+	static const char *const lines[] = { "#$ -N mine", "-t 1-4", "#$  -p 3 -sync y", "-w v",
+					     "-m a\n-M b" };
+	static const char *const fine[] = { "-hold_jid 5", "#$ -M me-N", "# -N", "-tc 4", NULL };
+	struct engine_request req = request();
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+		const char *const one[] = { lines[i], NULL };
+		struct text_list list = texts(one);
+
+		req.options = &list;
+		assert_refused(&req,
+			       strchr(lines[i], '\n') ? "one line" : "is not for a pool's jobs");
+		text_list_clear(&list);
+	}
+
+	struct text_list list = texts(fine);
+
+	req.options = &list;
+	assert_has(&req, "#$ -hold_jid 5\n#$ -M me-N\n# -N\n#$ -tc 4\n");
+	text_list_clear(&list);
+}
+
 static void names_and_paths_that_it_does_not_take(void **state)
 {
 	static const char *const names[] = { "", "1x", "a:b", "a b", "a/b", "a@b", "a*" };
@@ -259,13 +284,12 @@ static void a_template_of_the_site(void **state)
 	assert_refused(&req, "{agent}");
 }
 
-static void check_inside(const char *const *environ, const char *key, const char *gpus,
-			 unsigned int n)
+static void check_inside(const char *const *env, const char *key, const char *gpus, unsigned int n)
 {
 	struct engine_here here;
 	struct err e = ERR_INIT;
 
-	assert_int_equal(sge_inside(environ, &here, &e), 0);
+	assert_int_equal(sge_inside(env, &here, &e), 0);
 	assert_string_equal(here.key, key);
 	if (gpus)
 		assert_string_equal(here.gpus, gpus);
@@ -335,6 +359,7 @@ int main(void)
 		cmocka_unit_test(slots_memory_and_what_counts_by_slot),
 		cmocka_unit_test(a_type_is_hosts_a_group_or_a_resource),
 		cmocka_unit_test(a_setting_that_it_does_not_know_is_named),
+		cmocka_unit_test(options_that_would_take_the_job_from_us),
 		cmocka_unit_test(names_and_paths_that_it_does_not_take),
 		cmocka_unit_test(a_template_of_the_site),
 		cmocka_unit_test(what_a_job_knows_of_itself),
