@@ -27,6 +27,8 @@
 #include "base/strbuf.h"
 #include "base/textlist.h"
 
+struct engine_key;
+
 #define ENGINE_LIMIT_MS	    15000
 #define ENGINE_POLL_MS	    60000 /* the engine is asked at most so often, by all of one pool */
 #define ENGINE_TOKEN_MAX    16	  /* lower-case letters and digits; the first is a letter */
@@ -154,6 +156,8 @@ struct engine {
 	const char *name;
 	/* A sentence for `tenure engines`. */
 	const char *title;
+	/* What a pool may set for it (engine/keys.h), to a NULL name; NULL: nothing. */
+	const struct engine_key *keys;
 
 	/* The commands are there and answer: 0; -ENOENT: they are not installed here; -errno. */
 	int (*probe)(const struct engine_env *env, struct err *e);

@@ -368,6 +368,7 @@ static int sco_deadline(const struct engine_env *env, const struct engine_here *
 const struct engine engine_sco = {
 	.name = "sco",
 	.title = "SCO ACP: training jobs of a SenseCore workspace, by its command sco",
+	.keys = sco_keys,
 	.probe = sco_probe,
 	.render = sco_render,
 	.submit = sco_submit,
