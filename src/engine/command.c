@@ -18,6 +18,7 @@
 #include "base/spawn.h"
 #include "base/str.h"
 #include "base/textlist.h"
+#include "base/utf8.h"
 #include "engine/engine.h"
 
 #define READ_SIZE     65536
@@ -311,6 +312,8 @@ int command_failed(const char *const *argv, const struct command_output *o, int 
 		return err_set(e, code, "%s ended with status %d and said nothing", argv[0],
 			       o->status);
 	(void)err_set(e, code, "%.*s", (int)n, line);
+	if (e)
+		(void)utf8_clean(e->text);
 	/* Most name themselves. */
 	if (!str_has_prefix(line, argv[0]))
 		(void)err_wrap(e, "%s", argv[0]);

@@ -67,10 +67,16 @@ static const char *command_of(const struct asked *a)
 	return a->argv.texts[0];
 }
 
-/* What it said, in e; code. */
+/* What it said, in e; code, or -ENOENT where nothing tells it of any Slurm. */
 static int failed(const struct asked *a, int code, struct err *e)
 {
 	cleanup_strbuf struct strbuf errors = STRBUF_INIT;
+
+	if (command_said(&a->out, "Could not establish a configuration source"))
+		return err_set(e, -ENOENT,
+			       "%s is here, and no configuration: neither SLURM_CONF nor "
+			       "/etc/slurm/slurm.conf names one",
+			       command_of(a));
 
 	slurm_read_errors(strbuf_str(&a->out.err), &errors);
 	if (errors.len)
@@ -132,13 +138,7 @@ static int slurm_probe(const struct engine_env *env, struct err *e)
 		return r;
 	begin(&a, env, "sinfo");
 	add_words(&a, (const char *const[]){ "-h", "-o", "%R", NULL });
-	r = ask(&a, env, e);
-	if (r < 0 && command_said(&a.out, "Could not establish a configuration source"))
-		return err_set(
-			e, -ENOENT,
-			"Slurm's commands are here, and no configuration: neither SLURM_CONF "
-			"nor /etc/slurm/slurm.conf names one");
-	return r;
+	return ask(&a, env, e);
 }
 
 /* -------- submit -------- */
@@ -240,6 +240,8 @@ static int slurm_cancel(const struct engine_env *env, const struct text_list *id
 	for (size_t i = 0; i < ids->n; i++)
 		text_list_add(&a.argv, ids->texts[i]);
 	r = ask(&a, env, e);
+	if (r == 0 && command_said(&a.out, "error:"))
+		return failed(&a, -EIO, e);
 	return r < 0 && only_ended(strbuf_str(&a.out.err)) ? 0 : r;
 }
 
@@ -321,6 +323,7 @@ static int slurm_deadline(const struct engine_env *env, const struct engine_here
 const struct engine engine_slurm = {
 	.name = "slurm",
 	.title = "Slurm, by sbatch, squeue, scancel and sinfo",
+	.keys = slurm_keys,
 	.probe = slurm_probe,
 	.render = slurm_script,
 	.submit = slurm_submit,

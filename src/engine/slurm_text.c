@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/textlist.h"
+#include "base/utf8.h"
 #include "engine/script.h"
 
 #define MARK "#SBATCH"
@@ -307,7 +308,7 @@ void slurm_read_errors(const char *said, struct strbuf *ret)
 
 	while (*said) {
 		size_t n = strcspn(said, "\n");
-		cleanup_free char *line = xasprintf("%.*s", (int)n, said);
+		cleanup_free char *line = utf8_clean(xasprintf("%.*s", (int)n, said));
 
 		for (size_t i = 0; i < ARRAY_LEN(marks_of_errors); i++) {
 			const char *p = strstr(line, marks_of_errors[i]);
@@ -338,6 +339,7 @@ int slurm_read_test(const char *said, uint64_t *ret_ns, struct strbuf *words, st
 	size_t n = strcspn(p, " \n");
 	cleanup_free char *time = xasprintf("%.*s", (int)n, p);
 
+	(void)utf8_clean(time);
 	*ret_ns = slurm_read_time(time);
 	strbuf_addf(words, "%s%.*s", *ret_ns ? clock_format_local(*ret_ns, local) : time,
 		    (int)strcspn(p + n, "\n"), p + n);
@@ -492,7 +494,7 @@ static int read_lines(const char *out, bool (*read)(char *line, void *into), voi
 
 	while (*out) {
 		size_t n = strcspn(out, "\n");
-		cleanup_free char *line = xasprintf("%.*s", (int)n, out);
+		cleanup_free char *line = utf8_clean(xasprintf("%.*s", (int)n, out));
 		cleanup_free char *copy = xstrdup(line);
 
 		/* With --clusters each cluster's part has a heading. */

@@ -221,6 +221,11 @@ def test_inventory_tells_free_from_blocked_and_from_unusable(slurm, engine):
     second = {**first, "used": 2, "free": 2, "blocked": 0}
     must_come(lambda: nodes() == {"qa-a10-001": first, "qa-a10-002": second}, 10, 0.2)
     assert "IDX:0,2" in slurm.run("sinfo", "-h", "-N", "-O", "GresUsed:|"), "its cards are in pieces"
+    listed = {e["name"]: e["state"] for e in json.loads(slurm.tenure("engines", "--json").stdout)["engines"]}
+    assert listed["slurm"] == "ready"
+    told = slurm.tenure("engines", "slurm", "partition=short").stdout.splitlines()
+    assert told[1].split()[:6] == ["qa-a10-001", "a10", "4", "1", "0", "3"]
+    assert told[-1] == "2 nodes with 8 GPUs: 2 free, 3 blocked, 3 in use, 0 out of use"
     slurm.drain("qa-a10-002", "fan | disk")
     assert nodes()["qa-a10-002"] == {**second, "free": 0, "usable": False, "why": "draining: fan | disk"}
     assert nodes(SINFO_FORMAT="%n", SLURM_BITSTR_LEN="0") == nodes()

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: MIT
+"""Slurm's commands on their bad days: scripts of that name, first on PATH. No Slurm is needed."""
+import errno
+import json
+import subprocess
+
+import pytest
+
+from machine import proc_exists
+from patience import HANG, Stopwatch
+
+REFUSED, UNSURE = 1, 2  # engine.h
+REQUEST = {"name": "tenure-exp1-k1", "title": "tenure-exp1", "token": "k1", "gpus": 1, "dir": "/", "output": "/k1.out",
+           "agent": ["true"]}
+JOB = "7|RUNNING|n1|1795525327|1795525927|tenure-exp1-k1|None"
+NODE = "n1|mixed|1/15/0/16|100|16000|gpu:a10:4|gpu:a10:1(IDX:0)|none|"
+
+
+class Fakes:
+    def __init__(self, build, env, where):
+        self.build, self.dir = build, where
+        self.dir.mkdir()
+        self.env = {**env, "PATH": str(where), "SLURM_CONF": "/nowhere"}
+
+    def put(self, name, script):
+        path = self.dir / name
+        path.write_text("#!/bin/sh\nPATH=/usr/bin:/bin\n" + script + "\n")
+        path.chmod(0o755)
+
+    def run(self, program, *args, request=None, **more):
+        return subprocess.run([program, *args], env={**self.env, **more}, text=True, capture_output=True, timeout=HANG,
+                              input=json.dumps(request) if request else "")
+
+    def call(self, *args, **more):
+        done = self.run(self.build / "tests/enginedrv", "slurm", *args, **more)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def tenure(self, *args, **more):
+        return self.run(self.build / "tenure", *args, **more)
+
+
+@pytest.fixture
+def fakes(build, env, tmp_path):
+    return Fakes(build, env, tmp_path / "fakes")
+
+
+def test_missing_commands_are_named(fakes):
+    for args, command in ((("probe",), "sbatch"), (("jobs", "t"), "squeue"), (("cancel", "1"), "scancel"),
+                          (("inventory",), "sinfo")):
+        answer = fakes.call(*args)
+        assert answer["r"] == -errno.ENOENT and answer["error"].startswith(f"{command}: there is no such command"), answer
+    answer = fakes.call("submit", request=REQUEST)
+    assert answer["r"] == -errno.ENOENT and answer["id"] is None
+    listed = json.loads(fakes.tenure("engines", "--json").stdout)["engines"]
+    assert next(e for e in listed if e["name"] == "slurm")["state"] == "absent"
+    assert "No cluster answers here" in fakes.tenure("engines").stdout
+
+
+def test_commands_without_a_cluster_say_so(fakes):
+    fakes.put("sbatch", "echo slurm-wlm 22.05.8")
+    fakes.put("sinfo", "echo 'sinfo: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host' >&2;"
+                       "echo 'sinfo: fatal: Could not establish a configuration source' >&2; exit 1")
+    for verb in ("probe", "inventory"):
+        answer = fakes.call(verb)
+        assert answer["r"] == -errno.ENOENT and "no configuration: neither SLURM_CONF" in answer["error"]
+
+
+def test_hanging_commands_are_ended_and_a_submission_is_unsure(fakes, tmp_path):
+    for name in ("sbatch", "squeue", "scancel", "sinfo"):
+        fakes.put(name, f"echo $$ > {tmp_path}/pid; sleep 600 & wait")
+    for args in (("jobs", "t"), ("cancel", "1"), ("inventory",)):
+        answer = fakes.call(*args, ENGINE_LIMIT_MS="300")
+        assert answer["r"] == -errno.ETIMEDOUT and "has not answered" in answer["error"]
+        assert not proc_exists(int((tmp_path / "pid").read_text()))
+    assert fakes.call("submit", request=REQUEST, ENGINE_LIMIT_MS="300")["r"] == UNSURE
+
+
+def test_slow_commands_are_waited_for(fakes):
+    fakes.put("squeue", f"sleep 1; echo '{JOB}'")
+    took = Stopwatch()
+    assert [j["id"] for j in fakes.call("jobs", "tenure-exp1-")["jobs"]] == ["7"]
+    assert took.wall() >= 1
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_an_error_with_status_0_is_no_empty_answer(fakes, stream):
+    """As wrappers of sites do it: "we have no jobs" would have all of them submitted again."""
+    to = "" if stream == "stdout" else " >&2"
+    for name in ("squeue", "sinfo", "scancel", "sbatch"):
+        fakes.put(name, f"echo '{name}: error: Unable to contact slurm controller'{to}; exit 0")
+    jobs, nodes = fakes.call("jobs", "t"), fakes.call("inventory")
+    for answer in (jobs, nodes):
+        assert answer["r"] < 0 and "Unable to contact" in answer["error"], answer
+    assert jobs["jobs"] == [] and nodes["nodes"] == []
+    assert fakes.call("submit", request=REQUEST)["r"] == UNSURE
+    assert fakes.call("cancel", "1")["r"] == -errno.EIO
+
+
+def test_an_answer_with_status_1_is_none(fakes):
+    fakes.put("squeue", f"echo '{JOB}'; exit 1")
+    fakes.put("sinfo", f"echo '{NODE}'; exit 1")
+    fakes.put("sbatch", "echo 12; echo 'sbatch: error: epilog of the wrapper failed' >&2; exit 1")
+    for answer in (fakes.call("jobs", "t"), fakes.call("inventory")):
+        assert answer["r"] == -errno.EIO and not answer.get("jobs") and not answer.get("nodes")
+    answer = fakes.call("submit", request=REQUEST)
+    assert answer["r"] == UNSURE and answer["id"] is None, "there may be a job 12 or not; its name tells"
+
+
+def test_unknown_states_are_no_errors(fakes):
+    fakes.put("squeue", "echo '7|BREWING||N/A|N/A|tenure-exp1-k1|(a|b)'; echo 'motd: be nice'")
+    fakes.put("sinfo", f"echo '{NODE}'; echo 'n2|hibernating|0/16/0/16|0|1|gpu:4|gpu:0|none|'")
+    job, = fakes.call("jobs", "t")["jobs"]
+    assert (job["state"], job["reason"]) == ("unknown", "(a|b)")
+    first, second = fakes.call("inventory")["nodes"]
+    assert first["usable"] and not second["usable"] and second["why"] == "hibernating"
+
+
+def test_ten_megabytes_are_read_and_more_is_refused(fakes):
+    """All jobs of a user with a large array, of which one is ours."""
+    line = "9|PENDING||N/A|N/A|" + "x" * 60 + "|Priority"
+    fakes.put("squeue", f"yes '{line}' | head -n {10_000_000 // (len(line) + 1)}; echo '{JOB}'")
+    answer = fakes.call("jobs", "tenure-exp1-")
+    assert answer["r"] == 0 and [j["id"] for j in answer["jobs"]] == ["7"]
+    fakes.put("squeue", f"yes '{line}'")
+    answer = fakes.call("jobs", "tenure-exp1-")
+    assert answer["r"] == -errno.EMSGSIZE and "squeue prints more than 16 MiB" in answer["error"]
+
+
+def test_a_command_that_dies_says_how(fakes):
+    fakes.put("squeue", "kill -SEGV $$")
+    answer = fakes.call("jobs", "t")
+    assert answer["r"] == -errno.EIO and "139" in answer["error"]
+
+
+def test_what_is_cancelled_twice_or_is_somebody_elses(fakes):
+    fakes.put("scancel", "echo 'scancel: error: Kill job error on job id 7: Job/step already completing or completed' >&2;"
+                         "echo 'scancel: error: Invalid job id 8' >&2; exit 1")
+    assert fakes.call("cancel", "7", "8")["r"] == 0
+    fakes.put("scancel", "echo 'scancel: error: Kill job error on job id 7: Access/permission denied' >&2; exit 1")
+    answer = fakes.call("cancel", "7")
+    assert answer["r"] == -errno.EIO and "Access/permission denied" in answer["error"]
+
+
+def test_ids_of_other_clusters_and_of_wrappers(fakes, tmp_path):
+    fakes.put("sbatch", f"printf '%s\\n' \"$@\" > {tmp_path}/args; cat > {tmp_path}/script; echo 'Hello user'; echo '17;big'")
+    answer = fakes.call("submit", request={**REQUEST, "settings": ["cluster=big"]})
+    assert answer["r"] == 0 and answer["id"] == "17"
+    assert (tmp_path / "args").read_text().split() == ["--clusters=big", "--parsable", "--job-name", "tenure-exp1-k1"]
+    assert (tmp_path / "script").read_text() == answer["script"]
+    fakes.put("sbatch", "echo Submitted batch job 18")
+    assert fakes.call("submit", request=REQUEST)["id"] == "18"
+
+
+def test_limits_and_quotas_are_told_in_slurms_words(fakes):
+    fakes.put("sbatch", "echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2; echo 'sbatch: error: Batch job submission "
+                        "failed: Job violates accounting/QOS policy' >&2; exit 1")
+    answer = fakes.call("submit", request=REQUEST)
+    assert answer["r"] == REFUSED
+    assert answer["error"].startswith("sbatch: QOSMaxSubmitJobPerUserLimit; Batch job submission failed: Job violates")
+    fakes.put("sbatch", "echo 'sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying' >&2; exit 1")
+    assert fakes.call("submit", request=REQUEST)["r"] == -errno.EAGAIN
+
+
+def test_an_old_sinfo_is_replaced_by_scontrol(fakes):
+    fakes.put("sinfo", "echo 'sinfo: error: Invalid node format specification: GresUsed:|' >&2; exit 1")
+    fakes.put("scontrol", "echo 'NodeName=n1 CPUAlloc=1 CPUTot=16 Gres=gpu:a10:4 GresUsed=gpu:a10:1(IDX:0) OS=Linux 6 #1 "
+                          "RealMemory=9 AllocMem=0 State=MIXED'")
+    node, = fakes.call("inventory")["nodes"]
+    assert (node["name"], node["total"], node["used"], node["usable"]) == ("n1", 4, 1, True)
+
+
+def test_texts_of_others_are_safe_to_show(fakes):
+    fakes.put("sinfo", f"echo '{NODE}'; printf 'n2|drained|0/16/0/16|0|1|gpu:4|gpu:0|L\\374fter \\033[31mrot|\\n'")
+    done = fakes.tenure("engines", "slurm", "--json")
+    assert json.loads(done.stdout)["nodes"][1]["why"] == "drained: L?fter ?[31mrot"
+
+
+def test_engines_are_listed_and_counted(fakes):
+    fakes.put("sbatch", "echo slurm-wlm 22.05.8")
+    fakes.put("sinfo", f"""case "$*" in *NodeList*) echo '{NODE}'
+echo 'n2|allocated|16/0/0/16|100|16000|gpu:a10:4|gpu:a10:2(IDX:0-1)|none|'
+echo 'n3|down*|0/0/16/16|0|16000|gpu:h200:8|gpu:h200:0(IDX:N/A)|Not responding|';; *) echo gpu;; esac""")
+    listed = {e["name"]: e for e in json.loads(fakes.tenure("engines", "--json").stdout)["engines"]}
+    assert listed["slurm"]["state"] == "ready" and listed["slurm"]["error"] is None
+    assert listed["local"]["state"] == "ready" and listed["k8s"]["state"] == "absent"
+    done = fakes.tenure("engines", "slurm", COLUMNS="120")
+    assert done.returncode == 0 and done.stdout.splitlines() == [
+        "NODE  TYPE  GPUS  USED  FREE  BLOCKED",
+        "n1    a10      4     1     3        0",
+        "n2    a10      4     2     0        2  no processor or memory is left for them",
+        "n3    h200     8     0     0        0  does not answer, down: Not responding",
+        "3 nodes with 16 GPUs: 3 free, 2 blocked, 3 in use, 8 out of use"]
+    nodes = json.loads(fakes.tenure("engines", "slurm", "partition=gpu", "--json").stdout)["nodes"]
+    assert [(n["name"], n["free"], n["blocked"], n["usable"]) for n in nodes] == [
+        ("n1", 3, 0, True), ("n2", 0, 2, True), ("n3", 0, 0, False)]
+
+
+def test_wrong_words_for_an_engine(fakes):
+    for args, text in ((("slurn",), "did you mean slurm"), (("slurm", "partitions=a"), "did you mean partition"),
+                       (("slurm", "a"), "KEY=VALUE"), (("local", "a=b"), "no setting")):
+        done = fakes.tenure("engines", *args)
+        assert done.returncode == 2 and text in done.stderr, done.stderr
+    done = fakes.tenure("engines", "slurm")
+    assert done.returncode == 1 and "cannot count the GPUs of slurm: sinfo: there is no such command" in done.stderr
