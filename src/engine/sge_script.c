@@ -462,9 +462,8 @@ static char *key_of(const char *const *env, const char *id, unsigned int restart
 {
 	const char *cell = script_variable(env, "SGE_CELL=");
 	const char *start = script_variable(env, START_VARIABLE "=");
-	uint64_t start_s;
-
 	struct strbuf b = STRBUF_INIT;
+	uint64_t start_s;
 
 	strbuf_adds(&b, "sge.");
 	if (cell && strcmp(cell, "default") != 0) {
@@ -474,7 +473,9 @@ static char *key_of(const char *const *env, const char *id, unsigned int restart
 						: '-');
 		strbuf_addc(&b, '.');
 	}
-	strbuf_addf(&b, "%s.%u", id, restarts);
+	strbuf_adds(&b, id);
+	if (restarts)
+		strbuf_addf(&b, ".%u", restarts);
 	if (restarts && start && str_to_u64(start, &start_s) == 0)
 		strbuf_addf(&b, ".%llu", (unsigned long long)start_s);
 	return strbuf_take(&b);

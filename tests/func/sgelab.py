@@ -10,6 +10,7 @@
 Nothing in it can be reached from outside, and nothing of it is left when its first process ends: that goes with close(),
 and with this process. CannotRun says why there is none here.
 """
+import itertools
 import json
 import os
 import pathlib
@@ -20,9 +21,11 @@ from patience import HANG, must_come, wait_for
 
 HOST = "qa-a10-023"
 CELL = "lab"
+SETTINGS = ["queue=gpu@@crc_gpu", "complex=gpu"]  # of a pool
 NEEDED = {"qsub": "gridengine-client", "sge_qmaster": "gridengine-master", "sge_execd": "gridengine-exec",
           "unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2"}
 PATH = "/usr/lib/gridengine:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+numbers = itertools.count(1)
 # As root there is no need of a user namespace; others need one with more than one id in it.
 KINDS = ["-n", "-u", "-m", "-p"]
 
@@ -132,8 +135,11 @@ class Lab:
         """No job is left, and it is as new; False: it is not."""
         if self.process.poll() is not None or not self.pids("sge_execd") or self.call("qdel", "-u", "*").returncode > 1:
             return False
-        done = self.call("qstat", "-u", "*")
-        return done.returncode == 0 and bool(wait_for(lambda: not self.jobs(), 20))
+        if self.call("qstat", "-u", "*").returncode or not wait_for(lambda: not self.jobs(), 20):
+            return False
+        # Grid Engine ends the process group of a job, and not what has made a session of its own.
+        self.call("pkill", "-KILL", "-f", "^tenure[- ](guard|hold|shim)")
+        return True
 
     def close(self):
         """Its first process ends with its input, and with that all that is in its namespaces."""
@@ -143,3 +149,37 @@ class Lab:
         except subprocess.TimeoutExpired:
             self.process.kill()  # and its child with it: --kill-child
             self.process.wait(HANG)
+
+
+class Pool:
+    """What a pool would ask for, in a directory of its own: a job by enginedrv, without a pool of tenure's."""
+
+    def __init__(self, lab):
+        self.lab, self.token = lab, f"tok{next(numbers)}"
+        self.name = f"t-exp-{self.token}"
+        self.dir = lab.share / self.token
+        self.dir.mkdir()
+        self.output = self.dir / "out"
+
+    def request(self, *agent, **more):
+        return {"gpus": 1, "name": self.name, "title": "t-exp", "token": self.token, "dir": self.dir,
+                "output": self.output, "agent": agent, "settings": SETTINGS, **more}
+
+    def submit(self, *agent, **more):
+        """The number of a new job that runs agent."""
+        answer = self.lab.driver("submit", request=self.request(*agent, **more))
+        assert answer["r"] == 0, answer
+        return answer["id"]
+
+    def job(self):
+        """As the engine sees it; None: it does not list it."""
+        answer = self.lab.driver("jobs", self.name)
+        assert answer["r"] == 0, answer
+        assert len(answer["jobs"]) <= 1
+        return answer["jobs"][0] if answer["jobs"] else None
+
+    def comes(self, state):
+        return must_come(lambda: (j := self.job()) and j["state"] == state and j, 20, 0.1)
+
+    def ends(self):
+        must_come(lambda: self.job() is None, 20, 0.1)

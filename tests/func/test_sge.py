@@ -1,50 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""The engine of Grid Engine against a real one (sgelab.py); without tenure's agent, by enginedrv."""
+"""The engine of Grid Engine against a real one (sgelab.py), by enginedrv."""
 import errno
-import itertools
 import json
 
 import pytest
 
 from patience import must_come
+from sgelab import SETTINGS, Pool
 
 REFUSED, UNSURE = 1, 2
-SETTINGS = ["queue=gpu@@crc_gpu", "complex=gpu"]
-numbers = itertools.count(1)
-
-
-class Pool:
-    """What a pool would ask for, in a directory of its own."""
-
-    def __init__(self, lab):
-        self.lab, self.token = lab, f"tok{next(numbers)}"
-        self.name = f"t-exp-{self.token}"
-        self.dir = lab.share / self.token
-        self.dir.mkdir()
-        self.output = self.dir / "out"
-
-    def request(self, *agent, **more):
-        return {"gpus": 1, "name": self.name, "title": "t-exp", "token": self.token, "dir": self.dir,
-                "output": self.output, "agent": agent, "settings": SETTINGS, **more}
-
-    def submit(self, *agent, **more):
-        """The number of a new job that runs agent."""
-        answer = self.lab.driver("submit", request=self.request(*agent, **more))
-        assert answer["r"] == 0, answer
-        return answer["id"]
-
-    def job(self):
-        """As the engine sees it; None: it does not list it."""
-        answer = self.lab.driver("jobs", self.name)
-        assert answer["r"] == 0, answer
-        assert len(answer["jobs"]) <= 1
-        return answer["jobs"][0] if answer["jobs"] else None
-
-    def comes(self, state):
-        return must_come(lambda: (j := self.job()) and j["state"] == state and j, 20, 0.1)
-
-    def ends(self):
-        must_come(lambda: self.job() is None, 20, 0.1)
 
 
 @pytest.fixture
@@ -59,7 +23,7 @@ def test_a_job_runs_and_knows_what_it_is(sge, pool):
     assert here["id"] == number
     assert here["n_gpus"] == 2
     assert here["node"] == "qa-a10-023"
-    assert here["key"] == f"sge.lab.{number}.0"
+    assert here["key"] == f"sge.lab.{number}"
     # The engine's own word: its start is a moment before the script's.
     assert here["ns"] <= here["end_ns"] < here["ns"] + 60e9
 
