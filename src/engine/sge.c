@@ -82,12 +82,22 @@ static int run(const struct engine_env *env, const char *const *argv, struct com
 	return r;
 }
 
-/* As command_failed(), of which the first line is "commlib error" where the qmaster is down. */
+/*
+ * As command_failed(), whose first line is "commlib error" where the qmaster is down; -ENOENT where
+ * nothing tells of any cluster.
+ */
 static int failed(const char *const *argv, const struct command_output *out, int code,
 		  struct err *e)
 {
 	cleanup_strbuf struct strbuf line = STRBUF_INIT;
 
+	if (sge_refusal_of(out->status, strbuf_str(&out->err)) == SGE_NO_CLUSTER) {
+		(void)command_failed(argv, out, -ENOENT, e);
+		return err_wrap(e,
+				"%s is here, and no cluster: SGE_ROOT and SGE_CELL have to name "
+				"one, or root= and cell= of the pool",
+				argv[0]);
+	}
 	if (sge_contact_line(strbuf_str(&out->err), &line))
 		return err_set(e, code, "%s: %s", argv[0], strbuf_str(&line));
 	return command_failed(argv, out, code, e);
@@ -166,9 +176,8 @@ static int understand(const char *const *argv, const struct command_output *out,
 		      struct err *e)
 {
 	static const int codes[] = {
-		[SGE_REFUSED] = ENGINE_REFUSED,
-		[SGE_BUSY] = -EAGAIN,
-		[SGE_NO_CONTACT] = -EHOSTUNREACH,
+		[SGE_REFUSED] = ENGINE_REFUSED, [SGE_NO_CLUSTER] = -ENOENT,
+		[SGE_BUSY] = -EAGAIN,		[SGE_NO_CONTACT] = -EHOSTUNREACH,
 		[SGE_UNSURE] = ENGINE_UNSURE,
 	};
 	cleanup_free char *all = NULL;
@@ -187,10 +196,21 @@ static int understand(const char *const *argv, const struct command_output *out,
 	return code;
 }
 
+/* Beside the output: "exp,a1b2.sh" of "exp,a1b2.out". */
+static char *script_file(const struct engine_request *req)
+{
+	static const char ending[] = ".out";
+	size_t n = strlen(req->output);
+
+	if (str_has_suffix(req->output, ending))
+		n -= strlen(ending);
+	return xasprintf("%.*s.sh", (int)n, req->output);
+}
+
 static int sge_submit(const struct engine_env *env, const struct engine_request *req,
 		      const char *script, char **ret_id, struct err *e)
 {
-	cleanup_free char *file = xasprintf("%s/%s.sh", req->dir, req->name);
+	cleanup_free char *file = script_file(req);
 	bool terse = !sge_is_dropped(req, "-terse");
 	const char *const argv[] = { sge_setting(req->settings, "qsub"), terse ? "-terse" : file,
 				     terse ? file : NULL, NULL };

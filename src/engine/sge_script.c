@@ -150,25 +150,16 @@ static void add_queue(struct strbuf *b, const struct engine_request *req)
 
 /* -------- directives -------- */
 
-/* A path as qsub reads it: quoted where there is a space in it. */
-static void add_path(struct strbuf *b, const char *path)
+/* What qsub takes as it is: $ and , mean something to it, what is before a colon were a host. */
+static bool is_plain(const char *path)
 {
-	bool plain = !strpbrk(path, " \t'\"");
-	char quote = strchr(path, '\'') ? '"' : '\'';
-
-	if (!plain)
-		strbuf_addc(b, quote);
-	strbuf_adds(b, path);
-	if (!plain)
-		strbuf_addc(b, quote);
+	return !strpbrk(path, "$,:'\"\\\t");
 }
 
-/* What is before a colon were a host's name, so one is put in front where the path has one. */
-static void add_output(struct strbuf *b, const char *path)
+/* As qsub reads it: quoted where there is a space in it. */
+static void add_path(struct strbuf *b, const char *path)
 {
-	cleanup_free char *with_host = xasprintf(":%s", path);
-
-	add_path(b, strchr(path, ':') ? with_host : path);
+	strbuf_addf(b, strchr(path, ' ') ? "'%s'" : "%s", path);
 }
 
 static void add_limits(struct strbuf *b, const struct engine_request *req, const struct asked *a)
@@ -208,8 +199,9 @@ static void add_directives(struct strbuf *b, const struct engine_request *req,
 	cleanup_strbuf struct strbuf queue = STRBUF_INIT, dir = STRBUF_INIT, out = STRBUF_INIT;
 
 	add_queue(&queue, req);
-	add_path(&dir, req->dir);
-	add_output(&out, req->output);
+	/* Of others the script takes care itself: add_setup(). */
+	add_path(&dir, is_plain(req->dir) ? req->dir : "/");
+	add_path(&out, is_plain(req->output) ? req->output : "/dev/null");
 	script_add_directive(b, MARK, req, "-S /bin/sh");
 	script_add_directive(b, MARK, req, "-N %s", req->name);
 	if (queue.len)
@@ -227,6 +219,16 @@ static void add_directives(struct strbuf *b, const struct engine_request *req,
 
 static void add_setup(struct strbuf *b, const struct engine_request *req, const struct asked *a)
 {
+	if (!is_plain(req->output)) {
+		strbuf_adds(b, "exec >>");
+		strbuf_add_quoted(b, req->output);
+		strbuf_adds(b, " 2>&1 || exit\n");
+	}
+	if (!is_plain(req->dir)) {
+		strbuf_adds(b, "cd ");
+		strbuf_add_quoted(b, req->dir);
+		strbuf_adds(b, " || exit\n");
+	}
 	strbuf_addf(b,
 		    "export " GPUS_VARIABLE "=%u\n"
 		    "export " START_VARIABLE "=$(date +%%s)\n",
@@ -249,6 +251,7 @@ static const struct {
 	{ "-w", "nothing might be submitted" },
 	{ "-verify", "nothing would be submitted" },
 	{ "-b", "the job runs an agent" },
+	{ "-o", "the pool shows the job's output, and has to know where it is" },
 	{ "-C", "the lines of ours would not be read" },
 };
 
@@ -284,18 +287,6 @@ static int check_options(const struct text_list *options, struct err *e)
 	return 0;
 }
 
-static int check_path(const char *path, struct err *e)
-{
-	if (strpbrk(path, "$,\n") || (strchr(path, '\'') && strchr(path, '"')))
-		return err_set(
-			e, -EINVAL,
-			"Grid Engine does not take \"%s\" for a job's directory and output: "
-			"$, commas and quotes mean something to it; choose another directory "
-			"for the queue",
-			path);
-	return 0;
-}
-
 static int check_request(const struct engine_request *req, struct err *e)
 {
 	const char *count = sge_setting(req->settings, "count");
@@ -322,10 +313,9 @@ static int check_request(const struct engine_request *req, struct err *e)
 			"types=%s=HOSTS (a name with *, or a group @NAME), or type_complex=NAME, "
 			"the resource that says it",
 			req->type, req->type);
-	r = check_options(req->options, e);
-	if (r == 0)
-		r = check_path(req->dir, e);
-	return r == 0 ? check_path(req->output, e) : r;
+	if (strpbrk(req->dir, "\r\n") || strpbrk(req->output, "\r\n"))
+		return err_set(e, -EINVAL, "a job's directory has a newline in its name");
+	return check_options(req->options, e);
 }
 
 /* -------- the script -------- */

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/utf8.h"
 
 /* -------- pieces of a text -------- */
 
@@ -46,6 +47,16 @@ static struct piece trimmed(struct piece t)
 static bool piece_is(struct piece t, const char *text)
 {
 	return (size_t)(t.end - t.p) == strlen(text) && memcmp(t.p, text, strlen(text)) == 0;
+}
+
+/* Appends what is shown to people: behind "; " where there is something already. */
+static void add_shown(struct strbuf *b, struct piece t)
+{
+	cleanup_free char *text = xasprintf("%.*s", (int)(t.end - t.p), t.p);
+
+	if (b->len)
+		strbuf_adds(b, "; ");
+	strbuf_adds(b, utf8_clean(text));
 }
 
 /* The next line, without its end; false behind the last. */
@@ -147,7 +158,7 @@ static char *decoded(struct piece t)
 	struct strbuf b = STRBUF_INIT;
 
 	add_decoded(&b, trimmed(t));
-	return strbuf_take(&b);
+	return utf8_clean(strbuf_take(&b));
 }
 
 /* The text of the first element of that name within a piece; NULL. The caller frees it. */
@@ -303,6 +314,9 @@ enum sge_refusal sge_refusal_of(int status, const char *text)
 		enum sge_refusal means;
 	} rows[] = {
 		{ "has been submitted", SGE_UNSURE },
+		{ "SGE_ROOT", SGE_NO_CLUSTER },
+		{ "cell directory", SGE_NO_CLUSTER },
+		{ "unable to read qmaster name", SGE_NO_CLUSTER },
 		{ "failed receiving gdi request", SGE_UNSURE },
 		{ "got no response", SGE_UNSURE },
 		{ "timeout", SGE_UNSURE },
@@ -330,7 +344,7 @@ bool sge_contact_line(const char *text, struct strbuf *ret)
 		line = trimmed(line);
 		if (!find_in(line, "to qmaster") && !find_in(line, "contact qmaster"))
 			continue;
-		strbuf_add(ret, line.p, (size_t)(line.end - line.p));
+		add_shown(ret, line);
 		return true;
 	}
 	return false;
@@ -356,9 +370,7 @@ void sge_verification(const char *text, struct strbuf *words)
 		line = trimmed(line);
 		if (line.p == line.end || piece_is(line, "Exiting."))
 			continue;
-		if (words->len)
-			strbuf_adds(words, "; ");
-		strbuf_add(words, line.p, (size_t)(line.end - line.p));
+		add_shown(words, line);
 	}
 }
 
@@ -496,7 +508,8 @@ void sge_add_reasons(const char *text, struct engine_jobs *jobs)
 		if (line_value(line, "job_number", &value))
 			job = find_job(jobs, value);
 		else if (job && !job->reason && error_reason(line, &value))
-			job->reason = xasprintf("%.*s", (int)(value.end - value.p), value.p);
+			job->reason =
+				utf8_clean(xasprintf("%.*s", (int)(value.end - value.p), value.p));
 	}
 }
 
@@ -514,9 +527,7 @@ void sge_scheduling_info(const char *text, struct strbuf *words)
 			in = false;
 		if (!in || value.p == value.end)
 			continue;
-		if (words->len)
-			strbuf_adds(words, "; ");
-		strbuf_add(words, value.p, (size_t)(value.end - value.p));
+		add_shown(words, value);
 	}
 }
 

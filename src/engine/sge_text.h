@@ -28,12 +28,13 @@ int sge_submitted_id(const char *text, char **ret_id);
 
 enum sge_refusal {
 	SGE_REFUSED,	/* it does not want such a job */
+	SGE_NO_CLUSTER, /* nothing tells the command where its cluster is */
 	SGE_BUSY,	/* no more of this user's for now */
 	SGE_NO_CONTACT, /* it has not heard of it */
 	SGE_UNSURE,	/* it may have it: the answer did not come */
 };
 
-/* What a failed qsub means: by its exit status and what it said. */
+/* What a failed qsub, or another command of it, means: by its exit status and what it said. */
 enum sge_refusal sge_refusal_of(int status, const char *text);
 
 /* The line that says that the qmaster was not reached, which is never the first one: true. */

@@ -39,10 +39,12 @@ def test_it_is_found_by_its_name_and_its_token(sge, pool):
 
 
 def test_the_script_is_kept(sge, pool):
-    pool.submit("/bin/true", options=["#$ -p -7", "# why"])
-    script = (pool.dir / f"{pool.name}.sh").read_text()
+    pool.output = pool.dir / "a,b.out"
+    pool.submit("/bin/echo", "hello", options=["#$ -p -7", "# why"])
+    script = (pool.dir / "a,b.sh").read_text()
     assert "\n#$ -p -7\n# why\n" in script
     pool.ends()
+    assert pool.output.read_text() == "hello\n"
 
 
 def test_cancel_one_that_runs_one_that_waits_and_one_that_is_gone(sge, pool):
@@ -69,16 +71,15 @@ def test_why_it_waits(sge, pool):
 
 
 def test_eqw_is_held_with_its_reason(sge, pool):
-    pool.submit("/bin/true", output="/no/such/directory/out")
-    job = pool.comes("held")
-    assert job["reason"] == \
-        'error: can\'t open output file "/no/such/directory/out": No such file or directory'
+    """As where a node lacks a disk."""
+    pool.submit("/bin/true", dir="/no/such/directory")
+    assert pool.comes("held")["reason"] == "error: can't chdir to /no/such/directory: No such file or directory"
 
 
 def test_of_the_jobs_that_are_held_each_has_its_own_reason(sge, pool):
     other = Pool(sge)
-    pool.submit("/bin/true", output="/no/such/directory/out")
-    other.submit("/bin/true", output="/no/other/directory/out")
+    pool.submit("/bin/true", dir="/no/such/directory")
+    other.submit("/bin/true", dir="/no/other/directory")
     pool.comes("held"), other.comes("held")
     assert "/no/such/" in pool.job()["reason"]
     assert "/no/other/" in other.job()["reason"]
@@ -176,6 +177,8 @@ def test_what_there_is(sge, pool):
     answer = sge.driver("inventory", settings=[*SETTINGS, "types=h200=qa-h200-*,a10=@crc_gpu"])
     assert answer["nodes"] == [{"name": "qa-a10-023", "type": "a10", "why": None, "total": 4, "used": 3, "free": 1,
                                 "blocked": 0, "usable": True}]
+    shown = sge.tenure("engines", "sge", *SETTINGS, "types=a10=qa-a10-*").stdout
+    assert "qa-a10-023" in shown and "a10" in shown, shown
     wrong = sge.driver("inventory", settings=["complex=ngpus"])
     assert wrong["r"] < 0 and 'no resource "ngpus" here' in wrong["error"]
 
@@ -251,10 +254,11 @@ def test_a_site_s_defaults_change_nothing_of_what_is_read(sge, pool):
         defaults.unlink()
 
 
-def test_paths_with_spaces_and_colons(sge, pool):
-    pool.dir = sge.share / "my runs: 1"
+@pytest.mark.parametrize("name", ["my runs", "p,q", "a:b", "$HOME", "it's \"so\""])
+def test_paths_that_qsub_would_misread(sge, pool, name):
+    pool.dir = pool.dir / name
     pool.dir.mkdir()
-    pool.output = pool.dir / "o:ut put"
+    pool.output = pool.dir / f"{name}.out"
     pool.submit("/bin/pwd")
     pool.ends()
     assert pool.output.read_text() == f"{pool.dir}\n"

@@ -99,6 +99,17 @@ def test_commands_that_are_only_below_the_pool_s_root(cluster):
     assert [j["id"] for j in answer["jobs"]] == ["1"]
 
 
+def test_commands_that_know_no_cluster(cluster):
+    for command in "qstat", "qsub":
+        cluster.prints(command, "", 1, 'error: SGE_ROOT directory "/nosuch" doesn\'t exist\n')
+    for answer in cluster.call("probe"), cluster.submit(), cluster.submit("when"):
+        assert answer["r"] == -errno.ENOENT
+        assert "is here, and no cluster: SGE_ROOT and SGE_CELL have to name one" in answer["error"]
+    done = subprocess.run([cluster.build / "tenure", "engines"], env=cluster.env, text=True, capture_output=True,
+                          timeout=HANG, check=False)
+    assert [line.split()[1] for line in done.stdout.splitlines() if line.startswith("sge ")] == ["absent"]
+
+
 def test_commands_that_hang(cluster):
     for command in "qstat", "qsub", "qdel":
         cluster.has(command, "sleep 60 & sleep 60")
@@ -202,7 +213,7 @@ def test_a_quota_is_no_refusal_for_good(cluster, status, text):
 
 def test_what_has_no_place_for_the_script(cluster):
     cluster.prints("qsub", "12\n")
-    answer = cluster.submit(dir=cluster.path / "gone")
+    answer = cluster.submit(output=cluster.path / "gone/out")
     assert answer["r"] == -errno.ENOENT and "gone" in answer["error"]
     assert cluster.calls("qsub") == []
 

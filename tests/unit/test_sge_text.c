@@ -194,6 +194,12 @@ static void refusals_are_told_apart(void **state)
 		  "count: 2)\n",
 		  SGE_BUSY },
 		{ 25, "whatever", SGE_BUSY },
+		{ 1, "error: SGE_ROOT directory \"/nosuch\" doesn't exist\n", SGE_NO_CLUSTER },
+		{ 1, "Please set the environment variable SGE_ROOT.\n", SGE_NO_CLUSTER },
+		{ 1,
+		  "error: unable to read qmaster name: qmaster hostname in \"/x/act_qmaster\" has zero "
+		  "length\n",
+		  SGE_NO_CLUSTER },
 		{ 1, "Your job 12 (\"x\") has been submitted\n", SGE_UNSURE },
 		{ 1, "qsub: -M and -m go together: see the wiki\n", SGE_REFUSED },
 	};
@@ -255,6 +261,22 @@ static void jobs_of_ours_by_their_names(void **state)
 	engine_jobs_clear(&jobs);
 	assert_int_equal(sge_parse_jobs(none_xml, "", &jobs, &e), 0);
 	assert_int_equal(jobs.n, 0);
+}
+
+/* Whatever stands in it, it can be shown. */
+static void what_others_wrote_is_cleaned(void **state)
+{
+	struct engine_jobs jobs = { .n = 0 };
+	struct strbuf words = STRBUF_INIT;
+
+	(void)state;
+	engine_jobs_add(&jobs)->id = xstrdup("13");
+	sge_add_reasons("job_number: 13\nerror reason 1:  \033[31mred\t\xff\n", &jobs);
+	assert_string_equal(jobs.all[0].reason, "?[31mred ?");
+	engine_jobs_clear(&jobs);
+	sge_scheduling_info("scheduling info:  \033[2J\n", &words);
+	assert_string_equal(strbuf_str(&words), "?[2J");
+	strbuf_clear(&words);
 }
 
 /* What is missing in a list counts as ended: so half of a list is none. */
@@ -417,6 +439,7 @@ int main(void)
 		cmocka_unit_test(refusals_are_told_apart),
 		cmocka_unit_test(letters_of_a_state),
 		cmocka_unit_test(jobs_of_ours_by_their_names),
+		cmocka_unit_test(what_others_wrote_is_cleaned),
 		cmocka_unit_test(half_an_answer_is_none),
 		cmocka_unit_test(start_and_limit_of_a_job_that_runs),
 		cmocka_unit_test(why_a_job_waits),
