@@ -25,6 +25,7 @@
 #include "agent/dispatch.h"
 #include "agent/dispatch_state.h"
 #include "agent/guard_events.h"
+#include "agent/job.h"
 #include "agent/lifecycle.h"
 #include "agent/node/guardlink.h"
 #include "agent/node/selfcopy.h"
@@ -272,6 +273,7 @@ static bool close_parts(struct agent *a)
 	eventlog_close(a->eventlog);
 	agentlog_close(a->agentlog);
 	guardlink_close(a->link, on_link_closed);
+	agent_job_close(a->job);
 	verbs_close(a);
 	ctl_close(a->ctl);
 	startup_close(a);
@@ -296,6 +298,8 @@ static enum agent_end run_parts(struct agent *a)
 	(void)uv_timer_start(&a->watch_timer, on_watch, WATCH_MS, WATCH_MS);
 	start_parts(a);
 	guardlink_start(a->link);
+	a->job = agent_job_new(a);
+	agent_job_start(a->job);
 	(void)uv_run(&a->loop, UV_RUN_DEFAULT);
 	if (!close_parts(a))
 		a->c->stuck(a->c->user, a->end, a->e);

@@ -29,6 +29,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/proc.h"
+#include "base/signame.h"
 #include "base/str.h"
 #include "base/units.h"
 
@@ -39,7 +40,10 @@
 #define FLUSH_LIMIT_MS	2000 /* the last lines get so long */
 #define OFF_CLIENTS_MAX CTL_CLIENTS_MAX
 
-enum signal_slot { SLOT_INT, SLOT_TERM, SLOT_HUP, SLOT_TSTP, SLOT_MAX };
+/* The engine kills soon after SIGTERM (Slurm's KillWait is 30 s): a task gets less than that. */
+#define TERM_GRACE_MS 20000U
+
+enum signal_slot { SLOT_INT, SLOT_TERM, SLOT_HUP, SLOT_TSTP, SLOT_USR1, SLOT_USR2, SLOT_MAX };
 
 /* Ctrl-Z. */
 enum pause {
@@ -220,6 +224,7 @@ static void say_drain(struct agent *a, size_t running)
 	static const char *const what[DRAIN_HOW_MAX] = {
 		[DRAIN_WAIT] = "may end first",
 		[DRAIN_REQUEUE] = "is stopped and requeued",
+		[DRAIN_EXPIRE] = "is stopped and requeued",
 		[DRAIN_CANCEL] = "is stopped",
 	};
 
@@ -411,8 +416,6 @@ void life_forget_client(struct agent *a, struct ctl_client *client)
 
 /* -------- by itself: --for, --until, --lifetime -------- */
 
-static void arm_deadlines(struct lifecycle *l);
-
 static void say_notice(struct agent *a, const struct deadline *d, uint64_t left_ms)
 {
 	char end[CLOCK_TEXT_MAX], time[UNIT_TEXT_MAX];
@@ -439,6 +442,8 @@ static void look_at_deadline(struct agent *a, struct deadline *d)
 	}
 }
 
+static void arm_deadlines(struct lifecycle *l);
+
 static void on_deadline(uv_timer_t *timer)
 {
 	struct lifecycle *l = timer->data;
@@ -455,6 +460,12 @@ static void arm_deadlines(struct lifecycle *l)
 
 	if (wait != UINT64_MAX && !view_is_ending(&l->a->view))
 		(void)uv_timer_start(&l->deadline_timer, on_deadline, wait, 0);
+}
+
+void life_job_ends(struct agent *a, uint64_t left_ms)
+{
+	deadline_set_job(a->view.deadlines, left_ms, a->c->leave_ms, clock_boot_ns());
+	arm_deadlines(a->life);
 }
 
 /* -------- ready -------- */
@@ -639,6 +650,34 @@ void life_post(struct agent *a, enum life_event event, const struct life_cause *
 		actions[step.action](a, cause);
 }
 
+/* -------- the engine says that our job ends -------- */
+
+/*
+ * SIGTERM: now, and a second one says no more. SIGUSR1 and SIGUSR2 are warnings: where it is known
+ * that the job ends soon nothing more is started, and what runs has until the deadline; else nobody
+ * knows how long before the end they come (a preemption, a deletion).
+ */
+static void on_engine(uv_signal_t *handle, int signum)
+{
+	struct agent *a = ((struct lifecycle *)handle->data)->a;
+	const struct deadline *d = &a->view.deadlines[DEADLINE_JOB];
+	uint64_t left = deadline_left_ms(d, clock_boot_ns(), clock_wall_ns());
+	bool soon = deadline_is_awaited(d) && left <= a->c->leave_ms;
+	char why[PROTO_TEXT_MAX];
+
+	(void)str_print(why, sizeof(why), "the engine says that the job ends (SIG%s)",
+			signal_name(signum));
+	if (signum != SIGTERM && soon) {
+		life_drain(a, DRAIN_WAIT, why);
+		return;
+	}
+	if (signum == SIGTERM)
+		a->view.life.grace_ms = TERM_GRACE_MS;
+	if (a->view.life.how == DRAIN_EXPIRE && a->queue)
+		dispatch_stop_all(a->queue);
+	life_drain(a, DRAIN_EXPIRE, why);
+}
+
 static void on_signal(uv_signal_t *handle, int signum)
 {
 	struct lifecycle *l = handle->data;
@@ -653,7 +692,8 @@ static void on_signal(uv_signal_t *handle, int signum)
 
 static void start_signals(struct lifecycle *l)
 {
-	static const int numbers[SLOT_MAX] = { SIGINT, SIGTERM, SIGHUP, SIGTSTP };
+	static const int numbers[SLOT_MAX] = { SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2 };
+	bool job = l->a->c->job;
 
 	(void)signal(SIGPIPE, SIG_IGN);
 	if (l->a->c->ignore_hangup)
@@ -667,8 +707,15 @@ static void start_signals(struct lifecycle *l)
 			wanted = false;
 		(void)uv_signal_init(&l->a->loop, &l->signals[i]);
 		l->signals[i].data = l;
+		/* Outside of a job they are nobody's word to us. */
+		if (i >= SLOT_USR1)
+			wanted = job;
 		if (wanted)
-			(void)uv_signal_start(&l->signals[i], i == SLOT_TSTP ? on_pause : on_signal,
+			(void)uv_signal_start(&l->signals[i],
+					      i == SLOT_TSTP ? on_pause
+					      : job && (i == SLOT_TERM || i >= SLOT_USR1)
+						      ? on_engine
+						      : on_signal,
 					      numbers[i]);
 	}
 }

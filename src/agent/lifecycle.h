@@ -80,6 +80,8 @@ void life_post(struct agent *a, enum life_event event, const struct life_cause *
 void life_shut_down(struct agent *a, const char *why);
 /* First the tasks, then the agent. What is there already only rises. */
 void life_drain(struct agent *a, enum drain_how how, const char *why);
+/* The job that it runs in ends in so long. */
+void life_job_ends(struct agent *a, uint64_t left_ms);
 /* Somebody said so in control/, on this node or another. */
 void life_order(struct agent *a, enum order_how how);
 /* The guard has let go of everything, as it was asked to. */

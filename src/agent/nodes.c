@@ -67,7 +67,7 @@ static char *status(void *user)
 		(void)str_copy(s->engine, sizeof(s->engine), job->engine);
 		(void)str_copy(s->job, sizeof(s->job), job->id);
 		s->restarts = job->restarts;
-		s->end_ns = job->end_ns;
+		s->end_ns = v->job_end_ns;
 		s->unseen = v->guard.n_unseen;
 	}
 	fill_devices(v, s);
@@ -132,6 +132,11 @@ void nodes_look(struct dispatch *q)
 
 	if (view_devices(v) != q->told_devices || (complete && view_seen(v) != q->told_seen))
 		node_watch_soon(q->node_watch);
+}
+
+void nodes_status_changed(struct dispatch *q)
+{
+	node_watch_soon(q->node_watch);
 }
 
 void nodes_tell_room(const struct dispatch *q, uint64_t gpus, struct strbuf *b)

@@ -18,6 +18,8 @@ struct recovery *nodes_recovery(struct dispatch *q);
 void nodes_find_places(struct dispatch *q);
 /* The devices have changed, or may have: others are told at once how many there are. */
 void nodes_look(struct dispatch *q);
+/* What the status beside the heartbeat tells has changed, and is not to wait for the next one. */
+void nodes_status_changed(struct dispatch *q);
 /* "; beta (8 GPUs) may run it": what the other nodes have for a task that cannot run here. */
 void nodes_tell_room(const struct dispatch *q, uint64_t gpus, struct strbuf *b);
 

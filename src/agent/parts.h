@@ -30,6 +30,7 @@ struct agent {
 	struct lifecycle *life;
 	struct watchdog *watchdog;
 	struct verbs *verbs;
+	struct agent_job *job; /* NULL: it runs in none */
 
 	/* agent.c's own. */
 	char host[256];

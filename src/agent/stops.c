@@ -216,6 +216,20 @@ void stops_write_by_name(struct dispatch *q, struct sched_ref ref)
 	write_stop(q, &(struct claim){ .name = { .id = ref.id, .element = ref.element } });
 }
 
+/* What has not ended by itself before the job does is killed by the engine, and nobody files that.
+ */
+#define KILL_MARGIN_MS 30000
+
+static uint32_t grace_in_job(const struct dispatch *q, const struct attempt *r)
+{
+	uint64_t left = q->c->leave_ms > 2 * (uint64_t)KILL_MARGIN_MS
+				? q->c->leave_ms - KILL_MARGIN_MS
+				: KILL_MARGIN_MS;
+	uint32_t most = q->place.view->life.grace_ms ?: (uint32_t)left;
+
+	return r->spec && r->spec->grace < most ? UINT32_MAX : most;
+}
+
 void stops_for_drain(struct dispatch *q, struct attempt *r)
 {
 	static const struct {
@@ -223,13 +237,15 @@ void stops_for_drain(struct dispatch *q, struct attempt *r)
 		const char *why;
 	} ends[DRAIN_HOW_MAX] = {
 		[DRAIN_REQUEUE] = { END_LIFETIME, "stopped at the end of its agent's lifetime" },
+		[DRAIN_EXPIRE] = { END_EXPIRED, "expired: the job of its agent ends" },
 		[DRAIN_CANCEL] = { END_STOPPED, ATTEMPT_STOPPED_TEXT },
 	};
 	enum drain_how how = q->place.view->life.how;
 
 	if (how == DRAIN_CANCEL)
 		stops_write(q, r);
-	attempt_stop(r, ends[how].kind, UINT32_MAX, ends[how].why);
+	attempt_stop(r, ends[how].kind, how == DRAIN_EXPIRE ? grace_in_job(q, r) : UINT32_MAX,
+		     ends[how].why);
 }
 
 struct stops *stops_new(void)

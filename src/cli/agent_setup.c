@@ -26,6 +26,9 @@
 
 #define ENDING "When to end"
 
+#define LEAVE_LEAST_MS                                                                             \
+	(2 * MS_PER_MIN) /* to end tasks, file that, and be gone before the engine kills */
+
 #define LOOK_LIMIT_S	 3
 #define RIVAL_LIMIT_MS	 2000 /* less than that */
 #define RIVAL_STEP_US	 50000
@@ -56,10 +59,21 @@
 		.name = "pool", .spec = { VALUE_STRING }, .arg = "NAME", .flags = OPT_HIDDEN,      \
 		.help = "the pool that has submitted the job that it runs in"                      \
 	}
+#define OPT_TIME                                                                                   \
+	{                                                                                          \
+		.name = "time", .spec = { VALUE_DURATION, .min = 1 }, .arg = "DURATION",           \
+		.flags = OPT_HIDDEN, .help = "the job that it runs in ends after so long"          \
+	}
+#define OPT_SIGNAL_LEAD                                                                            \
+	{                                                                                          \
+		.name = "signal-lead", .spec = { VALUE_DURATION }, .arg = "DURATION",              \
+		.flags = OPT_HIDDEN,                                                               \
+		.help = "the engine's warning comes so long before the end of the job"             \
+	}
 
 const struct opt agent_setup_opts[] = { OPT_FOR, OPT_UNTIL, { 0 } };
-const struct opt agent_setup_opts_serves[] = { OPT_NO_HOLD, OPT_FOR,  OPT_UNTIL,
-					       OPT_TOKEN,   OPT_POOL, { 0 } };
+const struct opt agent_setup_opts_serves[] = { OPT_NO_HOLD, OPT_FOR,  OPT_UNTIL,       OPT_TOKEN,
+					       OPT_POOL,    OPT_TIME, OPT_SIGNAL_LEAD, { 0 } };
 
 char *agent_setup_state_dir(const struct settings *s)
 {
@@ -297,13 +311,14 @@ static int check_dev_dir(const char *name, struct err *e)
 			       name);
 }
 
-/* CUDA_VISIBLE_DEVICES goes before the engine's own words, which may number the node's cards. */
-static void take_job(const struct engine_here *here, struct agent_config *c)
+/* A job that says nothing of GPUs has all that it sees, in a container or on a node of its own; but
+ * one that a pool has submitted (--token) would say so, had it asked for any. */
+static void take_job(const struct engine *engine, const struct engine_here *here, const char *token,
+		     struct agent_config *c)
 {
-	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-
 	c->job = here;
-	c->devices = visible ? visible : here->gpus;
+	c->engine = engine;
+	c->devices = !here->gpus && !here->n_gpus && token ? "" : here->gpus;
 	c->n_devices = here->n_gpus;
 }
 
@@ -313,6 +328,8 @@ static int look_at_job(const struct cmd_ctx *ctx, struct agent_setup *r, struct 
 	bool serves = ctx->cmd->flags & CMD_SERVES;
 	const char *token = serves ? opts_text(ctx->opts, "token") : NULL;
 	const char *pool = serves ? opts_text(ctx->opts, "pool") : NULL;
+	const struct value *time = serves ? opts_value(ctx->opts, "time") : NULL;
+	const struct value *lead = serves ? opts_value(ctx->opts, "signal-lead") : NULL;
 	const struct engine *engine;
 	int code;
 
@@ -328,7 +345,9 @@ static int look_at_job(const struct cmd_ctx *ctx, struct agent_setup *r, struct 
 		return CMD_FAILED;
 	*e = (struct err)ERR_INIT;
 	if (code == 0)
-		take_job(&r->here, &r->config);
+		take_job(engine, &r->here, token, &r->config);
+	r->config.job_time_ms = time ? time->num : 0;
+	r->config.leave_ms = lead && lead->num > LEAVE_LEAST_MS ? lead->num : LEAVE_LEAST_MS;
 	r->config.token = token;
 	r->config.pool = pool;
 	return 0;

@@ -204,6 +204,7 @@ static int local_inside(const char *const *variables, struct engine_here *ret, s
 	const char *name = script_variable(variables, NAME_VARIABLE);
 	const char *gpus = script_variable(variables, GPUS_VARIABLE);
 	const char *again = script_variable(variables, RESTARTS_VARIABLE);
+	const char *visible = script_variable(variables, "CUDA_VISIBLE_DEVICES=");
 	uint64_t n = 0, restarts = 0;
 
 	if (!name || !name[0])
@@ -212,8 +213,9 @@ static int local_inside(const char *const *variables, struct engine_here *ret, s
 	(void)(again && str_to_u64(again, &restarts));
 	*ret = (struct engine_here){ .engine = "local",
 				     .id = xstrdup(name),
-				     .gpus = gpus && !n ? xstrdup("")
-							: NULL, /* none, and it is said */
+				     .gpus = visible	  ? xstrdup(visible)
+					     : gpus && !n ? xstrdup("") /* none, and it is said */
+							  : NULL,
 				     .n_gpus = (unsigned int)n,
 				     .restarts = (unsigned int)restarts };
 	ret->key = restarts ? xasprintf("local.%s.%u", name, ret->restarts)

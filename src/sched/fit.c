@@ -4,6 +4,7 @@
 #include <fnmatch.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "sched/shape.h"
@@ -72,6 +73,14 @@ enum sched_cause fit_check(const struct shape *s, const struct fit_dev *d, bool 
 		if (rules[i].breaks(s, d))
 			return rules[i].cause;
 	return CAUSE_NONE;
+}
+
+bool fit_time(const struct shape *s, const struct sched_view *view)
+{
+	if (!view->end_ns || !s->timeout_ms)
+		return true;
+	return view->end_ns > view->now_ns &&
+	       s->timeout_ms <= (view->end_ns - view->now_ns) / NS_PER_MS;
 }
 
 bool fit_is_fixed(enum sched_cause cause)

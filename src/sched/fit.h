@@ -44,7 +44,10 @@ struct fit_dev {
 };
 
 struct shape;
+struct sched_view;
 
+/* It ends by its time-out before everything here is stopped, or has none, or nothing is. */
+bool fit_time(const struct shape *s, const struct sched_view *view);
 /* model_ok: the device's model is one that the shape asks for. */
 enum sched_cause fit_check(const struct shape *s, const struct fit_dev *d, bool model_ok);
 /* Whether a cause lasts as long as the machine is as it is, whoever uses it. */

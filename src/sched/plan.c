@@ -11,7 +11,8 @@
  *   2. Otherwise every device on which it would fit if our own tasks were gone is kept for it: any
  *      of them may be the one that becomes free first. What is free of these is reserved, which
  *      means held, for a task that collects several.
- *   3. If it can never run on this machine as it is, nothing is kept for it.
+ *   3. If it can never run on this machine as it is, or would not end before all here is stopped,
+ *      nothing is kept for it.
  *
  * Where the number of devices is limited, the places that it needs are kept as well: a later task
  * has none of them, on whatever device.
@@ -432,6 +433,8 @@ static void pass(struct planning *p)
 	struct entry *e;
 
 	while (!p->out->more && (e = next_entry(p))) {
+		if (!fit_time(e->shape, p->view))
+			continue;
 		if (!e->shape->gpus) {
 			consider_cpu(p, e);
 			continue;

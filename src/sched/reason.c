@@ -320,6 +320,16 @@ TELLS(tell_array_full)
 		    r->running);
 }
 
+TELLS(tell_too_late)
+{
+	char limit[UNIT_TEXT_MAX], end[CLOCK_TEXT_MAX];
+
+	strbuf_addf(out,
+		    "is not started on this node any more: it may run for %s (timeout), and what "
+		    "runs in the job of this agent is stopped at %s",
+		    unit_format_duration_exact(r->ms, limit), clock_format_local(r->wall_ns, end));
+}
+
 TELLS(tell_cpu_slots)
 {
 	strbuf_addf(out, "waits until one of %" PRIu32 " tasks without a GPU has ended",
@@ -432,6 +442,7 @@ static const struct {
 	[REASON_LANE_TASK] = { "lane-task", tell_lane_task, ARG_LANE | ARG_OTHER },
 	[REASON_LANE_BEHIND] = { "lane-behind", tell_lane_behind, ARG_LANE | ARG_OTHER },
 	[REASON_ARRAY_FULL] = { "array-full", tell_array_full, ARG_RUNNING },
+	[REASON_TOO_LATE] = { "too-late", tell_too_late, ARG_MS | ARG_BEGIN },
 	[REASON_CPU_SLOTS] = { "cpu-slots", tell_cpu_slots, ARG_RUNNING },
 	[REASON_FEW_GPUS] = { "few-gpus", tell_few_gpus, ARG_WANT | ARG_TOTAL },
 	[REASON_MAX_DEVICES] = { "max-devices", tell_max_devices, ARG_WANT | ARG_LIMIT },

@@ -35,6 +35,7 @@ enum reason_code {
 	REASON_LANE_TASK,   /* lane, other */
 	REASON_LANE_BEHIND, /* lane, other */
 	REASON_ARRAY_FULL,  /* running */
+	REASON_TOO_LATE,    /* ms: its time-out; wall_ns: what runs here is stopped then */
 	REASON_CPU_SLOTS,   /* running */
 	REASON_FEW_GPUS,    /* want, total: there are not so many here */
 	REASON_MAX_DEVICES, /* want, limit: it may never have so many here */

@@ -38,6 +38,7 @@ static const struct kind_row kinds[] = {
 			TAKEN_MS },
 	[END_PREEMPTED] = { "preempted", "preempted", false, true },
 	[END_LIFETIME] = { "lifetime", "the lifetime of its agent was over", false, true },
+	[END_EXPIRED] = { "expired", "expired: the job of its agent ended", false, true },
 	[END_NODE_LOST] = { "node-lost", "its node was lost", false, true },
 	/* What a node is short of now. */
 	[END_REFUSED] = { "refused", "it could not be started", false, true, REFUSED_MS },

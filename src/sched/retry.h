@@ -30,6 +30,7 @@ enum end_kind {
 	END_TAKEN,     /* a newcomer took its device before it could start */
 	END_PREEMPTED, /* yielded: requeue */
 	END_LIFETIME,  /* its agent's lifetime is over: requeue */
+	END_EXPIRED,   /* the job of an engine that its agent ran in ends: requeue */
 	END_NODE_LOST, /* the node rebooted, or its claim expired */
 	END_REFUSED,   /* nothing of it ran: its process could not be had */
 	END_STOPPED,   /* by the owner */
@@ -91,7 +92,8 @@ struct retry_verdict retry_decide(const struct retry_policy *p, struct retry_sta
 				  struct retry_streak *streak, const struct retry_end *end,
 				  uint64_t now_ns);
 
-/* "exit", "signal", "oom", "timeout", "taken", "preempted", "lifetime", "node-lost", "stopped" */
+/* "exit", "signal", "oom", "timeout", "taken", "preempted", "lifetime", "expired", "node-lost",
+ * "stopped" */
 const char *end_kind_name(unsigned int kind);
 
 #endif

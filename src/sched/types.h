@@ -119,6 +119,8 @@ struct sched_view {
 	struct sched_policy policy;
 	uint64_t now_ns;
 	uint64_t now_wall_ns;
+	uint64_t end_ns; /* what runs then is stopped: a task whose time-out is later is not
+			    started; 0 = never */
 };
 
 enum sched_action_kind {

@@ -146,6 +146,18 @@ static bool array_is_full(struct why *w)
 	return is(w, REASON_ARRAY_FULL);
 }
 
+static bool is_too_late(struct why *w)
+{
+	if (fit_time(w->e->shape, w->view))
+		return false;
+	w->where = SCHED_WHY_NOT_HERE;
+	w->r->ms = w->e->shape->timeout_ms;
+	w->r->wall_ns = w->view->now_wall_ns;
+	if (w->view->end_ns > w->view->now_ns)
+		w->r->wall_ns += w->view->end_ns - w->view->now_ns;
+	return is(w, REASON_TOO_LATE);
+}
+
 static bool slots_are_taken(struct why *w)
 {
 	uint32_t slots = w->view->policy.cpu_slots;
@@ -321,9 +333,9 @@ static bool is_next(struct why *w)
 }
 
 static bool (*const reasons[])(struct why *w) = {
-	is_never,	 is_changing,	    is_paused,	       depends,	      is_early,
-	lane_is_paused,	 is_elsewhere,	    waits_after_a_try, waits_in_lane, array_is_full,
-	slots_are_taken, waits_for_devices, is_behind,	       is_next,
+	is_never,	is_changing,	 is_paused,	    depends,	   is_early,
+	lane_is_paused, is_elsewhere,	 waits_after_a_try, waits_in_lane, array_is_full,
+	is_too_late,	slots_are_taken, waits_for_devices, is_behind,	   is_next,
 };
 
 static void tell_run(const struct run *run, const struct sched_view *view, struct reason *r)

@@ -37,6 +37,10 @@ static int set_up_signals(sigset_t *blocked)
 	for (int sig = 1; sig < NSIG; sig++)
 		(void)signal(sig, SIG_DFL);
 	(void)signal(SIGCHLD, SIG_IGN);
+	/* By which an engine warns all processes of a job. A shim has nothing to do about it, and
+	 * gives its program what it is to have. */
+	(void)signal(SIGUSR1, SIG_IGN);
+	(void)signal(SIGUSR2, SIG_IGN);
 	(void)sigemptyset(blocked);
 	(void)sigaddset(blocked, SIGCHLD);
 	(void)sigaddset(blocked, SIGTERM);

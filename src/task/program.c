@@ -309,6 +309,12 @@ static int run_child(void *arg)
 	c->step = STEP_EXEC;
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	/* As in a fresh login; in a job a warning of the engine's, which its agent acts upon, ends
+	 * no program that does not know of it. */
+	if (!(c->spec->flags & LAUNCH_IN_JOB)) {
+		(void)signal(SIGUSR1, SIG_DFL);
+		(void)signal(SIGUSR2, SIG_DFL);
+	}
 	exec_search(c);
 fail:
 	c->errnum = errno ? errno : EIO;

@@ -4,12 +4,13 @@ import json
 import os
 import pathlib
 import signal
+import time
 
 import pytest
 
 import queuelib
-from machine import Machine, until
-from patience import HANG, must_come, wait_for
+from machine import Machine, children, proc_exists, until
+from patience import HANG, Stopwatch, must_come, wait_for
 
 
 class Job(queuelib.Node):
@@ -157,6 +158,16 @@ def test_no_gpus_in_the_job(machine):
     a.wait(a.submit("-g", "0", "--", "true"), "done")
 
 
+def test_a_pools_job_that_says_nothing_of_gpus(machine):
+    """It asked for none; a job of somebody's own has what it sees."""
+    a = machine.job("a")
+    a.start("--token", "k3x9")
+    must_come(lambda: (a.status() or {"job": {}})["job"].get("others") == 4)
+    b = machine.job("b")
+    b.start()
+    must_come(lambda: b.gpus("held") == {0, 1, 2, 3})
+
+
 def test_a_command_of_a_task_finds_the_agent_of_its_job(machine, tmp_path):
     """Whose environment is that of somebody outside who submitted it."""
     a = machine.job("a", TENURE_LOCAL_GPUS="1")
@@ -183,3 +194,127 @@ def test_restart_count(machine):
     names = [name for name, doc in left(again).items() if doc.get("restarts") == 1]
     assert len(names) == 1 and names[0].endswith("-local.a.1")
     assert again.task(i)["agent"] == names[0]
+
+
+# ---- the end of a job ----
+
+def shown(node, i):
+    return json.loads(node.run("show", str(i), "--json").stdout)
+
+
+def went_back(node, i, because):
+    """It waits again, and the attempt that was ended is no try."""
+    doc = shown(node, i)
+    assert doc["state"] == "pending" and doc["attempts"] == 0, doc
+    assert because in doc["again_because"] and "not counted as a try" in doc["again_because"], doc
+
+
+def a_task(node, tmp_path, *options):
+    """One that runs until it is ended, but when it runs again; a word in a file says that it began."""
+    i = node.submit("-g", "0", *options, "--", "sh", "-c",
+                    f"[ -e {tmp_path}/begun ] && exit; touch {tmp_path}/begun; exec sleep 600")
+    must_come((tmp_path / "begun").exists)
+    return i
+
+
+def test_deadline_reached_while_a_task_runs(machine, tmp_path):
+    """The agent leaves two minutes before the end; the task goes back, and runs under the next agent."""
+    a = machine.job("a", TENURE_LOCAL_GPUS="1")
+    a.start("--time", "123s", "--idle-for", "0")
+    i = a_task(a, tmp_path, "--retries", "0")
+    doc = json.loads(a.run("instances", "--json").stdout)["nodes"][0]
+    assert doc["job"]["deadline"] and a.status()["job"]["deadline"] == doc["job"]["deadline"]
+    assert "which ends at" in a.run("status").stdout and "ENDS" in a.run("instances").stdout
+    assert a.agent.wait(HANG) == 0
+    assert a.said("the job ends in 2m at most: nothing more is started or held; what runs (1 task) is stopped and requeued")
+    went_back(a, i, "expired: the job of its agent ends")
+    b = machine.job("b", TENURE_LOCAL_GPUS="1")
+    b.start()
+    b.wait(i, "done")
+    assert shown(b, i)["attempts"] == 1
+
+
+def test_what_does_not_fit_into_the_rest_of_a_job(machine):
+    a = machine.job("a", TENURE_LOCAL_GPUS="0")
+    a.start("--time", "10m")
+    long = a.submit("-g", "0", "--timeout", "9m", "--", "true")
+    short = a.submit("-g", "0", "--timeout", "5m", "--", "true")
+    free = a.submit("-g", "0", "--", "true")
+    a.wait(short, "done")
+    a.wait(free, "done")
+    assert "it may run for 9m (timeout), and what runs in the job of this agent is stopped at" in a.why(long)
+    assert a.task(long)["state"] == "pending"
+
+
+@pytest.mark.parametrize("name", ["USR1", "USR2", "TERM"])
+def test_signal_of_the_engine(machine, tmp_path, name):
+    """When the job ends is not known: what runs goes back at once, and the agent ends."""
+    a = machine.job("a", TENURE_LOCAL_GPUS="1")
+    a.start()
+    i = a_task(a, tmp_path)
+    a.agent.send_signal(signal.Signals[f"SIG{name}"])
+    assert a.agent.wait(HANG) == 0
+    went_back(a, i, "expired: the job of its agent ends")
+    assert a.said(f"the engine says that the job ends (SIG{name})")
+    assert not left(a)  # nothing of it runs on, so its name is free
+
+
+def test_warning_when_the_end_is_known(machine, tmp_path):
+    """Nothing more is started then, and what runs has until the deadline; SIGTERM is the end of that. All processes of
+    the job get such a signal, which ends none of them by itself and is no failure of the task."""
+    a = machine.job("a", TENURE_LOCAL_GPUS="1")
+    a.start("--time", "200s")
+    i = a.submit("-g", "1", "--", "sleep", "600")
+    shim = must_come(lambda: next((t["pid"] for t in a.status()["queue"]["tasks"]), 0))
+    task, = must_come(lambda: children(shim))
+    guard = a.status()["guard"]["pid"]
+    for pid in (guard, shim, task, a.agent.pid):
+        os.kill(pid, signal.SIGUSR1)
+    must_come(lambda: a.status()["queue"]["draining"])
+    later = a.submit("-g", "0", "--", "true")
+    assert "starts nothing more: the engine says that the job ends (SIGUSR1)" in a.why(later)
+    assert running(a) == [i] and proc_exists(task) and a.status()["guard"]["pid"] == guard
+    for pid in (task, shim, a.agent.pid):
+        os.kill(pid, signal.SIGTERM)
+    a.agent.send_signal(signal.SIGTERM)  # Slurm says it twice
+    assert a.agent.wait(HANG) == 0
+    doc = shown(a, i)
+    assert doc["state"] == "pending" and doc["attempts"] == 0, doc
+    assert "not counted as a try" in doc["again_because"]
+
+
+def test_a_task_that_does_not_heed_the_end(machine, tmp_path):
+    """One with a long grace gets no more than there is before the engine kills."""
+    a = machine.job("a", TENURE_LOCAL_GPUS="0")
+    a.start()
+    i = a.submit("-g", "0", "--grace", "10m", "--", "sh", "-c", f"trap '' TERM; touch {tmp_path}/begun; sleep 600 & wait; wait")
+    must_come((tmp_path / "begun").exists)
+    t0 = Stopwatch()
+    a.agent.send_signal(signal.SIGTERM)
+    assert a.agent.wait(HANG) == 0 and t0.took() < 28
+    went_back(a, i, "expired")
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_engine_is_asked_when_the_job_ends(machine, tmp_path, answers):
+    """On its node, by the engine's own command; where that fails it is said, and the agent goes on."""
+    squeue = tmp_path / "bin/squeue"
+    squeue.parent.mkdir()
+    squeue.write_text("#!/bin/sh\n" + ("echo \"77|RUNNING|n7|2026-01-01T00:00:00|$(date -d '+1 hour' +%Y-%m-%dT%H:%M:%S)|j|None\"\n"
+                                       if answers else "echo 'slurm_load_jobs error: Socket timed out' >&2; exit 1\n"))
+    squeue.chmod(0o755)
+    a = machine.job("a", SLURM_JOB_ID="77", SLURM_RESTART_COUNT="2", SLURMD_NODENAME="n7", SLURM_JOB_GPUS="3",
+                    PATH=f"{squeue.parent}:{machine.env['PATH']}")
+    del a.env["TENURE_LOCAL_JOB"]
+    a.start("--time", "2h")
+    assert wait_for(lambda: a.gpus("held") == {3}), (a.out.read_text(), a.run("status", check=False))
+    key = a.status()["job"]["key"]
+    assert key == "slurm.77.2" and any(name.endswith(key) for name in left(a))
+
+    def hours():
+        """That are left, by the status file."""
+        return [round((doc["deadline"] - time.time()) / 3600, 1) for doc in left(a).values() if "deadline" in doc]
+    must_come(lambda: hours() == [1.0 if answers else 2.0])
+    if not answers:
+        must_come(lambda: a.said("when this job ends is not known: "))
+        assert "Socket timed out" in a.out.read_text() and "trying again" in a.out.read_text()

@@ -112,6 +112,10 @@ static void test_what_is_written_wins(void **state)
 		{ TASK_SIGNALLED, CAUSE_STOP, END_LIFETIME, END_STOPPED, false },
 		/* Our word ended it. */
 		{ TASK_EXITED, CAUSE_REQUEUE, END_LIFETIME, END_LIFETIME, false },
+		/* An engine tells the shim as well. */
+		{ TASK_SIGNALLED, CAUSE_TERM, END_EXPIRED, END_EXPIRED, false },
+		{ TASK_SIGNALLED, CAUSE_TERM, END_LIFETIME, END_NODE_LOST, false },
+		{ TASK_SIGNALLED, CAUSE_SELF, END_EXPIRED, END_SIGNAL, false },
 		{ TASK_SIGNALLED, CAUSE_REQUEUE, END_TAKEN, END_TAKEN, false },
 		{ TASK_SIGNALLED, CAUSE_REQUEUE, END_STOPPED, END_STOPPED, false },
 		{ TASK_SIGNALLED, CAUSE_TIMEOUT, END_STOPPED, END_STOPPED, false },
@@ -132,6 +136,7 @@ static void test_command_that_had_ended(void **state)
 		{ TASK_EXITED, CAUSE_REQUEUE, END_MAX, END_EXIT, false, true },
 		{ TASK_EXITED, CAUSE_REQUEUE, END_PREEMPTED, END_EXIT, false, true },
 		{ TASK_EXITED, CAUSE_REQUEUE, END_LIFETIME, END_EXIT, false, true },
+		{ TASK_EXITED, CAUSE_TERM, END_EXPIRED, END_EXIT, false, true },
 		{ TASK_SIGNALLED, CAUSE_REQUEUE, END_PREEMPTED, END_SIGNAL, false, true },
 		{ TASK_EXITED, CAUSE_TERM, END_MAX, END_EXIT, false, true },
 		{ TASK_EXITED, CAUSE_FENCED, END_MAX, END_EXIT, false, true },

@@ -119,12 +119,38 @@ static void test_two(void **state)
 	assert_int_equal(wait_at(8, 5), 1000);
 }
 
+/* It leaves two minutes before the end of its job; what it was told of that last counts. */
+static void test_job(void **state)
+{
+	const struct deadline *d = &all[DEADLINE_JOB];
+
+	begin((struct agent_config){ .leave_ms = 120000 });
+	assert_false(deadline_is_awaited(d));
+	deadline_set_job(all, 600000, 120000, BOOT);
+	assert_true(deadline_is_awaited(d));
+	assert_int_equal(deadline_left_ms(d, BOOT, WALL), 480000);
+	assert_int_equal(deadline_left_ms(d, BOOT + 479 * NS_PER_S, WALL + 3600 * NS_PER_S), 1000);
+	assert_int_equal(wait_at(475, 0), 5000);
+	assert_int_equal(d->then, DRAIN_EXPIRE);
+	assert_string_equal(deadline_what_then(d), "what runs then is stopped and requeued");
+	expect_why(DEADLINE_JOB, "the job ends in 2m at most");
+	all[DEADLINE_JOB].over = true;
+	deadline_set_job(all, 3600000, 120000, BOOT + 60 * NS_PER_S);
+	assert_true(deadline_is_awaited(d));
+	assert_int_equal(deadline_left_ms(d, BOOT, WALL), 3540000);
+	/* A job that is shorter than that is left at once. */
+	deadline_set_job(all, 60000, 120000, BOOT);
+	assert_true(deadline_is_awaited(d));
+	assert_int_equal(wait_at(0, 0), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_none),   cmocka_unit_test(test_for),
 		cmocka_unit_test(test_until),  cmocka_unit_test(test_lifetime),
 		cmocka_unit_test(test_notice), cmocka_unit_test(test_two),
+		cmocka_unit_test(test_job),
 	};
 
 	return cmocka_run_group_tests_name("deadline", tests, NULL, NULL);

@@ -53,6 +53,7 @@ static void test_environment(void **state)
 	assert_int_equal(launch_make(s, "tok", &w, &j, NULL), 0);
 	assert_string_equal(variable(j, "A"), "1");
 	assert_null(variable(j, "TENURE_JOB_KEY"));
+	assert_false(launch_get(j)->flags & LAUNCH_IN_JOB);
 	assert_string_equal(variable(j, "CUDA_VISIBLE_DEVICES"), "1,3");
 	assert_string_equal(variable(j, "CUDA_DEVICE_ORDER"), "PCI_BUS_ID");
 	assert_string_equal(variable(j, "TENURE_TASK_ID"), "42");
@@ -66,6 +67,7 @@ static void test_environment(void **state)
 	assert_int_equal(launch_make(s, "tok", &w, &j, NULL), 0);
 	assert_null(variable(j, "CUDA_DEVICE_ORDER"));
 	assert_string_equal(variable(j, "TENURE_JOB_KEY"), "slurm.12");
+	assert_true(launch_get(j)->flags & LAUNCH_IN_JOB);
 	launch_free(j);
 	spec_free(s);
 }

@@ -560,6 +560,47 @@ static void test_cpu_slots(void **state)
 	bench_close(&b);
 }
 
+/* What runs is stopped in an hour, by the end of a job. */
+static void test_what_does_not_end_in_time_is_not_started(void **state)
+{
+	bench_open(&b, 2);
+	b.view.end_ns = b.view.now_ns + 3600 * NS_PER_S;
+	bench_add(&b, T(.id = 1, .gpus = 2, .timeout_ms = 3600001)); /* and keeps nothing */
+	bench_add(&b, T(.id = 2, .gpus = 1, .timeout_ms = 3600000));
+	bench_add(&b, T(.id = 3, .gpus = 1)); /* it may take as long as it likes */
+	bench_add(&b, T(.id = 4, .timeout_ms = 3600001));
+	bench_add(&b, T(.id = 5, .timeout_ms = 60000));
+	expect("start 2 0; start 3 1; start 5");
+	assert_int_equal(sched_end(b.q, ref(2)), 0);
+	assert_int_equal(sched_end(b.q, ref(3)), 0);
+	assert_int_equal(sched_end(b.q, ref(5)), 0);
+	/* Later less fits, and at the end nothing that has a time-out. */
+	bench_add(&b, T(.id = 6, .gpus = 1, .timeout_ms = 60000));
+	b.view.now_ns = b.view.end_ns - 59 * NS_PER_S;
+	expect("");
+	b.view.now_ns = b.view.end_ns + NS_PER_S;
+	expect("");
+	/* The next job. */
+	b.view.end_ns = b.view.now_ns + 86400 * NS_PER_S;
+	expect("start 1 0 1; start 4");
+	bench_close(&b);
+}
+
+/* The order within a lane is strict: what is behind one that is too long waits as well. */
+static void test_the_head_of_a_lane_that_does_not_end_in_time(void **state)
+{
+	uint32_t lane;
+
+	bench_open(&b, 1);
+	lane = sched_lane(b.q, "night");
+	b.view.end_ns = b.view.now_ns + 60 * NS_PER_S;
+	bench_add(&b, T(.id = 1, .gpus = 1, .lane = lane, .timeout_ms = 61000));
+	bench_add(&b, T(.id = 2, .gpus = 1, .lane = lane));
+	bench_add(&b, T(.id = 3, .gpus = 1));
+	expect("start 3 0");
+	bench_close(&b);
+}
+
 static void test_small_output(void **state)
 {
 	bench_open(&b, 4);
@@ -718,6 +759,8 @@ int main(void)
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_all_gpus),
 		cmocka_unit_test(test_cpu_slots),
+		cmocka_unit_test(test_what_does_not_end_in_time_is_not_started),
+		cmocka_unit_test(test_the_head_of_a_lane_that_does_not_end_in_time),
 		cmocka_unit_test(test_small_output),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_adopted),

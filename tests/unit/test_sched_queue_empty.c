@@ -46,6 +46,20 @@ static void test_what_waits(void **state)
 	assert_true(empty_with(T(.gpus = SCHED_ALL_GPUS, .model = "h100"), NULL));
 }
 
+/* What would not end in time is for the next job. */
+static void test_what_does_not_end_in_time(void **state)
+{
+	struct bench b;
+
+	bench_open(&b, 1);
+	b.view.end_ns = b.view.now_ns + 60 * NS_PER_S;
+	bench_add(&b, T(.id = 1, .gpus = 1, .timeout_ms = 60001));
+	assert_true(sched_is_empty(b.q, &b.view));
+	bench_add(&b, T(.id = 2, .gpus = 1, .timeout_ms = 60000));
+	assert_false(sched_is_empty(b.q, &b.view));
+	bench_close(&b);
+}
+
 static void test_what_runs(void **state)
 {
 	struct bench b;
@@ -68,6 +82,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_waits),
+		cmocka_unit_test(test_what_does_not_end_in_time),
 		cmocka_unit_test(test_what_runs),
 	};
 

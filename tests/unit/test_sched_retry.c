@@ -49,6 +49,8 @@ static void test_kinds(void **state)
 		{ END_PREEMPTED, 15, true, RETRY_FAILED, false },
 		{ END_LIFETIME, 15, false, RETRY_AGAIN, false },
 		{ END_LIFETIME, 15, true, RETRY_FAILED, false },
+		{ END_EXPIRED, 15, false, RETRY_AGAIN, false },
+		{ END_EXPIRED, 15, true, RETRY_FAILED, false },
 		{ END_NODE_LOST, 0, false, RETRY_AGAIN, false },
 		{ END_NODE_LOST, 0, true, RETRY_FAILED, false },
 		{ END_REFUSED, 0, false, RETRY_AGAIN, false },

@@ -294,6 +294,24 @@ static void test_for_programs(void **state)
 	close_bench();
 }
 
+static void test_too_late(void **state)
+{
+	bench_open(&b, 1);
+	b.view.now_wall_ns = 1785000000 * NS_PER_S;
+	b.view.end_ns = b.view.now_ns + 3600 * NS_PER_S;
+	bench_add(&b, T(.id = 1, .gpus = 1, .timeout_ms = 7200000));
+	bench_add(&b, T(.id = 2, .timeout_ms = 7200000));
+	expect_why(1, "is not started on this node any more: it may run for 2h (timeout), and what "
+		      "runs in the job of this agent is stopped at 2026-07-25 20:20:00; 1st in "
+		      "order");
+	assert_int_equal(where_of(1), SCHED_WHY_NOT_HERE);
+	expect_json(2, "{\"code\":\"too-late\",\"seconds\":7200.0,\"time\":"
+		       "\"2026-07-25T20:20:00.000+02:00\",\"place\":2}");
+	b.view.end_ns = 0;
+	expect_why(1, "has run for 0s");
+	bench_close(&b);
+}
+
 /* Every code has a name and a sentence, whatever its arguments are. */
 static void test_every_code(void **state)
 {
@@ -341,6 +359,7 @@ int main(void)
 		cmocka_unit_test(test_aside),
 		cmocka_unit_test(test_taken_by_newcomer),
 		cmocka_unit_test(test_for_programs),
+		cmocka_unit_test(test_too_late),
 		cmocka_unit_test(test_every_code),
 		cmocka_unit_test(test_a_note_is_not_said_twice),
 	};

@@ -400,6 +400,9 @@ static bool is_ours(const struct task_end *end, enum end_kind ours)
 
 	if (ours == END_MAX || (ran && end->cause == CAUSE_SELF))
 		return false;
+	/* An engine that ends a job tells its processes, shims among them, as it tells us. */
+	if (ours == END_EXPIRED && end->cause == CAUSE_TERM && !end->leader_first)
+		return true;
 	return !ran || ours == END_STOPPED || (end->cause == CAUSE_REQUEUE && !end->leader_first);
 }
 

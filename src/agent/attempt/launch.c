@@ -180,7 +180,8 @@ int launch_make(const struct task_spec *spec, const char *token, const struct la
 		       : w->login		    ? w->login->umask
 						    : 022;
 	j->job.go_until_ns = w->go_until_ns;
-	j->job.flags = (w->go ? LAUNCH_GO : 0) | (w->idle_workload ? LAUNCH_ATTENDED : 0);
+	j->job.flags = (w->go ? LAUNCH_GO : 0) | (w->idle_workload ? LAUNCH_ATTENDED : 0) |
+		       (w->job ? LAUNCH_IN_JOB : 0);
 	if (w->claim) {
 		(void)str_copy(j->claim, sizeof(j->claim), w->claim->path);
 		j->job.heartbeat_dir = w->spool_dir;

@@ -30,6 +30,7 @@ enum drain_how {
 	DRAIN_NOT,
 	DRAIN_WAIT,    /* what runs may end */
 	DRAIN_REQUEUE, /* what runs is stopped and requeued: its lifetime is over */
+	DRAIN_EXPIRE,  /* the same, because the job that it runs in ends */
 	DRAIN_CANCEL,  /* what runs is stopped, as its owner orders */
 	DRAIN_HOW_MAX
 };
@@ -62,6 +63,9 @@ struct agent_config {
 	const char *root;	       /* of the spool whose tasks are run here; NULL: none are */
 	const char *node_name;	       /* in the spool; NULL: the host's */
 	const struct engine_here *job; /* of an engine, in which it runs; NULL: in none */
+	const struct engine *engine;   /* that one, asked when the job ends */
+	uint64_t job_time_ms;	       /* the job lasts so long from our start; 0: not said */
+	uint64_t leave_ms;	       /* so long before the job's end it begins to leave */
 	/* What the job was given, as CUDA_VISIBLE_DEVICES writes it, and how many. NULL and 0: all
 	 * that there are. */
 	const char *devices;

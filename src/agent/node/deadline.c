@@ -24,6 +24,18 @@ void deadlines_begin(struct deadline all[DEADLINE_MAX], const struct agent_confi
 		/* Where it is longer than the whole, it has just been told. */
 		.noticed = !c->notice_ms || c->notice_ms >= c->lifetime_ms,
 	};
+	all[DEADLINE_JOB] =
+		(struct deadline){ .id = DEADLINE_JOB, .then = DRAIN_EXPIRE, .noticed = true };
+}
+
+void deadline_set_job(struct deadline all[DEADLINE_MAX], uint64_t left_ms, uint64_t leave_ms,
+		      uint64_t boot_ns)
+{
+	struct deadline *d = &all[DEADLINE_JOB];
+
+	d->whole_ms = leave_ms;
+	d->at_ns = boot_ns + (left_ms > leave_ms ? left_ms - leave_ms : 0) * NS_PER_MS;
+	d->over = false;
 }
 
 void deadline_begin_for(struct deadline all[DEADLINE_MAX], const struct agent_config *c,
@@ -75,6 +87,7 @@ const char *deadline_why(const struct deadline *d, char *buf)
 		[DEADLINE_FOR] = "the time is up",
 		[DEADLINE_UNTIL] = "the time has come",
 		[DEADLINE_LIFETIME] = "the lifetime of %s is over",
+		[DEADLINE_JOB] = "the job ends in %s at most",
 	};
 	char whole[UNIT_TEXT_MAX];
 
@@ -84,7 +97,7 @@ const char *deadline_why(const struct deadline *d, char *buf)
 
 const char *deadline_what_then(const struct deadline *d)
 {
-	return d->then == DRAIN_REQUEUE ? "what runs then is stopped and requeued"
+	return d->then >= DRAIN_REQUEUE ? "what runs then is stopped and requeued"
 					: "what runs then may end, and nothing more is started";
 }
 

@@ -4,9 +4,10 @@
 
 /*
  * When an agent that nobody ends does so by itself: --for and --until, and --lifetime, which first
- * sees to its tasks. What is counted from a start goes by a clock that no step changes and that
- * goes on while the machine is suspended: whoever is promised the GPUs after a day does not care
- * that we slept. --until is a time by people's clocks. Pure: the clocks are arguments.
+ * sees to its tasks; and before the job of an engine ends in which it runs. What is counted from a
+ * start goes by a clock that no step changes and that goes on while the machine is suspended:
+ * whoever is promised the GPUs after a day does not care that we slept. --until is a time by
+ * people's clocks. Pure: the clocks are arguments.
  */
 
 #include <stdbool.h>
@@ -14,7 +15,7 @@
 #include "agent/node/config.h"
 #include "base/strbuf.h"
 
-enum deadline_id { DEADLINE_FOR, DEADLINE_UNTIL, DEADLINE_LIFETIME, DEADLINE_MAX };
+enum deadline_id { DEADLINE_FOR, DEADLINE_UNTIL, DEADLINE_LIFETIME, DEADLINE_JOB, DEADLINE_MAX };
 enum deadline_clock { DEADLINE_BOOT, DEADLINE_WALL }; /* clock_boot_ns(), clock_wall_ns() */
 
 struct deadline {
@@ -34,6 +35,9 @@ void deadlines_begin(struct deadline all[DEADLINE_MAX], const struct agent_confi
 		     uint64_t boot_ns);
 void deadline_begin_for(struct deadline all[DEADLINE_MAX], const struct agent_config *c,
 			uint64_t boot_ns);
+/* The job ends in so long: the agent begins to leave leave_ms before that. Again: another time. */
+void deadline_set_job(struct deadline all[DEADLINE_MAX], uint64_t left_ms, uint64_t leave_ms,
+		      uint64_t boot_ns);
 bool deadline_is_awaited(const struct deadline *d);
 /* 0: it is due. */
 uint64_t deadline_left_ms(const struct deadline *d, uint64_t boot_ns, uint64_t wall_ns);

@@ -40,6 +40,7 @@ struct life_view {
 	enum life_phase phase;
 	enum drain_how how;	  /* once it drains */
 	char why[PROTO_TEXT_MAX]; /* it does */
+	uint32_t grace_ms;	  /* of tasks that are stopped, at most; 0: their own */
 	bool released;		  /* the queue is empty, so nothing is held */
 	uint64_t empty_ns;	  /* monotonic: it is empty since then; 0: it is not */
 };
@@ -71,6 +72,7 @@ struct view {
 	const struct view_workload *workloads; /* by slot; NULL: there are none */
 	struct deadline deadlines[DEADLINE_MAX];
 	struct life_view life;
+	uint64_t job_end_ns; /* wall: of the job that it runs in; 0: not known, or never */
 
 	bool guard_up;
 	struct msg_guard guard;	      /* of the last guard; zero before the first */

@@ -216,10 +216,10 @@ static int check_count(const struct task_name *n, const struct task_spec *spec, 
 }
 
 /* Of a task without a device that was never tried there is nothing in the file that the planner
- * wants: it is read, and checked, when it is claimed. */
-static bool name_says_all(const struct task_name *n)
+ * wants: it is read, and checked, when it is claimed. But for its timeout, in a job. */
+static bool name_says_all(const struct worker *w, const struct task_name *n)
 {
-	return n->gpus == 0 && n->count == 0 && n->epoch == 0 &&
+	return !w->place->wants_timeouts && n->gpus == 0 && n->count == 0 && n->epoch == 0 &&
 	       !(n->flags & ~(NAME_PAUSED | NAME_EDITED | NAME_PREEMPTIBLE | NAME_SHARED));
 }
 
@@ -241,7 +241,7 @@ static void read_waiting(struct worker *w, const struct task_name *n, const stru
 	struct task_file t;
 	int r;
 
-	if (name_says_all(n)) {
+	if (name_says_all(w, n)) {
 		add_by_name(w, n);
 		return;
 	}

@@ -123,6 +123,15 @@ uint32_t planview_cpu_slots(uint64_t asked, uint64_t nofile)
 	return (uint32_t)(slots < room ? slots : room);
 }
 
+/* When what runs is stopped, by the clock of the plan. */
+static uint64_t end_of(const struct view *view, uint64_t now_ns)
+{
+	const struct deadline *d = &view->deadlines[DEADLINE_JOB];
+
+	return d->at_ns ? now_ns + deadline_left_ms(d, clock_boot_ns(), clock_wall_ns()) * NS_PER_MS
+			: 0;
+}
+
 void planview_make(const struct view *view, const char *instance, struct sched_device *devices,
 		   struct sched_view *ret)
 {
@@ -137,6 +146,7 @@ void planview_make(const struct view *view, const char *instance, struct sched_d
 				    .policy = policy,
 				    .now_ns = clock_mono_ns(),
 				    .now_wall_ns = clock_wall_ns() };
+	ret->end_ns = end_of(view, ret->now_ns);
 }
 
 static bool who(void *user, unsigned int slot, struct strbuf *out)

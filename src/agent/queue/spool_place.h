@@ -43,6 +43,7 @@ struct spool_place {
 	struct scan *scan;
 	struct endlog *events;
 	struct claimer self;
+	bool wants_timeouts; /* of every task that waits, because the agent's own end is known */
 };
 
 /* The batch that waits under this id, opened if need be. NULL with e: it is not there, or cannot be

@@ -234,7 +234,7 @@ static json_t *job_json(const struct view *v)
 	set(o, "id", text_json(job->id));
 	set(o, "key", json_string(job->key));
 	set(o, "restarts", json_integer(job->restarts));
-	set(o, "deadline", time_json(job->end_ns));
+	set(o, "deadline", time_json(v->job_end_ns));
 	set(o, "unseen", json_integer(v->guard.n_unseen));
 	set(o, "others", json_integer(v->guard.n_others));
 	return o;

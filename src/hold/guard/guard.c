@@ -577,6 +577,9 @@ int guard_main(int argc, char **argv)
 	struct err e = ERR_INIT;
 
 	(void)prctl(PR_SET_NAME, "tenure-guard");
+	/* An engine warns all processes of a job so, holders too, and the agent acts upon it. */
+	(void)signal(SIGUSR1, SIG_IGN);
+	(void)signal(SIGUSR2, SIG_IGN);
 	proc_be_prompt(); /* and so are eyes and holders */
 	parse_arguments(g, argc, argv);
 	if (chdir("/") < 0)
