@@ -23,6 +23,7 @@
 #include "agent/dispatch_state.h"
 #include "agent/leases.h"
 #include "agent/nodes.h"
+#include "agent/pool_ticks.h"
 #include "agent/queue/cancel.h"
 #include "agent/queue/planview.h"
 #include "agent/stops.h"
@@ -463,8 +464,9 @@ struct dispatch *dispatch_new(uv_loop_t *loop, const struct view *view, struct e
 				   .runs = runs_of_lane,
 				   .user = q };
 	q->groupcommit = groupcommit_new(loop, q->spooler, eventlog, on_synced, q);
-	q->sweeping =
-		(struct sweep_place){ .c = c, .self = q->self, .loop = loop, .eventlog = eventlog };
+	q->sweeping = (struct sweep_place){
+		.c = c, .run = { .self = q->self, .loop = loop, .eventlog = eventlog }
+	};
 	q->place = (struct attempt_place){ .c = c,
 					   .self = q->self,
 					   .loop = loop,
@@ -481,6 +483,7 @@ struct dispatch *dispatch_new(uv_loop_t *loop, const struct view *view, struct e
 	init_handles(q);
 	q->node_watch = nodes_watch(q);
 	q->recovery = nodes_recovery(q);
+	q->ticks = pool_ticks_new(q);
 	q->place.key = recovery_key(q->recovery);
 	q->orderbox = orderbox_new(loop,
 				   &(struct orderbox_parts){ .spooler = q->spooler,
@@ -644,6 +647,7 @@ void dispatch_end(struct dispatch *q, const char *why)
 	spoolwatch_stop(q->spoolwatch);
 	(void)uv_timer_stop(&q->plan_timer);
 	(void)uv_timer_stop(&q->lease_timer);
+	pool_ticks_stop(q->ticks);
 	recovery_stop(q->recovery);
 	groupcommit_stop(q->groupcommit);
 	orderbox_stop(q->orderbox);
@@ -687,6 +691,7 @@ int dispatch_free(struct dispatch *q)
 	q->workload = workload_free(q->workload);
 	lanes_clear(&q->lanes);
 	recovery_free(take_ptr(q->recovery));
+	pool_ticks_free(take_ptr(q->ticks));
 	fork_server_close(&q->place.fork_server);
 	spoolwatch_free(take_ptr(q->spoolwatch));
 	uv_close((uv_handle_t *)&q->plan_timer, on_closed);

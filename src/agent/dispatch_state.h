@@ -47,6 +47,7 @@ struct dispatch {
 	struct spooler *spooler;
 	struct node_watch *node_watch;
 	struct recovery *recovery;
+	struct pool_ticks *ticks;
 	struct spoolwatch *spoolwatch;
 	unsigned int told_devices; /* in the last heartbeat */
 	uint32_t told_seen;	   /* devices that the status beside it tells of */

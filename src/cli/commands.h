@@ -19,6 +19,7 @@ extern const struct cmd cmd_history;
 extern const struct cmd cmd_hold;
 extern const struct cmd cmd_import;
 extern const struct cmd cmd_instances;
+extern const struct cmd cmd_up, cmd_down, cmd_tick;
 extern const struct cmd cmd_list;
 extern const struct cmd cmd_logs;
 extern const struct cmd cmd_man;

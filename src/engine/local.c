@@ -28,6 +28,7 @@
 	"TENURE_LOCAL_RESTARTS=" /* by whoever starts a job's script once more                     \
 				  */
 #define SHELL	    "/bin/sh"
+#define TOKEN_LEAST 8 /* characters of a token, and its dash */
 #define ENVIRON_MAX (1UL << 20)
 
 static int local_probe(const struct engine_env *env, struct err *e)
@@ -138,6 +139,7 @@ static int local_submit(const struct engine_env *env, const struct engine_reques
 	char *const argv[] = { shell, option, text, NULL };
 	struct text_list own = { .n = 0 };
 	struct spawn s = SPAWN_INIT;
+	struct proc_peek peek;
 	struct proc_id id;
 	int r = open_files(req->output, s.fds);
 
@@ -159,9 +161,11 @@ static int local_submit(const struct engine_env *env, const struct engine_reques
 	(void)fd_close(s.fds[1]);
 	if (pid < 0)
 		return err_sys(e, -pid, "start " SHELL);
-	r = proc_identify(pid, &id);
+	/* One that has ended at once is still ours to wait for, and has its number until then. */
+	r = proc_peek(pid, &peek);
 	if (r < 0)
-		return err_set(e, r, "the job has ended at once");
+		return err_sys(e, -r, "look at the job's process");
+	id = (struct proc_id){ .pid = pid, .start = peek.start };
 	*ret_id = id_text(&id);
 	return 0;
 }
@@ -205,6 +209,9 @@ static int local_inside(const char *const *variables, struct engine_here *ret, s
 	const char *gpus = script_variable(variables, GPUS_VARIABLE);
 	const char *again = script_variable(variables, RESTARTS_VARIABLE);
 	const char *visible = script_variable(variables, "CUDA_VISIBLE_DEVICES=");
+	/* The token, by which a job of a pool is told from all others, and which is short. */
+	const char *dash = name ? strrchr(name, '-') : NULL;
+	const char *mark = dash && strlen(dash) > TOKEN_LEAST ? dash + 1 : name;
 	uint64_t n = 0, restarts = 0;
 
 	if (!name || !name[0])
@@ -218,8 +225,8 @@ static int local_inside(const char *const *variables, struct engine_here *ret, s
 							  : NULL,
 				     .n_gpus = (unsigned int)n,
 				     .restarts = (unsigned int)restarts };
-	ret->key = restarts ? xasprintf("local.%s.%u", name, ret->restarts)
-			    : xasprintf("local.%s", name);
+	ret->key = restarts ? xasprintf("local.%s.%u", mark, ret->restarts)
+			    : xasprintf("local.%s", mark);
 	return 0;
 }
 

@@ -47,6 +47,7 @@ static const char *const dir_names[] = {
 	[SPOOL_CONTROL] = "control",
 	[SPOOL_AGENTS] = "agents",
 	[SPOOL_EVENTS] = "events",
+	[SPOOL_POOLS] = "pools",
 	[SPOOL_TMP] = "tmp",
 	[SPOOL_BAD] = "bad",
 };

@@ -36,6 +36,7 @@ enum spool_dir {
 	SPOOL_CONTROL,
 	SPOOL_AGENTS,
 	SPOOL_EVENTS,
+	SPOOL_POOLS, /* what is wanted of engines (pool/pool.h) */
 	SPOOL_TMP,
 	SPOOL_BAD,
 	SPOOL_DIR_MAX

@@ -125,20 +125,20 @@ void __wrap_eventlog_say(struct eventlog *n, enum log_level level, const char *f
 	w.n_said++;
 }
 
-struct sweep_process *__wrap_sweep_start(const struct sweep_place *place, unsigned int what,
-					 const char *gpus, void (*done)(void *user), void *user);
-struct sweep_process *__wrap_sweep_start(const struct sweep_place *place, unsigned int what,
-					 const char *gpus, void (*done)(void *user), void *user)
+struct subcommand *__wrap_sweep_start(const struct sweep_place *place, unsigned int what,
+				      const char *gpus, void (*done)(void *user), void *user);
+struct subcommand *__wrap_sweep_start(const struct sweep_place *place, unsigned int what,
+				      const char *gpus, void (*done)(void *user), void *user)
 {
 	if (!w.sweeps)
 		return NULL;
 	w.on_swept = done;
 	w.swept_user = user;
-	return (struct sweep_process *)&w;
+	return (struct subcommand *)&w;
 }
 
-struct sweep_process *__wrap_sweep_forget(struct sweep_process *s);
-struct sweep_process *__wrap_sweep_forget(struct sweep_process *s)
+struct subcommand *__wrap_subcommand_forget(struct subcommand *s);
+struct subcommand *__wrap_subcommand_forget(struct subcommand *s)
 {
 	return NULL;
 }

@@ -133,8 +133,8 @@ static void a_line_of_json_per_queue(void **state)
 	assert_string_equal(json_string_value(json_object_get(json_array_get(nodes, 1), "state")),
 			    "off");
 	(void)json_object_del(doc, "nodes");
-	want = json_pack("{s:s, s:b, s:i, s:i}", "name", "default", "current", 1, "waiting", 1,
-			 "running", 3);
+	want = json_pack("{s:s, s:b, s:i, s:i, s:[]}", "name", "default", "current", 1, "waiting",
+			 1, "running", 3, "pools");
 	assert_true(json_equal(doc, want));
 	json_decref(want);
 	json_decref(doc);

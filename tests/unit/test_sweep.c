@@ -47,7 +47,7 @@ static void test_sweep_that_hangs(void **state)
 	uv_loop_t loop;
 	const struct agent_config config = { .sweep = 0 };
 	struct node_self self = { .host = "n" };
-	struct sweep_place place = { .c = &config, .self = &self, .loop = &loop };
+	struct sweep_place place = { .c = &config, .run = { .self = &self, .loop = &loop } };
 
 	assert_int_equal(uv_loop_init(&loop), 0);
 	self.program_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);

@@ -231,7 +231,7 @@ struct attempt {
 	struct retry_verdict verdict;
 	uint64_t next_memory; /* that the next attempt asks for, per GPU; 0: as it is said */
 	unsigned int sweep;   /* SWEEP_BIT()s that were asked for with its stop */
-	struct sweep_process *sweeping;
+	struct subcommand *sweeping;
 	bool swept; /* that was begun */
 	/* That its owner has stopped it is written into its claim, too. */
 	struct {

@@ -219,7 +219,7 @@ static void act_commit_later(struct attempt *a, const void *with)
 
 static void let_go(struct attempt *a)
 {
-	a->sweeping = sweep_forget(a->sweeping);
+	a->sweeping = subcommand_forget(a->sweeping);
 	a->orphans = orphan_ender_forget(a->orphans);
 	attempt_shim_hang_up(a, NULL);
 	a->log_fd = spooler_close_fd(a->place->spooler, a->log_fd);

@@ -14,6 +14,7 @@
 #include "base/strbuf.h"
 #include "cli/agent_setup.h"
 #include "cli/commands.h"
+#include "cli/pools.h"
 #include "cli/term.h"
 
 #define LAST_WORD_S 1
@@ -102,6 +103,8 @@ static int run_hold(const struct cmd_ctx *ctx, struct err *e)
 		r.config.warn = warn;
 		r.config.stuck = end_stuck;
 		code = agent_setup_exit_code(agent_run(&r.config, e));
+		if (r.config.pool)
+			pools_tick_at_end(ctx, r.config.token);
 	}
 	agent_setup_clear(&r);
 	return code;

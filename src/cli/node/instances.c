@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/node_agents.h"
+#include "cli/pools.h"
 #include "cli/table.h"
 #include "cli/task/taskstate.h"
 #include "spool/batch.h"
@@ -27,6 +28,7 @@ struct instances {
 	const char *root, *now;
 	struct table *t;	   /* NULL: JSON */
 	struct node_agents agents; /* of the current one, where it is no JSON */
+	struct pools_shown *pools; /* of the current one */
 };
 
 /* As the agents' own word for the state, for people. */
@@ -194,6 +196,22 @@ static json_t *tell_nodes(struct instances *all, const struct spool *sp, const s
 	return nodes;
 }
 
+/* What is asked for of engines; of the current one it is kept to be printed. */
+static json_t *tell_pools(const struct instances *all, const struct spool *sp, bool current)
+{
+	struct pools_shown pools = { .n = 0 };
+	json_t *doc;
+
+	if (sp)
+		(void)pools_read(sp, &pools, NULL);
+	doc = pools_json(&pools);
+	if (current && all->t)
+		*all->pools = pools;
+	else
+		pools_shown_clear(&pools);
+	return doc;
+}
+
 static json_t *count_json(bool known, size_t n)
 {
 	return known ? json_integer((json_int_t)n) : json_null();
@@ -217,16 +235,19 @@ static void instance_row(struct instances *all, const char *name)
 	}
 
 	json_t *nodes = tell_nodes(all, sp, known ? s : NULL, current);
+	json_t *pools = tell_pools(all, sp, current);
 
 	s = scan_free(s);
 	sp = spool_close(sp);
 	if (!all->t) {
-		cmd_print_json_line(json_pack("{s:s, s:b, s:o, s:o, s:o}", "name", name, "current",
-					      current, "waiting", count_json(known, n[0]),
-					      "running", count_json(known, n[1]), "nodes", nodes));
+		cmd_print_json_line(
+			json_pack("{s:s, s:b, s:o, s:o, s:o, s:o}", "name", name, "current",
+				  current, "waiting", count_json(known, n[0]), "running",
+				  count_json(known, n[1]), "nodes", nodes, "pools", pools));
 		return;
 	}
 	json_decref(nodes);
+	json_decref(pools);
 	if (known) {
 		(void)str_print(waiting, sizeof(waiting), "%zu", n[0]);
 		(void)str_print(running, sizeof(running), "%zu", n[1]);
@@ -240,10 +261,11 @@ static void print_tables(const struct instances *all)
 	table_print(all->t, stdout);
 	if (!all->agents.n) {
 		printf("\nNo agent serves %s; tenure on starts one.\n", all->now);
-		return;
+	} else {
+		printf("\nThe agents that serve %s:\n", all->now);
+		print_agents(&all->agents);
 	}
-	printf("\nThe agents that serve %s:\n", all->now);
-	print_agents(&all->agents);
+	pools_print(all->pools);
 }
 
 static int run_instances(const struct cmd_ctx *ctx, struct err *e)
@@ -253,11 +275,13 @@ static int run_instances(const struct cmd_ctx *ctx, struct err *e)
 	};
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
 	struct text_list names = { .n = 0 };
+	struct pools_shown pools = { .n = 0 };
 	bool json = opts_flag(ctx->opts, "json");
 	struct instances all = { .ctx = ctx,
 				 .root = root,
 				 .now = settings_str(ctx->settings, SET_INSTANCE),
-				 .t = json ? NULL : table_new(columns) };
+				 .t = json ? NULL : table_new(columns),
+				 .pools = &pools };
 	struct instance_note *s = instance_note_begin(root);
 	int r = spool_instances(root, &names, e);
 
@@ -269,6 +293,7 @@ static int run_instances(const struct cmd_ctx *ctx, struct err *e)
 	else if (r == 0 && !json)
 		printf("There is none in %s yet; tenure submit makes one.\n", root);
 	text_list_clear(&names);
+	pools_shown_clear(&pools);
 	(void)table_free(all.t);
 	node_agents_clear(&all.agents);
 	return r;

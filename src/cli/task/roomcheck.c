@@ -20,6 +20,7 @@
 #include "base/units.h"
 #include "cli/agent_client.h"
 #include "cli/node_agents.h"
+#include "cli/pools.h"
 #include "sched/fit.h"
 #include "spool/capacity.h"
 #include "spool/endlog.h"
@@ -65,6 +66,9 @@ static void find_nodes(const struct spool *sp, struct nodes *nodes)
 			add(nodes, p->agent, p->state == NODE_AGENT_ALIVE, p->heartbeat.devices);
 	}
 	(void)spool_each(sp, spool_dir_name(SPOOL_EVENTS), add_former, nodes, NULL);
+	/* What an engine may bring is as good as what is there. */
+	if (pools_most_gpus(sp))
+		add(nodes, "a pool", true, pools_most_gpus(sp));
 }
 
 static int judge(const struct spool *sp, struct nodes *nodes, uint64_t want, struct err *e)

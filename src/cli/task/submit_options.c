@@ -19,6 +19,7 @@
 #include "cli/agent_client.h"
 #include "cli/cmd.h"
 #include "cli/instance.h"
+#include "cli/pools.h"
 #include "cli/task/aftercheck.h"
 #include "cli/task/roomcheck.h"
 #include "cli/task/sbatch_lines.h"
@@ -255,6 +256,8 @@ static int submit(const struct cmd_ctx *ctx, size_t most, struct submitted *ret,
 		submitter_name(ret->specs.specs[i], sp);
 	if (r == 0) /* or SUBMIT_NOT_DURABLE; negative: those before it are in the queue */
 		r = submit_tasks(sp, ret->specs.specs, ret->specs.n, ret->ids, &ret->n, e);
+	if (ret->n)
+		pools_tick_after_submit(ctx, sp);
 	sp = spool_close(sp);
 	if (ret->n) {
 		agent_look(ctx);

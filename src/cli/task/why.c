@@ -21,6 +21,7 @@
 #include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/node_agents.h"
+#include "cli/pools.h"
 #include "cli/task/taskrun.h"
 #include "cli/task/taskstate.h"
 #include "cli/task/view.h"
@@ -425,7 +426,7 @@ int why_of(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_
 }
 
 static int print_doc(const struct spool *sp, const struct task_place *p, const struct found *f,
-		     struct err *e)
+		     const struct pools_shown *pools, struct err *e)
 {
 	enum taskstate state = taskstate_of(&p->name, p->dir);
 	int r = p->element ? taskwatch_state_of(sp, p, &state, e) : 0;
@@ -433,9 +434,9 @@ static int print_doc(const struct spool *sp, const struct task_place *p, const s
 
 	if (r < 0)
 		return r;
-	o = json_pack("{s:I, s:s, s:s, s:s, s:O, s:O}", "id", (json_int_t)p->name.id, "name",
+	o = json_pack("{s:I, s:s, s:s, s:s, s:O, s:O, s:o}", "id", (json_int_t)p->name.id, "name",
 		      p->name.name, "state", taskstate_name(state), "why", strbuf_str(f->text),
-		      "reasons", f->reasons, "nodes", f->nodes);
+		      "reasons", f->reasons, "nodes", f->nodes, "pools", pools_json(pools));
 	if (p->element)
 		(void)json_object_set_new(o, "element", json_integer((json_int_t)p->element));
 	cmd_print_json_line(o);
@@ -451,17 +452,33 @@ static void print_text(const struct task_place *p, const char *why)
 	term_print_wrapped(stdout, text, 0);
 }
 
+/* What is asked of engines, for a task that waits for a node. */
+static void print_pools(const struct pools_shown *pools)
+{
+	for (size_t i = 0; i < pools->n; i++) {
+		cleanup_free char *text = pool_sentence(&pools->all[i]);
+
+		term_print_wrapped(stdout, text, 0);
+	}
+}
+
 static int why_found(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *p,
 		     struct err *e)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	struct found f = { .text = &b, .reasons = json_array(), .nodes = json_array() };
+	struct pools_shown pools = { .n = 0 };
 	int r = find_why(ctx, sp, p, &f, e);
 
-	if (r == 0 && opts_flag(ctx->opts, "json"))
-		r = print_doc(sp, p, &f, e);
-	else if (r == 0)
+	if (r == 0 && p->dir == SPOOL_PENDING)
+		(void)pools_read(sp, &pools, NULL);
+	if (r == 0 && opts_flag(ctx->opts, "json")) {
+		r = print_doc(sp, p, &f, &pools, e);
+	} else if (r == 0) {
 		print_text(p, strbuf_str(&b));
+		print_pools(&pools);
+	}
+	pools_shown_clear(&pools);
 	json_decref(f.reasons);
 	json_decref(f.nodes);
 	return r;

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/pool_ticks.h"
+
+#include <stdlib.h>
+#include <uv.h>
+
+#include "agent/dispatch_state.h"
+#include "agent/queue/spooler.h"
+#include "base/mem.h"
+#include "pool/pool.h"
+
+#define FIRST_MS 2000
+#define EACH_MS	 60000
+#define LIMIT_MS 300000 /* many pools, each with an engine that does not answer */
+
+struct pool_ticks {
+	struct dispatch *q;
+	uv_timer_t timer;
+	struct subcommand *runs;
+	bool stopped;
+};
+
+/* ---- whether there are pools ---- */
+
+struct look {
+	struct spool_job job;
+	bool any;
+};
+
+static void look_work(struct spool_job *job, struct spool_place *place)
+{
+	struct look *look = (struct look *)job;
+	struct text_list names = { .n = 0 };
+
+	look->any = place->spool && pool_list(place->spool, &names, NULL) == 0 && names.n;
+	text_list_clear(&names);
+}
+
+static void on_ended(void *user)
+{
+	struct pool_ticks *t = user;
+
+	t->runs = NULL;
+}
+
+static void start(struct pool_ticks *t)
+{
+	const struct agent_config *c = t->q->c;
+	struct text_list words = { .n = 0 };
+
+	text_list_add(&words, "tick");
+	text_list_take(&words, xasprintf("--root=%s", c->root));
+	text_list_take(&words, xasprintf("--instance=%s", c->instance));
+	text_list_take(&words, xasprintf("--expire=%llums", (unsigned long long)c->expire_ms));
+	t->runs = subcommand_start(&t->q->sweeping.run, &words, LIMIT_MS, on_ended, t);
+	text_list_clear(&words);
+}
+
+static void look_done(struct spool_job *job)
+{
+	struct look *look = (struct look *)job;
+	struct pool_ticks *t = job->user;
+
+	if (look->any && !t->stopped && !t->runs)
+		start(t);
+	free(look);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct pool_ticks *t = timer->data;
+	struct look *look;
+
+	if (t->runs)
+		return;
+	look = xcalloc(1, sizeof(*look));
+	look->job = (struct spool_job){ .work = look_work, .done = look_done, .user = t };
+	spooler_do(t->q->spooler, &look->job);
+}
+
+/* ---- its life ---- */
+
+struct pool_ticks *pool_ticks_new(struct dispatch *q)
+{
+	struct pool_ticks *t = xcalloc(1, sizeof(*t));
+
+	t->q = q;
+	(void)uv_timer_init(q->loop, &t->timer);
+	t->timer.data = t;
+	(void)uv_timer_start(&t->timer, on_timer, FIRST_MS, EACH_MS);
+	return t;
+}
+
+void pool_ticks_stop(struct pool_ticks *t)
+{
+	t->stopped = true;
+	(void)uv_timer_stop(&t->timer);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+	free(h->data);
+}
+
+void pool_ticks_free(struct pool_ticks *t)
+{
+	t->runs = subcommand_forget(t->runs);
+	uv_close((uv_handle_t *)&t->timer, on_closed);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_POOL_TICKS_H
+#define TENURE_AGENT_POOL_TICKS_H
+
+/*
+ * Where the instance has pools (pool/pool.h), its agents see to them: once a minute each starts
+ * `tenure tick`, of which one at a time does anything, and the first soon after its own start, so
+ * that its job is known to have an agent. It is a process of its own, since engines may not answer.
+ */
+
+struct dispatch;
+
+struct pool_ticks *pool_ticks_new(struct dispatch *q);
+/* No more of them; one that runs goes on. */
+void pool_ticks_stop(struct pool_ticks *t);
+/* Its memory goes with its handles in the loop. */
+void pool_ticks_free(struct pool_ticks *t);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_AGENT_REPORT_SUBCOMMAND_H
+#define TENURE_AGENT_REPORT_SUBCOMMAND_H
+
+/*
+ * A command of this program that the agent runs as a process of its own, because it may hang in a
+ * driver, in /proc, in a filesystem or in what an engine does not answer. What it prints is told, a
+ * line at a time. One that takes too long must hang: it is killed, and waited for no more.
+ */
+
+#include <uv.h>
+
+#include "agent/node/config.h"
+#include "agent/report/eventlog.h"
+#include "base/textlist.h"
+
+struct subcommand_place {
+	const struct node_self *self;
+	uv_loop_t *loop;
+	struct eventlog *eventlog;
+};
+
+struct subcommand;
+
+/*
+ * words: what follows "tenure", the first being the command, by which its lines are told. done is
+ * called from the loop, once, and then it is gone: when it has ended, or after limit_ms. NULL: it
+ * cannot be started (which is told), and done is not called. The place's parts must outlive it, the
+ * words need not.
+ */
+struct subcommand *subcommand_start(const struct subcommand_place *place,
+				    const struct text_list *words, unsigned int limit_ms,
+				    void (*done)(void *user), void *user);
+/* It goes on, and nobody is called. Returns NULL. */
+struct subcommand *subcommand_forget(struct subcommand *s);
+
+#endif

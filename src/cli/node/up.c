@@ -1,0 +1,610 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * `up` and `down`: what an instance wants of an engine. Both write the pool's file and do one tick,
+ * so that what follows of it is seen at once; whoever ticks later goes by the file alone.
+ */
+
+#include <errno.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "base/units.h"
+#include "cli/agent_client.h"
+#include "cli/commands.h"
+#include "cli/pools.h"
+#include "cli/term.h"
+
+#define MAIN_POOL "main"
+#define MIB_BYTES (1ULL << 20)
+
+extern char **environ;
+
+#define OPT_POOL                                                                                   \
+	{                                                                                          \
+		.name = "pool", .spec = { VALUE_NAME, .max = POOL_NAME_MAX }, .arg = "POOL",       \
+		.def = MAIN_POOL, .help = "which one, where an instance has several"               \
+	}
+
+/* ---- which instance, and its pool ---- */
+
+/* The word of the command line; what begins with a dash is the engine's. */
+static const char *instance_word(const struct cmd_ctx *ctx)
+{
+	const char *word = opts_arg(ctx->opts, 0);
+
+	return word && word[0] != '-' ? word : NULL;
+}
+
+static const char *instance_of(const struct cmd_ctx *ctx)
+{
+	const char *word = instance_word(ctx);
+
+	return word ? word : settings_str(ctx->settings, SET_INSTANCE);
+}
+
+static int open_named(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret,
+		      struct err *e)
+{
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+	struct spool_trust trust = trust_from_settings(ctx->settings);
+
+	return spool_open(root, instance_of(ctx), &trust, flags, ret, e);
+}
+
+static const char *pool_name(const struct cmd_ctx *ctx)
+{
+	return opts_value(ctx->opts, "pool")->str;
+}
+
+/* ---- up ---- */
+
+static const struct opt up_opts[] = {
+	OPT_POOL,
+	{ .name = "engine",
+	  .spec = { VALUE_NAME },
+	  .arg = "ENGINE",
+	  .help = "who has the nodes: slurm, sge, sco, k8s, local; left out: the one that answers "
+		  "here" },
+	{ .name = "gpus",
+	  .short_name = 'g',
+	  .spec = { VALUE_UINT, .max = POOL_GPUS_MAX },
+	  .arg = "N",
+	  .help = "GPUs of each node (1 where nothing was said before)" },
+	{ .name = "nodes",
+	  .spec = { VALUE_UINT, .min = 1, .max = POOL_JOBS_MAX },
+	  .arg = "N",
+	  .help = "ask for so many nodes at once, and for no more at a time" },
+	{ .name = "min",
+	  .spec = { VALUE_UINT, .max = POOL_JOBS_MAX },
+	  .arg = "N",
+	  .help = "so many nodes whatever waits" },
+	{ .name = "max",
+	  .spec = { VALUE_UINT, .min = 1, .max = POOL_JOBS_MAX },
+	  .arg = "N",
+	  .help = "no more nodes than that, whatever waits" },
+	{ .name = "total-gpus",
+	  .spec = { VALUE_UINT, .max = POOL_JOBS_MAX * POOL_GPUS_MAX },
+	  .arg = "N",
+	  .help = "no more GPUs than that of all nodes together" },
+	{ .name = "time",
+	  .spec = { VALUE_DURATION, .min = 60000 },
+	  .arg = "DURATION",
+	  .help = "of each job; its agent leaves before that is over, and what runs then waits for "
+		  "the next one" },
+	{ .name = "type",
+	  .spec = { VALUE_STRING },
+	  .arg = "TYPE",
+	  .help = "of the GPUs, in the engine's words" },
+	{ .name = "cpus",
+	  .spec = { VALUE_UINT, .max = 4096 },
+	  .arg = "N",
+	  .help = "processors of each node (4 for each GPU)" },
+	{ .name = "node-memory",
+	  .spec = { VALUE_SIZE },
+	  .arg = "SIZE",
+	  .help = "memory of each node (16 GiB for each GPU)" },
+	{ .name = "keep",
+	  .spec = { VALUE_FLAG },
+	  .help = "hold the GPUs when nothing is to run, too, for --keep-for; without it an agent "
+		  "that has nothing to do leaves" },
+	{ .name = "keep-for",
+	  .spec = { VALUE_DURATION, .min = 60000 },
+	  .arg = "DURATION",
+	  .def = "24h",
+	  .help = "how long --keep holds at most" },
+	{ .name = "idle-exit",
+	  .spec = { VALUE_DURATION, .min = 1000 },
+	  .arg = "DURATION",
+	  .help = "an agent that has had nothing to do for so long leaves (5m)" },
+	{ .name = "start-limit",
+	  .spec = { VALUE_DURATION, .min = 1000 },
+	  .arg = "DURATION",
+	  .help = "an agent that has not reported so long after its job began does not (10m)" },
+	{ .name = "signal-lead",
+	  .spec = { VALUE_DURATION, .max = 86400000 },
+	  .arg = "DURATION",
+	  .help = "so long before its end the engine is to signal a job (3m)" },
+	{ .name = "prefix",
+	  .spec = { VALUE_STRING },
+	  .arg = "WORD",
+	  .help = "with which the names of its jobs begin (tenure)" },
+	{ .name = "template",
+	  .spec = { VALUE_PATH },
+	  .arg = "FILE",
+	  .help = "a job script of your own, with {agent} and other words in it: docs/cluster.md" },
+	{ .name = "drop",
+	  .spec = { VALUE_TEXTS },
+	  .arg = "DIRECTIVE",
+	  .help = "leave out what begins so of the directives that tenure writes, such as --mem" },
+	{ .name = "set",
+	  .spec = { VALUE_TEXTS },
+	  .arg = "KEY=VALUE",
+	  .help = "what the engine needs besides: queue, image, workspace .. (docs/cluster.md)" },
+	{ .name = "agent-option",
+	  .spec = { VALUE_TEXTS },
+	  .arg = "OPTION",
+	  .help = "for its agents, such as --agent-option=--load=gemm" },
+	{ .name = "dry-run",
+	  .short_name = 'n',
+	  .spec = { VALUE_FLAG },
+	  .help = "print the script of a job, and ask for nothing" },
+	{ 0 },
+};
+
+static bool given(const struct cmd_ctx *ctx, const char *name)
+{
+	return opts_given(ctx->opts, name);
+}
+
+static uint64_t num(const struct cmd_ctx *ctx, const char *name)
+{
+	return opts_value(ctx->opts, name)->num;
+}
+
+static void take_uint(const struct cmd_ctx *ctx, const char *name, unsigned int *at)
+{
+	if (given(ctx, name))
+		*at = (unsigned int)num(ctx, name);
+}
+
+static void take_num(const struct cmd_ctx *ctx, const char *name, uint64_t *at)
+{
+	if (given(ctx, name))
+		*at = num(ctx, name);
+}
+
+static void take_str(const struct cmd_ctx *ctx, const char *name, char **at)
+{
+	if (!given(ctx, name))
+		return;
+	free(*at);
+	*at = xstrdup(opts_value(ctx->opts, name)->str);
+}
+
+static void take_texts(const struct cmd_ctx *ctx, const char *name, struct text_list *at)
+{
+	if (!given(ctx, name))
+		return;
+	text_list_clear(at);
+	*at = text_list_copy(&opts_value(ctx->opts, name)->words);
+}
+
+/* The first that answers and is not this machine itself: who asks for more has more. */
+static int choose_engine(struct pool *p, struct err *e)
+{
+	struct engine_env env = { .environ = (const char *const *)environ };
+	cleanup_strbuf struct strbuf why = STRBUF_INIT;
+	const struct engine *engine;
+
+	for (size_t i = 0; (engine = engine_at(i)); i++) {
+		struct err one = ERR_INIT;
+
+		if (strcmp(engine->name, "local") == 0)
+			continue;
+		if (engine->probe(&env, &one) == 0) {
+			(void)str_copy(p->engine, sizeof(p->engine), engine->name);
+			return 0;
+		}
+		if (one.code != -ENOENT)
+			strbuf_addf(&why, "; %s: %s", engine->name, one.text);
+	}
+	return err_set(
+		e, -ENOENT,
+		"no engine answers here (tenure engines tells of each)%s; --engine names one, "
+		"and --engine local takes GPUs of this machine",
+		strbuf_str(&why));
+}
+
+static void take_counts(const struct cmd_ctx *ctx, bool is_new, struct pool *p)
+{
+	bool range = given(ctx, "min") || given(ctx, "max");
+
+	take_uint(ctx, "gpus", &p->gpus);
+	take_uint(ctx, "min", &p->min);
+	take_uint(ctx, "max", &p->max);
+	take_uint(ctx, "total-gpus", &p->total_gpus);
+	if (given(ctx, "nodes")) {
+		p->first = (unsigned int)num(ctx, "nodes");
+		p->max = given(ctx, "max") ? p->max : p->first;
+	} else if (is_new) {
+		p->first = range ? 0 : 1;
+	}
+	if (p->max < p->min && !given(ctx, "max"))
+		p->max = p->min;
+}
+
+static void take_keep(const struct cmd_ctx *ctx, struct pool *p)
+{
+	if (!given(ctx, "keep") && !given(ctx, "keep-for"))
+		return;
+	p->keep_ms = given(ctx, "keep") && !opts_flag(ctx->opts, "keep") ? 0 : num(ctx, "keep-for");
+	if (p->keep_ms && !given(ctx, "min"))
+		p->min = p->first ? p->first : p->max;
+}
+
+/* The engine's own words, behind "--". */
+static void take_options(const struct cmd_ctx *ctx, struct pool *p)
+{
+	size_t first = instance_word(ctx) ? 1 : 0;
+
+	if (opts_argc(ctx->opts) <= first)
+		return;
+	text_list_clear(&p->options);
+	for (size_t i = first; i < opts_argc(ctx->opts); i++)
+		text_list_add(&p->options, opts_arg(ctx->opts, i));
+}
+
+static int take_all(const struct cmd_ctx *ctx, bool is_new, struct pool *p, struct err *e)
+{
+	uint64_t ms = p->lead_s * 1000ULL, bytes = p->mem_mib * MIB_BYTES;
+
+	if (given(ctx, "engine"))
+		(void)str_copy(p->engine, sizeof(p->engine), opts_value(ctx->opts, "engine")->str);
+	if (given(ctx, "prefix"))
+		(void)str_copy(p->prefix, sizeof(p->prefix), opts_value(ctx->opts, "prefix")->str);
+	take_counts(ctx, is_new, p);
+	take_uint(ctx, "cpus", &p->cpus);
+	take_num(ctx, "node-memory", &bytes);
+	take_num(ctx, "time", &p->time_ms);
+	take_num(ctx, "idle-exit", &p->idle_ms);
+	take_num(ctx, "start-limit", &p->start_ms);
+	take_num(ctx, "signal-lead", &ms);
+	take_keep(ctx, p);
+	take_str(ctx, "type", &p->type);
+	take_str(ctx, "template", &p->template_path);
+	take_texts(ctx, "drop", &p->drop);
+	take_texts(ctx, "set", &p->settings);
+	take_texts(ctx, "agent-option", &p->agent);
+	take_options(ctx, p);
+	p->lead_s = (unsigned int)(ms / 1000);
+	p->mem_mib = bytes / MIB_BYTES;
+	p->down = false;
+	p->asked_ns = clock_wall_ns();
+	(void)user_name(geteuid(), p->user, sizeof(p->user));
+	if (pool_check_limits(p, e) < 0)
+		return CMD_USAGE;
+	if (!p->engine[0] && choose_engine(p, e) < 0)
+		return CMD_FAILED;
+	return pool_check(p, e) < 0 ? CMD_USAGE : CMD_OK;
+}
+
+/* As it is, or one with what every pool begins with. */
+static int read_or_make(const struct cmd_ctx *ctx, const struct spool *sp, struct pool *ret,
+			bool *ret_new, struct err *e)
+{
+	int r = pool_read(sp, pool_name(ctx), ret, e);
+
+	*ret_new = r == -ENOENT;
+	if (r != -ENOENT)
+		return r;
+	*ret = (struct pool){ .prefix = POOL_PREFIX,
+			      .gpus = 1,
+			      .max = 1,
+			      .idle_ms = POOL_IDLE_MS,
+			      .start_ms = POOL_START_MS,
+			      .lead_s = 180 };
+	(void)str_copy(ret->name, sizeof(ret->name), pool_name(ctx));
+	return 0;
+}
+
+static void print_report(const struct cmd_ctx *ctx, const struct pool *p,
+			 const struct pool_report *report)
+{
+	const struct pool_state *st = &report->state;
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	char time[UNIT_TEXT_MAX];
+
+	strbuf_addf(&b, "Pool %s of instance %s: up to %u node%s with %u GPU%s each from %s",
+		    p->name, instance_of(ctx), pool_cap(p), pool_cap(p) == 1 ? "" : "s", p->gpus,
+		    p->gpus == 1 ? "" : "s", p->engine);
+	if (p->time_ms)
+		strbuf_addf(&b, ", for %s each", unit_format_duration(p->time_ms, time));
+	strbuf_addf(&b, "; %s.", p->keep_ms ? "its GPUs are held" : "its agents leave when idle");
+	term_print_wrapped(stdout, strbuf_str(&b), 0);
+	(void)fputs(strbuf_str(&report->said), stdout);
+	if (report->busy)
+		printf("Somebody else sees to it at this moment.\n");
+	printf("Next: %s.\n", st->next[0] ? st->next : "its first tick");
+	printf("tenure instances shows how it goes, tenure down %s ends it.\n", instance_of(ctx));
+}
+
+static int tick(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *p,
+		struct pool_report *report, struct err *e)
+{
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+	struct pool_caller caller = pools_caller(ctx, root);
+
+	return pool_tick(sp, p->name, &caller, report, e);
+}
+
+/* What is missing for a job is found before anything is written. */
+static int make_script(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *p,
+		       struct strbuf *script, struct err *e)
+{
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+	struct pool_caller caller = pools_caller(ctx, root);
+
+	return pool_script(sp, p, &caller, script, e) < 0 ? CMD_USAGE : CMD_OK;
+}
+
+/* What its jobs run from now on. */
+static int take_program(const struct cmd_ctx *ctx, struct pool *p, struct err *e)
+{
+	cleanup_strbuf struct strbuf note = STRBUF_INIT;
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+	int r;
+
+	free(take_ptr(p->program));
+	r = pools_program(root, p->engine, &p->program, &note, e);
+	if (r == 0 && note.len)
+		cmd_warn("note", "%s", strbuf_str(&note));
+	return r;
+}
+
+static int say_up(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *p,
+		  struct err *e)
+{
+	struct pool_report report = { .busy = false };
+	int r = pool_write(sp, p, e);
+
+	if (r == 0)
+		r = tick(ctx, sp, p, &report, e);
+	if (r == 0)
+		print_report(ctx, p, &report);
+	if (r == 0 && report.state.error[0])
+		r = err_set(e, -EIO, "%s: %s", p->engine, report.state.error);
+	pool_report_clear(&report);
+	return r;
+}
+
+static int run_up(const struct cmd_ctx *ctx, struct err *e)
+{
+	cleanup_strbuf struct strbuf script = STRBUF_INIT;
+	struct spool *sp = NULL;
+	struct pool p = { .gpus = 0 };
+	bool is_new = false;
+	int r = open_named(ctx, SPOOL_CREATE, &sp, e);
+
+	if (r == 0)
+		r = read_or_make(ctx, sp, &p, &is_new, e);
+	if (r == 0)
+		r = take_all(ctx, is_new, &p, e);
+	if (r == 0)
+		r = take_program(ctx, &p, e);
+	if (r == 0)
+		r = make_script(ctx, sp, &p, &script, e);
+	if (r == 0 && opts_flag(ctx->opts, "dry-run"))
+		(void)fputs(strbuf_str(&script), stdout);
+	else if (r == 0)
+		r = say_up(ctx, sp, &p, e);
+	pool_clear(&p);
+	sp = spool_close(sp);
+	return r;
+}
+
+static const struct cmd_example up_examples[] = {
+	{ "tenure up exp1 -g 8 --nodes 2 --time 24h",
+	  "two nodes with eight GPUs for the queue exp1" },
+	{ "tenure up exp1 --min 0 --max 4 -- --partition=gpu",
+	  "as many as the queue needs, up to four" },
+	{ "tenure up exp1 -g 8 --dry-run", "the script of a job" },
+	{ "tenure up exp1", "again, as it was" },
+	{ 0 },
+};
+
+const struct cmd cmd_up = {
+	.name = "up",
+	.group = QUEUE_GROUP,
+	.summary = "get nodes of an engine (Slurm, Grid Engine ..) for a queue",
+	.args = "[NAME] [-- OPTION ..]",
+	.max_args = 0,
+	.description =
+		"Asks the engine for jobs that each run an agent for the queue NAME (the one that "
+		"commands mean, where it is left out). What follows -- is the engine's own and goes "
+		"into its script as it is. Between --min and --max nodes the pool follows the queue: "
+		"while tasks are ready that no node that is there can run, another one is asked for; "
+		"an agent that has had nothing to do for 5 minutes leaves.\n\n"
+		"Called again, it continues: with what was said before, but for the options that are "
+		"given.",
+	.examples = up_examples,
+	.opts = up_opts,
+	.setting_groups = SETTING_GROUP_QUEUE,
+	.run = run_up,
+};
+
+/* ---- down ---- */
+
+static const struct opt down_opts[] = {
+	OPT_POOL,
+	{ .name = "now",
+	  .spec = { VALUE_FLAG },
+	  .help = "end what runs there, too: its tasks go back to the queue" },
+	{ 0 },
+};
+
+static void on_drained(void *user, const struct agent_called *one, const json_t *answer)
+{
+	struct err e = ERR_INIT;
+
+	(void)user;
+	if (answer && agents_answer_code(answer, &e) == 0)
+		printf("%s ends when its tasks have\n", one->agent);
+	else if (answer)
+		cmd_warn("warning", "%s refuses: %s", one->agent, e.text);
+	else
+		cmd_warn("warning", "%s has not answered; tenure down --now ends its job",
+			 one->agent);
+}
+
+/* Agents of live jobs leave when their tasks have ended. */
+static void drain_agents(const struct spool *sp, const struct pool_jobs *jobs)
+{
+	static const struct order order = { .command = ORDER_SHUTDOWN, .how = ORDER_DRAIN };
+	struct agents_call call = { .sp = sp };
+
+	for (size_t i = 0; i < jobs->n; i++)
+		if (jobs->all[i].phase != POOL_JOB_ENDED && jobs->all[i].agent[0])
+			(void)agents_send(&call, jobs->all[i].agent, &order, NULL, NULL);
+	agents_wait(&call, AGENTS_LIMIT_MS, on_drained, NULL);
+	agents_clear(&call);
+}
+
+static int cancel_jobs(const struct pool *p, const struct pool_jobs *jobs, struct err *e)
+{
+	struct engine_env env = { .environ = (const char *const *)environ,
+				  .settings = &p->settings };
+	struct text_list ids = { .n = 0 };
+	int r = 0;
+
+	for (size_t i = 0; i < jobs->n; i++)
+		if (jobs->all[i].phase != POOL_JOB_ENDED && jobs->all[i].id[0]) {
+			text_list_add(&ids, jobs->all[i].id);
+			printf("ended job %s\n", jobs->all[i].id);
+		}
+	if (ids.n)
+		r = engine_find(p->engine)->cancel(&env, &ids, e);
+	text_list_clear(&ids);
+	return r;
+}
+
+static int say_down(const struct cmd_ctx *ctx, const struct spool *sp, struct pool *p,
+		    struct err *e)
+{
+	struct pool_report report = { .busy = false };
+	struct pool_jobs jobs = { .n = 0 };
+	int r;
+
+	p->down = true;
+	r = pool_write(sp, p, e);
+	if (r == 0)
+		r = tick(ctx, sp, p, &report, e);
+	(void)fputs(strbuf_str(&report.said), stdout);
+	if (r == 0)
+		r = pool_jobs_read(sp, p->name, &jobs, e);
+	if (r == 0 && opts_flag(ctx->opts, "now"))
+		r = cancel_jobs(p, &jobs, e);
+	else if (r == 0)
+		drain_agents(sp, &jobs);
+	if (r == 0)
+		printf("Pool %s of instance %s is down; its queue stays.\n", p->name,
+		       instance_of(ctx));
+	pool_jobs_clear(&jobs);
+	pool_report_clear(&report);
+	return r;
+}
+
+static int run_down(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct spool *sp = NULL;
+	struct pool p = { .gpus = 0 };
+	int r = open_named(ctx, 0, &sp, e);
+
+	if (r == 0)
+		r = pool_read(sp, pool_name(ctx), &p, e);
+	if (r == 0)
+		r = say_down(ctx, sp, &p, e);
+	pool_clear(&p);
+	sp = spool_close(sp);
+	return r;
+}
+
+static const struct cmd_example down_examples[] = {
+	{ "tenure down exp1",
+	  "no more nodes; those that there are leave when their tasks have ended" },
+	{ "tenure down exp1 --now", "at once; what runs there waits for the next node" },
+	{ 0 },
+};
+
+const struct cmd cmd_down = {
+	.name = "down",
+	.group = QUEUE_GROUP,
+	.summary = "give the nodes back that up has got",
+	.args = "[NAME]",
+	.max_args = 1,
+	.description = "Jobs that wait are cancelled. The queue and what is in it stay.",
+	.examples = down_examples,
+	.opts = down_opts,
+	.setting_groups = SETTING_GROUP_QUEUE,
+	.flags = CMD_ENDS,
+	.run = run_down,
+};
+
+/* ---- tick ---- */
+
+static const struct cmd_example tick_examples[] = {
+	{ "tenure tick exp1", "now" },
+	{ 0 },
+};
+
+/* Of a node whose engine does not answer it is not told each minute. */
+static void tell_tick(const char *name, const struct pool_report *report)
+{
+	if (report->said.len)
+		printf("pool %s: %s", name, strbuf_str(&report->said));
+}
+
+static int run_tick(const struct cmd_ctx *ctx, struct err *e)
+{
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+	struct pool_caller caller = pools_caller(ctx, root);
+	struct text_list names = { .n = 0 };
+	struct spool *sp = NULL;
+	int r = open_named(ctx, 0, &sp, e);
+
+	caller.by_agent = true;
+	if (r == 0)
+		r = pool_list(sp, &names, e);
+	for (size_t i = 0; i < names.n; i++) {
+		struct pool_report report;
+		struct err one = ERR_INIT;
+
+		if (pool_tick(sp, names.texts[i], &caller, &report, &one) < 0)
+			printf("pool %s: %s\n", names.texts[i], one.text);
+		tell_tick(names.texts[i], &report);
+		pool_report_clear(&report);
+	}
+	text_list_clear(&names);
+	sp = spool_close(sp);
+	return r;
+}
+
+const struct cmd cmd_tick = {
+	.name = "tick",
+	.group = QUEUE_GROUP,
+	.summary = "look after the pools of a queue once",
+	.args = "[NAME]",
+	.max_args = 1,
+	.description = "Agents do this once a minute; by hand, or from cron, where none runs.",
+	.examples = tick_examples,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_NODE,
+	.flags = CMD_HIDDEN,
+	.run = run_tick,
+};

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/pools.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/publish.h"
+#include "base/str.h"
+#include "base/units.h"
+#include "cli/table.h"
+#include "cli/term.h"
+
+#define END_LIMIT_S 60
+#define LATELY_S    150 /* agents tick once a minute */
+
+extern char **environ;
+
+/* ---- who calls ---- */
+
+static char *own_program(void)
+{
+	char path[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	if (n <= 0)
+		return NULL;
+	path[n] = '\0';
+	return xstrdup(path);
+}
+
+int pools_program(const char *root, const char *engine, char **ret, struct strbuf *note,
+		  struct err *e)
+{
+	cleanup_free char *said = NULL;
+	bool local = strcmp(engine, "local") == 0;
+	int r = 0;
+
+	*ret = NULL;
+	if (local)
+		*ret = own_program();
+	else
+		r = program_publish(root, ret, e);
+	if (r < 0)
+		return r;
+	if (!*ret)
+		return err_set(e, -ENOENT, "/proc/self/exe does not say where this program is");
+	said = local ? NULL : program_publish_note(*ret);
+	if (said)
+		strbuf_adds(note, said);
+	return 0;
+}
+
+struct pool_caller pools_caller(const struct cmd_ctx *ctx, const char *root)
+{
+	return (struct pool_caller){ .environ = (const char *const *)environ,
+				     .root = root,
+				     .expire_ms = settings_num(ctx->settings, SET_EXPIRE) };
+}
+
+/* ---- what is shown ---- */
+
+static void read_one(const struct spool *sp, const char *name, struct pool_shown *ret)
+{
+	struct err e = ERR_INIT;
+
+	*ret = (struct pool_shown){ .name = xstrdup(name) };
+	if (pool_read(sp, name, &ret->pool, &e) < 0)
+		ret->error = xstrdup(e.text);
+	pool_state_read(sp, name, &ret->state);
+	(void)pool_jobs_read(sp, name, &ret->jobs, NULL);
+}
+
+int pools_read(const struct spool *sp, struct pools_shown *ret, struct err *e)
+{
+	struct text_list names = { .n = 0 };
+	int r = pool_list(sp, &names, e);
+
+	*ret = (struct pools_shown){ .all = xcalloc(names.n + 1, sizeof(*ret->all)) };
+	for (size_t i = 0; i < names.n; i++)
+		read_one(sp, names.texts[i], &ret->all[ret->n++]);
+	text_list_clear(&names);
+	return r;
+}
+
+void pools_shown_clear(struct pools_shown *p)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		pool_clear(&p->all[i].pool);
+		pool_jobs_clear(&p->all[i].jobs);
+		free(p->all[i].error);
+		free(p->all[i].name);
+	}
+	free(take_ptr(p->all));
+	p->n = 0;
+}
+
+static json_t *job_json(const struct pool_job *job)
+{
+	char start[CLOCK_TEXT_MAX];
+	json_t *o = json_pack("{s:s, s:s, s:s, s:i}", "token", job->token, "id", job->id, "state",
+			      engine_job_state_name(job->state), "gpus", (int)job->gpus);
+
+	if (job->node[0])
+		(void)json_object_set_new(o, "node", json_string(job->node));
+	if (job->agent[0])
+		(void)json_object_set_new(o, "agent", json_string(job->agent));
+	if (job->reason[0])
+		(void)json_object_set_new(o, "reason", json_string(job->reason));
+	if (job->start_ns)
+		(void)json_object_set_new(o, "start",
+					  json_string(clock_format_iso(job->start_ns, start)));
+	(void)json_object_set_new(o, "ended", json_boolean(job->phase == POOL_JOB_ENDED));
+	(void)json_object_set_new(o, "lost", json_boolean(job->lost));
+	return o;
+}
+
+static json_t *shown_json(const struct pool_shown *p)
+{
+	const struct pool_state *st = &p->state;
+	json_t *o = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:s}", "pool", p->name,
+			      "engine", p->pool.engine, "gpus", (int)p->pool.gpus, "wanted",
+			      (int)st->wanted, "live", (int)st->live, "waiting", (int)st->waiting,
+			      "cap", (int)(p->error ? 0 : pool_cap(&p->pool)), "down", p->pool.down,
+			      "paused", st->paused, "next", st->next);
+	json_t *jobs = json_array();
+	const char *error = p->error ? p->error : st->error;
+
+	if (error[0])
+		(void)json_object_set_new(o, "error", json_string(error));
+	if (st->pause[0])
+		(void)json_object_set_new(o, "pause", json_string(st->pause));
+	for (size_t i = 0; i < p->jobs.n; i++)
+		(void)json_array_append_new(jobs, job_json(&p->jobs.all[i]));
+	(void)json_object_set_new(o, "jobs", jobs);
+	return o;
+}
+
+json_t *pools_json(const struct pools_shown *p)
+{
+	json_t *a = json_array();
+
+	for (size_t i = 0; i < p->n; i++)
+		(void)json_array_append_new(a, shown_json(&p->all[i]));
+	return a;
+}
+
+static void pool_row(struct table *t, const struct pool_shown *p)
+{
+	const struct pool_state *st = &p->state;
+	char gpus[16], wanted[16], live[16], waiting[16], cap[16];
+
+	table_add(t, p->pool.down ? TERM_DIM : TABLE_PLAIN, p->name, p->pool.engine,
+		  str_print(gpus, sizeof(gpus), "%u", p->pool.gpus),
+		  str_print(wanted, sizeof(wanted), "%u", st->wanted),
+		  str_print(live, sizeof(live), "%u", st->live),
+		  str_print(waiting, sizeof(waiting), "%u", st->waiting),
+		  str_print(cap, sizeof(cap), "%u", p->error ? 0 : pool_cap(&p->pool)),
+		  p->error	? p->error
+		  : st->next[0] ? st->next
+				: "the first tick");
+}
+
+static void job_row(struct table *t, const struct pool_shown *p, const struct pool_job *job)
+{
+	char start[CLOCK_TEXT_MAX] = "";
+
+	if (job->start_ns)
+		(void)clock_format_local(job->start_ns, start);
+	table_add(t, TABLE_PLAIN, job->id[0] ? job->id : job->token, p->name,
+		  job->agent[0] ? "serves" : engine_job_state_name(job->state), job->node, start,
+		  job->agent[0] ? job->agent : job->reason);
+}
+
+static void print_jobs(const struct pools_shown *p)
+{
+	static const struct table_column columns[] = {
+		{ "JOB" }, { "POOL" }, { "STATE" }, { "NODE" }, { "START", .drop = 1 },
+		{ "" },	   { 0 }
+	};
+	struct table *t = table_new(columns);
+
+	for (size_t i = 0; i < p->n; i++)
+		for (size_t k = 0; k < p->all[i].jobs.n; k++)
+			if (p->all[i].jobs.all[k].phase != POOL_JOB_ENDED)
+				job_row(t, &p->all[i], &p->all[i].jobs.all[k]);
+	if (!table_is_empty(t)) {
+		printf("\nTheir jobs:\n");
+		table_print(t, stdout);
+	}
+	t = table_free(t);
+}
+
+void pools_print(const struct pools_shown *p)
+{
+	static const struct table_column columns[] = {
+		{ "POOL" },	    { "ENGINE" },     { "GPUS", true },
+		{ "WANTED", true }, { "LIVE", true }, { "WAITING", true },
+		{ "CAP", true },    { "NEXT" },	      { 0 }
+	};
+	struct table *t = p->n ? table_new(columns) : NULL;
+
+	if (!t)
+		return;
+	for (size_t i = 0; i < p->n; i++)
+		pool_row(t, &p->all[i]);
+	printf("\nIts pools:\n");
+	table_print(t, stdout);
+	t = table_free(t);
+	for (size_t i = 0; i < p->n; i++) {
+		const struct pool_state *st = &p->all[i].state;
+
+		if (st->paused)
+			cmd_warn("warning", "pool %s is paused: %s", p->all[i].name, st->pause);
+		if (st->error[0])
+			cmd_warn("warning", "pool %s: %s", p->all[i].name, st->error);
+	}
+	print_jobs(p);
+}
+
+char *pool_sentence(const struct pool_shown *p)
+{
+	const struct pool_state *st = &p->state;
+
+	if (p->error)
+		return xasprintf("pool %s is none: %s", p->name, p->error);
+	return xasprintf("pool %s (%s): %u wanted, %u live, %u waiting of %u; next: %s%s%s%s%s",
+			 p->name, p->pool.engine, st->wanted, st->live, st->waiting,
+			 pool_cap(&p->pool), st->next[0] ? st->next : "its first tick",
+			 st->paused ? "; paused: " : "", st->paused ? st->pause : "",
+			 st->error[0] ? "; " : "", st->error);
+}
+
+/* ---- what others ask ---- */
+
+unsigned int pools_most_gpus(const struct spool *sp)
+{
+	struct pools_shown shown;
+	unsigned int most = 0;
+
+	(void)pools_read(sp, &shown, NULL);
+	for (size_t i = 0; i < shown.n; i++)
+		if (!shown.all[i].error && !shown.all[i].pool.down && shown.all[i].pool.gpus > most)
+			most = shown.all[i].pool.gpus;
+	pools_shown_clear(&shown);
+	return most;
+}
+
+static void tick_one(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *pool)
+{
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+	struct pool_caller caller = pools_caller(ctx, root);
+	struct pool_report report;
+	struct err e = ERR_INIT;
+
+	if (pool_tick(sp, pool->name, &caller, &report, &e) < 0)
+		cmd_warn("note", "pool %s: %s", pool->name, e.text);
+	else if (report.said.len)
+		cmd_warn("note", "pool %s: %s", pool->name, strbuf_str(&report.said));
+	pool_report_clear(&report);
+}
+
+/* Somebody else sees to it: an agent of it lives, and has ticked lately. */
+static bool is_seen_to(const struct pool_shown *p)
+{
+	uint64_t now_s = clock_wall_ns() / NS_PER_S, then_s = p->state.ticked_s;
+
+	return p->state.live && (now_s > then_s ? now_s - then_s : then_s - now_s) < LATELY_S;
+}
+
+void pools_tick_after_submit(const struct cmd_ctx *ctx, const struct spool *sp)
+{
+	struct pools_shown shown;
+
+	(void)pools_read(sp, &shown, NULL);
+	for (size_t i = 0; i < shown.n; i++)
+		if (!shown.all[i].error && !shown.all[i].pool.down && !is_seen_to(&shown.all[i]))
+			tick_one(ctx, sp, &shown.all[i].pool);
+	pools_shown_clear(&shown);
+}
+
+/* Whoever hangs here has nothing that anybody waits for any more. */
+void pools_tick_at_end(const struct cmd_ctx *ctx, const char *token)
+{
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+	struct pool_caller caller = pools_caller(ctx, root);
+	struct spool_trust trust = trust_from_settings(ctx->settings);
+	struct spool *sp = NULL;
+
+	(void)signal(SIGALRM, SIG_DFL);
+	(void)alarm(END_LIMIT_S);
+	caller.by_agent = true;
+	caller.token = token;
+	if (spool_open(root, settings_str(ctx->settings, SET_INSTANCE), &trust, 0, &sp, NULL) == 0)
+		pool_tick_all(sp, &caller);
+	sp = spool_close(sp);
+	(void)alarm(0);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_POOLS_H
+#define TENURE_CLI_POOLS_H
+
+/* Pools (pool/pool.h) as commands see them: who calls a tick, and what is shown of one. */
+
+#include <jansson.h>
+
+#include "cli/cmd.h"
+#include "pool/job.h"
+#include "pool/tick.h"
+
+/* Who ticks: this process; root is borrowed. */
+struct pool_caller pools_caller(const struct cmd_ctx *ctx, const char *root);
+
+/*
+ * What the jobs of an engine run: this program, or, where the engine has nodes of its own, its copy
+ * on the disk of the queues, which they see, too (base/publish.h); note gets what is to be said of
+ * that. The caller frees *ret. 0 or -errno.
+ */
+int pools_program(const char *root, const char *engine, char **ret, struct strbuf *note,
+		  struct err *e);
+
+/* All of an instance, each with what came of its last tick and its jobs that have not ended. */
+struct pool_shown {
+	struct pool pool;
+	struct pool_state state;
+	struct pool_jobs jobs;
+	char *error; /* its file is none; NULL */
+	char *name;
+};
+
+struct pools_shown {
+	size_t n;
+	struct pool_shown *all;
+};
+
+/* 0 or negative; pools_shown_clear() in each case. */
+int pools_read(const struct spool *sp, struct pools_shown *ret, struct err *e);
+void pools_shown_clear(struct pools_shown *p);
+/* A new reference: docs/json.md. */
+json_t *pools_json(const struct pools_shown *p);
+/* A table, the jobs under it, and what is wrong; nothing where there is no pool. */
+void pools_print(const struct pools_shown *p);
+/* "pool night (slurm): 2 wanted, 1 live, 1 waiting of 4; waits for 1 job to start" */
+char *pool_sentence(const struct pool_shown *p);
+
+/* The most GPUs on one node that some pool which is up can bring; 0: there is none. */
+unsigned int pools_most_gpus(const struct spool *sp);
+
+/* After a submission: where the instance has pools, one tick of each, and what it did is noted. */
+void pools_tick_after_submit(const struct cmd_ctx *ctx, const struct spool *sp);
+
+/* An agent of a pool leaves, and what it ran may have gone back to the queue: the next node is
+ * asked for, in a minute at most. */
+void pools_tick_at_end(const struct cmd_ctx *ctx, const char *token);
+
+#endif

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+#include "pool/job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/enumstr.h"
+#include "base/fs.h"
+#include "base/hash.h"
+#include "base/json_get.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/utf8.h"
+#include "pool/pool.h"
+#include "spool/instance.h"
+
+#define RANDOM_LEN 6
+#define JOB_KIND   ".job"
+#define TAIL_READ  4096
+
+static const char *const phase_names[] = { [POOL_JOB_SUBMITTING] = "submitting",
+					   [POOL_JOB_SUBMITTED] = "submitted",
+					   [POOL_JOB_ENDED] = "ended" };
+_Static_assert(ARRAY_LEN(phase_names) == POOL_JOB_PHASE_MAX, "a name for every phase");
+
+static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567"; /* 32 */
+
+int pool_job_mark(const struct spool *sp, const char *pool, char ret[POOL_MARK_LEN + 1],
+		  struct err *e)
+{
+	char key[SPOOL_KEY_MAX];
+	int r = spool_key(sp, key, e);
+	cleanup_free char *text = r == 0 ? xasprintf("%s/%s", key, pool) : NULL;
+	uint32_t h = text ? hash_fnv32(HASH_FNV32, text) : 0;
+
+	for (size_t i = 0; i < POOL_MARK_LEN; i++, h /= 26)
+		ret[i] = letters[h % 26];
+	ret[POOL_MARK_LEN] = '\0';
+	return r;
+}
+
+void pool_job_token(const char *mark, char ret[ENGINE_TOKEN_MAX + 1])
+{
+	unsigned char random[RANDOM_LEN];
+	char tail[RANDOM_LEN + 1] = "";
+
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		abort(); /* so few bytes are never cut, and the kernel has it since 3.17 */
+	for (size_t i = 0; i < RANDOM_LEN; i++)
+		tail[i] = letters[random[i] % 32];
+	(void)str_print(ret, ENGINE_TOKEN_MAX + 1, "%s%s", mark, tail);
+}
+
+bool pool_job_is_token(const char *text)
+{
+	size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789");
+
+	return n > 0 && n <= ENGINE_TOKEN_MAX && !text[n] && text[0] >= 'a';
+}
+
+char *pool_job_file(const char *token, const char *kind, char *buf)
+{
+	return str_print(buf, 32, "%s.%s", token, kind);
+}
+
+int pool_job_parse(const char *text, size_t len, struct pool_job *ret)
+{
+	json_t *doc = json_loadb(text, len, 0, NULL);
+	const char *phase = json_get_str(doc, "phase");
+	unsigned int n = 0;
+	int r = json_is_object(doc) && phase
+			? enum_parse(phase_names, ARRAY_LEN(phase_names), phase, &n, NULL)
+			: -EINVAL;
+
+	*ret = (struct pool_job){ .phase = (enum pool_job_phase)n };
+	ret->state = (enum engine_job_state)json_get_small(doc, "state", ENGINE_JOB_STATE_MAX - 1);
+	json_get_text(doc, "id", ret->id, sizeof(ret->id));
+	json_get_text(doc, "node", ret->node, sizeof(ret->node));
+	json_get_text(doc, "agent", ret->agent, sizeof(ret->agent));
+	json_get_text(doc, "reason", ret->reason, sizeof(ret->reason));
+	ret->gpus = json_get_small(doc, "gpus", POOL_GPUS_MAX);
+	ret->submitted_s = json_get_u64(doc, "submitted");
+	ret->began_s = json_get_u64(doc, "began");
+	ret->ended_s = json_get_u64(doc, "ended");
+	ret->start_ns = json_get_u64(doc, "start_ns");
+	ret->first = json_get_flag(doc, "first");
+	ret->lost = json_get_flag(doc, "lost");
+	ret->cancelled = json_get_flag(doc, "cancelled");
+	json_decref(doc);
+	return r;
+}
+
+static char *job_text(const struct pool_job *job)
+{
+	json_t *doc =
+		json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:b, s:b, s:b}",
+			  "phase", enum_name(phase_names, ARRAY_LEN(phase_names), job->phase),
+			  "state", (int)job->state, "id", job->id, "node", job->node, "agent",
+			  job->agent, "reason", job->reason, "gpus", (int)job->gpus, "submitted",
+			  (json_int_t)job->submitted_s, "began", (json_int_t)job->began_s, "ended",
+			  (json_int_t)job->ended_s, "start_ns", (json_int_t)job->start_ns, "first",
+			  job->first, "lost", job->lost, "cancelled", job->cancelled);
+	char *text = json_dumps(doc, JSON_INDENT(2));
+
+	json_decref(doc);
+	return text ? text : xstrdup("{}");
+}
+
+int pool_job_write(const struct spool *sp, const char *pool, const struct pool_job *job,
+		   bool durable, struct err *e)
+{
+	char path[SPOOL_PATH_MAX], file[32];
+	cleanup_free char *text = job_text(job);
+	int r;
+
+	(void)pool_path_of(pool, pool_job_file(job->token, "job", file), path);
+	r = spool_replace(sp, path, text, strlen(text), e);
+	if (r == 0 && durable)
+		r = spool_sync(sp, path, e);
+	if (r == 0 && durable)
+		r = spool_sync_dirs(sp, SPOOL_BIT(SPOOL_POOLS), e);
+	return r;
+}
+
+/* ---- all of a pool ---- */
+
+struct pool_job *pool_jobs_add(struct pool_jobs *jobs)
+{
+	jobs->all = xgrow(jobs->all, jobs->n, sizeof(*jobs->all));
+	jobs->all[jobs->n] = (struct pool_job){ .phase = POOL_JOB_SUBMITTING };
+	return &jobs->all[jobs->n++];
+}
+
+void pool_jobs_clear(struct pool_jobs *jobs)
+{
+	free(take_ptr(jobs->all));
+	jobs->n = 0;
+}
+
+struct reading {
+	const struct spool *sp;
+	const char *pool;
+	struct pool_jobs *jobs;
+};
+
+/* The token of "POOL,TOKEN.job"; false: another file. */
+static bool token_of(const char *file, const char *pool, char ret[ENGINE_TOKEN_MAX + 1])
+{
+	size_t n = strlen(pool), len = strlen(file), tail = strlen(JOB_KIND);
+
+	if (strncmp(file, pool, n) != 0 || file[n] != ',' || !str_has_suffix(file, JOB_KIND) ||
+	    len < n + 1 + tail || len - n - 1 - tail > ENGINE_TOKEN_MAX)
+		return false;
+	(void)str_print(ret, ENGINE_TOKEN_MAX + 1, "%.*s", (int)(len - n - 1 - tail), file + n + 1);
+	return pool_job_is_token(ret);
+}
+
+static int read_one(void *data, const char *file, unsigned char type)
+{
+	const struct reading *g = data;
+	char path[SPOOL_PATH_MAX], token[ENGINE_TOKEN_MAX + 1];
+	cleanup_free char *text = NULL;
+	struct pool_job job;
+	size_t len;
+
+	(void)type;
+	if (!token_of(file, g->pool, token) ||
+	    spool_read(g->sp, spool_path(SPOOL_POOLS, file, path), POOL_FILE_MAX, &text, &len,
+		       NULL) < 0)
+		return 0;
+	if (pool_job_parse(text, len, &job) < 0) {
+		(void)spool_refuse(g->sp, path, "it is no record of a job", NULL);
+		return 0;
+	}
+	(void)str_copy(job.token, sizeof(job.token), token);
+	*pool_jobs_add(g->jobs) = job;
+	return 0;
+}
+
+static int by_age(const void *a, const void *b)
+{
+	const struct pool_job *x = a, *y = b;
+
+	if (x->submitted_s != y->submitted_s)
+		return x->submitted_s < y->submitted_s ? -1 : 1;
+	return strcmp(x->token, y->token);
+}
+
+int pool_jobs_read(const struct spool *sp, const char *pool, struct pool_jobs *ret, struct err *e)
+{
+	struct reading g = { .sp = sp, .pool = pool, .jobs = ret };
+	int r = spool_each(sp, spool_dir_name(SPOOL_POOLS), read_one, &g, e);
+
+	if (ret->n)
+		qsort(ret->all, ret->n, sizeof(*ret->all), by_age);
+	return r == -ENOENT ? 0 : r;
+}
+
+void pool_jobs_prune(const struct spool *sp, const char *pool, const struct pool_jobs *jobs,
+		     size_t keep)
+{
+	static const char *const kinds[] = { "sh", "out", "job" };
+	char path[SPOOL_PATH_MAX], file[32];
+	size_t ended = 0;
+
+	for (size_t i = jobs->n; i-- > 0;) {
+		if (jobs->all[i].phase != POOL_JOB_ENDED || ++ended <= keep)
+			continue;
+		for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+			(void)pool_job_file(jobs->all[i].token, kinds[k], file);
+			(void)spool_remove(sp, pool_path_of(pool, file, path));
+		}
+	}
+}
+
+char *pool_job_tail(const struct spool *sp, const char *pool, const char *token, size_t max)
+{
+	char path[SPOOL_PATH_MAX], file[32], buf[TAIL_READ + 1];
+	struct stat st;
+	cleanup_fd int fd =
+		spool_open_file(sp, pool_path_of(pool, pool_job_file(token, "out", file), path),
+				O_RDONLY, &st, NULL);
+	ssize_t n;
+	char *text;
+
+	if (fd < 0)
+		return NULL;
+	n = pread(fd, buf, TAIL_READ, st.st_size > TAIL_READ ? st.st_size - TAIL_READ : 0);
+	while (n > 0 && strchr(" \n\r\t", buf[n - 1]))
+		n--;
+	if (n <= 0)
+		return NULL;
+	buf[n] = '\0';
+	text = buf + ((size_t)n > max ? (size_t)n - max : 0);
+	/* A line is told whole, or not at all, but for the last one. */
+	if (text != buf && strchr(text, '\n'))
+		text = strchr(text, '\n') + 1;
+	text = xstrdup(text);
+	for (char *p = text; *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 0x7f)
+			*p = ' ';
+	return text;
+}

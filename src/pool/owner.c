@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+#include "pool/owner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "pool/pool.h"
+
+#define EPOCH_MAX 999999999ULL
+
+struct highest {
+	const char *prefix; /* "NAME,owner,e" */
+	uint64_t epoch;	    /* 0: there is none */
+};
+
+static bool epoch_of(const char *file, const char *prefix, uint64_t *ret)
+{
+	return str_has_prefix(file, prefix) && str_to_u64(file + strlen(prefix), ret) == 0 &&
+	       *ret >= 1 && *ret < EPOCH_MAX;
+}
+
+static int take_highest(void *data, const char *file, unsigned char type)
+{
+	struct highest *h = data;
+	uint64_t epoch;
+
+	(void)type;
+	if (epoch_of(file, h->prefix, &epoch) && epoch > h->epoch)
+		h->epoch = epoch;
+	return 0;
+}
+
+static int find_highest(const struct spool *sp, const char *prefix, uint64_t *ret, struct err *e)
+{
+	struct highest h = { .prefix = prefix };
+	int r = spool_each(sp, spool_dir_name(SPOOL_POOLS), take_highest, &h, e);
+
+	*ret = h.epoch;
+	return r;
+}
+
+static uint64_t mtime_s(const struct stat *st)
+{
+	return clock_timespec_ns(&st->st_mtim) / NS_PER_S;
+}
+
+/* What time it is by the clock of who keeps the files. */
+static int server_now(const struct spool *sp, uint64_t *ret, struct err *e)
+{
+	char tmp[SPOOL_PATH_MAX];
+	struct stat st;
+	int r;
+
+	(void)spool_tmp_path(sp, "now", 0, tmp);
+	r = spool_write_new(sp, tmp, "", 0, false, e);
+	if (r < 0)
+		return r;
+	r = spool_stat(sp, tmp, &st);
+	(void)spool_remove(sp, tmp);
+	if (r < 0)
+		return err_sys(e, -r, "stat %s", tmp);
+	*ret = mtime_s(&st);
+	return 0;
+}
+
+static char *owner_path(const char *prefix, uint64_t epoch, char *buf)
+{
+	return str_print(buf, SPOOL_PATH_MAX, "%s/%s%" PRIu64, spool_dir_name(SPOOL_POOLS), prefix,
+			 epoch);
+}
+
+/* Its owner has refreshed it lately. */
+static bool is_kept(const struct spool *sp, const char *path, uint64_t now_s)
+{
+	struct stat st;
+
+	if (spool_stat(sp, path, &st) < 0)
+		return false;
+	return mtime_s(&st) + POOL_OWNER_MS / 1000 > now_s;
+}
+
+static int take(const struct spool *sp, const char *prefix, uint64_t epoch, struct pool_owner *ret,
+		struct err *e)
+{
+	char who[128], lower[SPOOL_PATH_MAX];
+	uint64_t now_highest = 0;
+	int r;
+
+	(void)str_print(who, sizeof(who), "%s %d\n", spool_host(sp), (int)getpid());
+	(void)owner_path(prefix, epoch, ret->path);
+	r = spool_write_new(sp, ret->path, who, strlen(who), false, e);
+	if (r == -EEXIST)
+		return POOL_BUSY;
+	if (r == 0)
+		r = find_highest(sp, prefix, &now_highest, e);
+	if (r == 0 && now_highest > epoch)
+		r = POOL_BUSY; /* our list was an old one */
+	if (r != 0) {
+		(void)spool_remove(sp, ret->path);
+		return r;
+	}
+	if (epoch > 1)
+		(void)spool_remove(sp, owner_path(prefix, epoch - 1, lower));
+	return 0;
+}
+
+int pool_own(const struct spool *sp, const char *pool, struct pool_owner *ret, struct err *e)
+{
+	char prefix[POOL_NAME_MAX + 16], path[SPOOL_PATH_MAX];
+	uint64_t epoch = 0;
+	int r = server_now(sp, &ret->now_s, e);
+
+	(void)str_print(prefix, sizeof(prefix), "%s,owner,e", pool);
+	if (r == 0)
+		r = find_highest(sp, prefix, &epoch, e);
+	if (r < 0)
+		return r;
+	if (epoch && is_kept(sp, owner_path(prefix, epoch, path), ret->now_s))
+		return POOL_BUSY;
+	return take(sp, prefix, epoch + 1, ret, e);
+}
+
+bool pool_owns(const struct spool *sp, const struct pool_owner *owner)
+{
+	cleanup_fd int fd = spool_open_file(sp, owner->path, O_WRONLY, NULL, NULL);
+
+	return fd >= 0 && futimens(fd, NULL) == 0;
+}
+
+void pool_disown(const struct spool *sp, const struct pool_owner *owner)
+{
+	(void)spool_remove(sp, owner->path);
+}

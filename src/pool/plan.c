@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+#include "pool/plan.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/units.h"
+
+#define MS_OF_S 1000ULL
+
+static unsigned int least(unsigned int a, unsigned int b)
+{
+	return a < b ? a : b;
+}
+
+static unsigned int most(unsigned int a, unsigned int b)
+{
+	return a > b ? a : b;
+}
+
+static unsigned int less(unsigned int a, unsigned int b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* ---- what is remembered between ticks ---- */
+
+uint64_t pool_backoff_s(const struct pool_state *st, uint64_t now_s)
+{
+	static const uint64_t waits[] = { 0, 60, 300, 900, 3600 };
+	uint64_t wait = waits[least(st->refusals, ARRAY_LEN(waits) - 1)];
+
+	return st->tried_s + wait > now_s ? st->tried_s + wait - now_s : 0;
+}
+
+void pool_note_refused(struct pool_state *st, uint64_t now_s)
+{
+	st->refusals++;
+	st->tried_s = now_s;
+}
+
+void pool_note_submitted(struct pool_state *st)
+{
+	st->refusals = 0;
+	st->given++;
+}
+
+void pool_note_reported(struct pool_state *st)
+{
+	st->lost = 0;
+}
+
+void pool_note_lost(struct pool_state *st, const struct pool_job *job, const char *tail)
+{
+	if (++st->lost < POOL_LOST_MOST)
+		return;
+	st->paused = true;
+	(void)str_print(
+		st->pause, sizeof(st->pause),
+		"%u jobs in a row ended and no agent of theirs reported; the last one, %s%s%s%s, "
+		"%s%s",
+		st->lost, job->id[0] ? job->id : job->token, job->node[0] ? " on " : "", job->node,
+		job->reason[0] ? "" : " without a reason", tail ? "printed: " : "printed nothing",
+		tail ? tail : "");
+}
+
+/* ---- the plan ---- */
+
+struct counts {
+	unsigned int live, waiting; /* waiting: without an agent yet, whatever the engine says */
+	unsigned int first;	    /* of those that wait, for `up` */
+};
+
+static bool is_open(const struct pool_job *job)
+{
+	return job->phase != POOL_JOB_ENDED && !job->cancelled;
+}
+
+static struct counts count(const struct pool_view *v)
+{
+	struct counts c = { .live = 0 };
+
+	for (size_t i = 0; i < v->jobs->n; i++) {
+		const struct pool_job *job = &v->jobs->all[i];
+
+		if (!is_open(job))
+			continue;
+		/* One that is silent may be cut off, and has its node all the same. */
+		if (v->live[i] || job->agent[0])
+			c.live++;
+		else
+			c.waiting++;
+		c.first += job->first && !job->agent[0];
+	}
+	return c;
+}
+
+static void cancel(struct pool_decision *d, size_t i, const char *why)
+{
+	if (d->n_cancel >= POOL_JOBS_MAX)
+		return;
+	d->why[d->n_cancel] = why;
+	d->cancel[d->n_cancel++] = i;
+}
+
+/* Its job runs, by the engine's word, and nothing of its agent has been seen. */
+static bool is_late(const struct pool_view *v, const struct pool_job *job)
+{
+	return is_open(job) && !job->agent[0] && job->began_s &&
+	       v->now_s > job->began_s + v->pool->start_ms / MS_OF_S;
+}
+
+/* Those that wait beyond what is wanted, the youngest first. */
+static void cancel_surplus(const struct pool_view *v, unsigned int surplus, uint64_t settle_s,
+			   bool all, struct pool_decision *d)
+{
+	for (size_t i = v->jobs->n; i-- > 0 && surplus;) {
+		const struct pool_job *job = &v->jobs->all[i];
+
+		if (!is_open(job) || v->live[i] || job->agent[0] || (job->first && !all) ||
+		    job->submitted_s + settle_s > v->now_s)
+			continue;
+		cancel(d, i, all ? "the pool is down" : "no task needs it any more");
+		surplus--;
+	}
+}
+
+/* Nodes that are kept whatever waits; for so long as holding is wanted, where it is. */
+static unsigned int kept(const struct pool_view *v)
+{
+	uint64_t asked_s = v->pool->asked_ns / 1000000000ULL;
+
+	if (v->pool->keep_ms && v->now_s > asked_s + v->pool->keep_ms / MS_OF_S)
+		return 0;
+	return v->pool->min;
+}
+
+void pool_say_next(const struct pool_view *v, struct pool_state *st)
+{
+	uint64_t wait_s = pool_backoff_s(st, v->now_s);
+	unsigned int needed = most(v->needed, kept(v));
+	char wait[UNIT_TEXT_MAX];
+	size_t n = sizeof(st->next);
+
+	if (v->pool->down)
+		(void)str_print(st->next, n, "nothing: it is down%s",
+				st->live ? "; its agents end when their tasks have" : "");
+	else if (st->paused)
+		(void)str_print(st->next, n, "nothing, until tenure up is called again");
+	else if (wait_s && st->live + st->waiting < st->wanted)
+		(void)str_print(st->next, n, "tries again in %s",
+				unit_format_duration(wait_s * MS_OF_S, wait));
+	else if (st->waiting)
+		(void)str_print(st->next, n, "waits for %u job%s to start", st->waiting,
+				st->waiting == 1 ? "" : "s");
+	else if (needed > st->cap)
+		(void)str_print(st->next, n, "nothing: it has the %u node%s that it may have",
+				st->cap, st->cap == 1 ? "" : "s");
+	else if (st->wanted && st->live + st->waiting < st->wanted)
+		(void)str_print(st->next, n, "submits another job");
+	else if (st->wanted)
+		(void)str_print(st->next, n, "nothing: it has what it wants");
+	else
+		(void)str_print(st->next, n, "nothing: no task that is ready needs a node of it");
+}
+
+void pool_plan(const struct pool_view *v, struct pool_state *st, struct pool_decision *ret)
+{
+	struct counts c = count(v);
+	unsigned int there = c.live + c.waiting, needed = most(v->needed, kept(v));
+	unsigned int cap = pool_cap(v->pool), first, missing;
+
+	*ret = (struct pool_decision){ .submit = 0 };
+	if (st->asked_ns != v->pool->asked_ns) { /* `up` again is a new beginning */
+		st->asked_ns = v->pool->asked_ns;
+		st->given = st->refusals = st->lost = 0;
+		st->paused = false;
+		st->pause[0] = '\0';
+	}
+	for (size_t i = 0; i < v->jobs->n; i++)
+		if (is_late(v, &v->jobs->all[i]))
+			cancel(ret, i, "its agent has not reported in time");
+	st->cap = cap;
+	st->live = c.live;
+	st->waiting = c.waiting;
+	st->wanted = 0;
+	if (v->pool->down) {
+		cancel_surplus(v, c.waiting, 0, true, ret);
+		return;
+	}
+	first = less(v->pool->first, st->given);
+	st->wanted = least(cap, most(needed, most(first + c.first, 0)));
+	missing = less(needed, there);
+	/* What is late does not count as on its way, but its node is not free yet. */
+	missing = least(missing, less(most(POOL_BACKLOG, less(kept(v), c.live)), c.waiting));
+	missing = most(missing, less(first, there));
+	ret->submit =
+		st->paused || pool_backoff_s(st, v->now_s)
+			? 0
+			: least(least(missing, less(cap, there + v->strange)), POOL_TICK_JOBS);
+	ret->first = least(first, ret->submit);
+	cancel_surplus(v, less(there, needed), POOL_SETTLE_S, false, ret);
+}

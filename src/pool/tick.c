@@ -1,0 +1,667 @@
+/* SPDX-License-Identifier: MIT */
+#include "pool/tick.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "pool/demand.h"
+#include "pool/job.h"
+#include "pool/owner.h"
+#include "pool/plan.h"
+#include "spool/agent_status.h"
+#include "spool/heartbeat.h"
+
+#define ENDED_KEPT   20
+#define UNLISTED_S   60 /* an engine may take so long to list what it has just taken */
+#define TAIL_MAX     200
+#define TEMPLATE_MAX 65536
+#define MS_OF_MINUTE 60000ULL
+
+struct tick {
+	const struct spool *sp;
+	const struct pool_caller *caller;
+	const struct engine *engine;
+	struct engine_env env;
+	struct pool pool;
+	struct pool_owner owner;
+	struct pool_jobs jobs;
+	bool live[POOL_JOBS_MAX * 2];
+	unsigned int elsewhere; /* GPUs of live agents that are not the pool's */
+	char mark[POOL_MARK_LEN + 1];
+	unsigned int strange;
+	bool absent; /* the engine's commands are not on this node */
+	struct pool_report *report;
+};
+
+/* ---- what it says ---- */
+
+static void say(struct tick *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void say(struct tick *t, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	strbuf_addv(&t->report->said, fmt, ap);
+	va_end(ap);
+	strbuf_addc(&t->report->said, '\n');
+}
+
+static void set_error(struct tick *t, const struct err *e)
+{
+	(void)str_copy(t->report->state.error, sizeof(t->report->state.error), e->text);
+}
+
+/* A node without the engine's commands does nothing, and leaves the rest to another one. */
+static void engine_failed(struct tick *t, int r, const struct err *e)
+{
+	if (r == -ENOENT)
+		t->absent = true;
+	set_error(t, e);
+}
+
+static void save(struct tick *t, const struct pool_job *job)
+{
+	struct err e = ERR_INIT;
+
+	if (pool_job_write(t->sp, t->pool.name, job, false, &e) < 0)
+		set_error(t, &e);
+}
+
+static void end_job(struct tick *t, struct pool_job *job, const char *reason)
+{
+	cleanup_free char *tail = NULL;
+
+	job->phase = POOL_JOB_ENDED;
+	job->ended_s = t->owner.now_s;
+	if (reason && reason[0])
+		(void)str_copy(job->reason, sizeof(job->reason), reason);
+	job->lost = !job->agent[0] && !job->cancelled && job->state != ENGINE_JOB_EXPIRED &&
+		    job->state != ENGINE_JOB_CANCELLED;
+	if (job->lost) {
+		tail = pool_job_tail(t->sp, t->pool.name, job->token, TAIL_MAX);
+		pool_note_lost(&t->report->state, job, tail);
+		say(t, "job %s ended%s%s, and its agent had not reported%s%s", job->id,
+		    job->reason[0] ? ": " : "", job->reason, tail ? "; it printed: " : "",
+		    tail ? tail : "");
+	}
+	save(t, job);
+}
+
+/* ---- agents ---- */
+
+struct agents {
+	struct tick *t;
+	struct text_list ours; /* names of agents of the pool */
+};
+
+static struct pool_job *find_token(struct tick *t, const char *token)
+{
+	for (size_t i = 0; i < t->jobs.n; i++)
+		if (strcmp(t->jobs.all[i].token, token) == 0)
+			return &t->jobs.all[i];
+	return NULL;
+}
+
+/* Its heartbeat is fresh, by the clock of who keeps the files; and what it has. */
+static bool is_alive(const struct tick *t, const char *agent, struct heartbeat *ret)
+{
+	char path[SPOOL_PATH_MAX];
+	uint64_t written_ns = 0;
+
+	return heartbeat_read(t->sp, heartbeat_agent_path(agent, path), ret, &written_ns, NULL) ==
+		       0 &&
+	       !ret->ended && written_ns / NS_PER_S + t->caller->expire_ms / 1000 > t->owner.now_s;
+}
+
+static void report_job(struct tick *t, struct pool_job *job, const struct agent_status *s)
+{
+	(void)str_copy(job->agent, sizeof(job->agent), s->agent);
+	(void)str_copy(job->node, sizeof(job->node), s->host);
+	if (!job->id[0])
+		(void)str_copy(job->id, sizeof(job->id), s->job);
+	job->phase = POOL_JOB_SUBMITTED;
+	job->state = ENGINE_JOB_RUNNING;
+	job->reason[0] = '\0';
+	if (!job->began_s)
+		job->began_s = t->owner.now_s;
+	pool_note_reported(&t->report->state);
+	save(t, job);
+}
+
+static int look_at_agent(void *data, const char *agent)
+{
+	struct agents *all = data;
+	struct tick *t = all->t;
+	struct agent_status *s = xcalloc(1, sizeof(*s));
+	struct heartbeat b;
+	bool alive = is_alive(t, agent, &b);
+	struct pool_job *job = NULL;
+
+	if (agent_status_read(t->sp, agent, s, NULL) == 0 && s->token[0])
+		job = find_token(t, s->token);
+	if (job && !job->agent[0] && job->phase != POOL_JOB_ENDED)
+		report_job(t, job, s);
+	if (job && alive)
+		t->live[job - t->jobs.all] = true;
+	if (job)
+		text_list_add(&all->ours, agent);
+	else if (alive && !b.draining)
+		t->elsewhere += b.held + b.idle;
+	free(s);
+	return 0;
+}
+
+/* Whoever asks was the agent of a job, and may have been for too short a time to be seen. */
+static void end_own(struct tick *t)
+{
+	struct pool_job *job = t->caller->token ? find_token(t, t->caller->token) : NULL;
+
+	if (!job || job->phase == POOL_JOB_ENDED)
+		return;
+	if (!job->agent[0])
+		(void)str_copy(job->agent, sizeof(job->agent), spool_host(t->sp));
+	pool_note_reported(&t->report->state);
+	t->live[job - t->jobs.all] = false;
+	end_job(t, job, "its agent has left");
+}
+
+/* An agent that left has ended its job with it, whatever the engine still says. */
+static void end_left(struct tick *t)
+{
+	for (size_t i = 0; i < t->jobs.n; i++) {
+		struct pool_job *job = &t->jobs.all[i];
+		char path[SPOOL_PATH_MAX];
+		struct heartbeat b;
+		int r;
+
+		if (job->phase == POOL_JOB_ENDED || !job->agent[0] || t->live[i])
+			continue;
+		r = heartbeat_read(t->sp, heartbeat_agent_path(job->agent, path), &b, NULL, NULL);
+		if ((r == 0 && b.ended) || (r == -ENOENT && spool_is_gone(t->sp, path)))
+			end_job(t, job, "its agent has left");
+	}
+}
+
+static bool is_ours(void *data, const char *agent)
+{
+	const struct agents *all = data;
+
+	for (size_t i = 0; i < all->ours.n; i++)
+		if (strcmp(all->ours.texts[i], agent) == 0)
+			return true;
+	return false;
+}
+
+/* ---- what the engine says ---- */
+
+/* Nothing is known of it at the engine any more. */
+static void miss_job(struct tick *t, struct pool_job *job)
+{
+	if (job->phase == POOL_JOB_ENDED || t->live[job - t->jobs.all] ||
+	    job->submitted_s + UNLISTED_S > t->owner.now_s)
+		return;
+	if (job->phase == POOL_JOB_SUBMITTING)
+		job->cancelled = true; /* it never was a job */
+	end_job(t, job,
+		job->phase == POOL_JOB_SUBMITTING ? "the engine never had it"
+						  : "the engine lists it no more");
+}
+
+static void update_job(struct tick *t, struct pool_job *job, const struct engine_job *said)
+{
+	struct pool_job was = *job;
+
+	if (job->phase == POOL_JOB_ENDED)
+		return;
+	job->phase = POOL_JOB_SUBMITTED;
+	job->state = said->state;
+	job->start_ns = said->start_ns;
+	(void)str_copy(job->id, sizeof(job->id), said->id);
+	if (said->node)
+		(void)str_copy(job->node, sizeof(job->node), said->node);
+	(void)str_copy(job->reason, sizeof(job->reason), said->reason ? said->reason : "");
+	if (said->state == ENGINE_JOB_RUNNING && !job->began_s)
+		job->began_s = t->owner.now_s;
+	if (engine_job_is_over(said->state))
+		end_job(t, job, job->reason[0] ? NULL : engine_job_state_name(said->state));
+	else if (memcmp(&was, job, sizeof(was)) != 0)
+		save(t, job);
+}
+
+/* The token is the end of a job's name. */
+static const char *token_of(const char *name)
+{
+	const char *dash = strrchr(name, '-');
+
+	return dash && pool_job_is_token(dash + 1) ? dash + 1 : "";
+}
+
+static void take_listing(struct tick *t, const struct engine_jobs *listed)
+{
+	bool seen[POOL_JOBS_MAX * 2] = { false };
+
+	t->strange = 0;
+	for (size_t i = 0; i < listed->n; i++) {
+		struct pool_job *job = find_token(t, token_of(listed->all[i].name));
+
+		if (job) {
+			seen[job - t->jobs.all] = true;
+			update_job(t, job, &listed->all[i]);
+		} else {
+			t->strange += str_has_prefix(token_of(listed->all[i].name), t->mark) &&
+				      !engine_job_is_over(listed->all[i].state);
+		}
+	}
+	for (size_t i = 0; i < t->jobs.n; i++)
+		if (!seen[i])
+			miss_job(t, &t->jobs.all[i]);
+}
+
+/* "tenure-exp1-", with which the names of all its jobs begin. */
+static char *name_prefix(const struct tick *t)
+{
+	char buf[ENGINE_JOB_NAME_MAX];
+	cleanup_free char *title = xasprintf("%s-%s", spool_instance(t->sp), t->pool.name);
+
+	(void)engine_job_name(t->pool.prefix, title, "", buf);
+	return xstrdup(buf);
+}
+
+static bool must_ask(const struct tick *t)
+{
+	for (size_t i = 0; i < t->jobs.n; i++)
+		if (t->jobs.all[i].phase != POOL_JOB_ENDED && !t->live[i])
+			return true;
+	return false;
+}
+
+static void ask_engine(struct tick *t)
+{
+	struct pool_state *st = &t->report->state;
+	cleanup_free char *prefix = name_prefix(t);
+	struct engine_jobs listed = { .n = 0 };
+	struct err e = ERR_INIT;
+	int r;
+
+	if (!must_ask(t) || st->polled_s + ENGINE_POLL_MS / 1000 > t->owner.now_s)
+		return;
+	st->polled_s = t->owner.now_s;
+	r = t->engine->jobs(&t->env, prefix, &listed, &e);
+	if (r == 0)
+		take_listing(t, &listed);
+	else
+		engine_failed(t, r, &e);
+	engine_jobs_clear(&listed);
+}
+
+/* ---- a job more ---- */
+
+/* Owned texts of one request. */
+struct order {
+	struct engine_request req;
+	struct text_list agent;
+	char name[ENGINE_JOB_NAME_MAX];
+	char *title, *dir, *output, *template_text;
+};
+
+static void order_clear(struct order *o)
+{
+	text_list_clear(&o->agent);
+	free(o->title);
+	free(o->dir);
+	free(o->output);
+	free(o->template_text);
+}
+
+static void add_option(struct text_list *l, const char *name, const char *value)
+{
+	text_list_add(l, name);
+	text_list_add(l, value);
+}
+
+static void add_ms(struct text_list *l, const char *name, uint64_t ms)
+{
+	cleanup_free char *text = xasprintf("%llums", (unsigned long long)ms);
+
+	add_option(l, name, text);
+}
+
+/* What a node of the pool runs: an agent that leaves when there is nothing to do, or, where its
+ * owner has said so, holds its GPUs for so long. */
+static struct text_list agent_command(const struct spool *sp, const struct pool *pool,
+				      const struct pool_caller *caller, const char *token)
+{
+	struct text_list l = { .n = 0 };
+
+	text_list_add(&l, pool->program ? pool->program : "tenure");
+	text_list_add(&l, "agent");
+	add_option(&l, "--root", caller->root);
+	add_option(&l, "--instance", spool_instance(sp));
+	add_option(&l, "--pool", pool->name);
+	add_option(&l, "--token", token);
+	if (pool->time_ms) {
+		add_ms(&l, "--time", pool->time_ms);
+		add_ms(&l, "--signal-lead", pool->lead_s * 1000ULL);
+	}
+	if (pool->keep_ms) {
+		add_ms(&l, "--lifetime", pool->keep_ms);
+	} else {
+		text_list_add(&l, "--no-hold");
+		add_option(&l, "--on-empty", "exit");
+		add_ms(&l, "--empty-for", pool->idle_ms);
+	}
+	for (size_t i = 0; i < pool->agent.n; i++)
+		text_list_add(&l, pool->agent.texts[i]);
+	return l;
+}
+
+static int read_template(const struct pool *pool, struct order *o, struct err *e)
+{
+	size_t len;
+
+	if (!pool->template_path)
+		return 0;
+	return fs_read_own_file(pool->template_path, TEMPLATE_MAX, &o->template_text, &len, e);
+}
+
+static int make_order(const struct spool *sp, const struct pool *pool,
+		      const struct pool_caller *caller, const char *token, struct order *o,
+		      struct err *e)
+{
+	char path[SPOOL_PATH_MAX], file[32];
+	cleanup_free char *middle = xasprintf("%s-%s", spool_instance(sp), pool->name);
+
+	*o = (struct order){ .agent = agent_command(sp, pool, caller, token) };
+	o->title = xasprintf("%s-%s", pool->prefix, spool_instance(sp));
+	o->dir = xasprintf("%s/%s/%s", caller->root, spool_instance(sp),
+			   spool_dir_name(SPOOL_POOLS));
+	o->output = xasprintf("%s/%s/%s", caller->root, spool_instance(sp),
+			      pool_path_of(pool->name, pool_job_file(token, "out", file), path));
+	text_list_take(&o->agent, NULL);
+	o->req = (struct engine_request){
+		.name = engine_job_name(pool->prefix, middle, token, o->name),
+		.title = o->title,
+		.token = token,
+		.gpus = pool->gpus,
+		.cpus = pool->cpus,
+		.mem_mib = pool->mem_mib,
+		.minutes = (pool->time_ms + MS_OF_MINUTE - 1) / MS_OF_MINUTE,
+		.warn_s = pool->lead_s,
+		.type = pool->type,
+		.dir = o->dir,
+		.output = o->output,
+		.agent = (const char *const *)o->agent.texts,
+		.options = &pool->options,
+		.drop = &pool->drop,
+		.settings = &pool->settings,
+	};
+	if (read_template(pool, o, e) < 0)
+		return e ? e->code : -EINVAL;
+	o->req.template_text = o->template_text;
+	return 0;
+}
+
+int pool_script(const struct spool *sp, const struct pool *pool, const struct pool_caller *caller,
+		struct strbuf *script, struct err *e)
+{
+	const struct engine *engine = engine_find(pool->engine);
+	struct order o;
+	int r = make_order(sp, pool, caller, "token", &o, e);
+
+	if (r == 0)
+		r = engine->render(&o.req, script, e);
+	order_clear(&o);
+	return r;
+}
+
+/* The script is kept beside the record, for people. */
+static int write_script(struct tick *t, const char *token, const struct strbuf *script,
+			struct err *e)
+{
+	char path[SPOOL_PATH_MAX], file[32];
+
+	return spool_replace(t->sp,
+			     pool_path_of(t->pool.name, pool_job_file(token, "sh", file), path),
+			     strbuf_str(script), script->len, e);
+}
+
+/* It was never asked for. */
+static void forget_job(struct tick *t, struct pool_job *job)
+{
+	static const char *const kinds[] = { "sh", "job" };
+	char path[SPOOL_PATH_MAX], file[32];
+
+	job->phase = POOL_JOB_ENDED;
+	job->cancelled = true;
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		(void)pool_job_file(job->token, kinds[i], file);
+		(void)spool_remove(t->sp, pool_path_of(t->pool.name, file, path));
+	}
+}
+
+/* What came of asking for it. */
+static void settle_submission(struct tick *t, struct pool_job *job, int r, const char *id,
+			      const struct err *e)
+{
+	struct pool_state *st = &t->report->state;
+
+	if (r == 0) {
+		job->phase = POOL_JOB_SUBMITTED;
+		(void)str_copy(job->id, sizeof(job->id), id);
+		pool_note_submitted(st);
+		t->report->submitted++;
+		say(t, "submitted job %s (%s)", job->id, t->engine->name);
+	} else if (r == -ENOENT) {
+		forget_job(t, job);
+		engine_failed(t, r, e);
+		return;
+	} else {
+		set_error(t, e);
+		(void)str_copy(job->reason, sizeof(job->reason), e->text);
+		pool_note_refused(st, t->owner.now_s);
+	}
+	if (r == ENGINE_UNSURE) {
+		say(t,
+		    "%s has not said whether it took a job: %s; it is looked up before another "
+		    "one is submitted",
+		    t->engine->name, e->text);
+		return; /* the record stays as it is */
+	}
+	if (r != 0) {
+		job->phase = POOL_JOB_ENDED;
+		job->ended_s = t->owner.now_s;
+		job->cancelled = true;
+		t->report->refused++;
+		say(t, "%s takes no job: %s", t->engine->name, e->text);
+	}
+	save(t, job);
+}
+
+static bool submit_one(struct tick *t, bool first)
+{
+	cleanup_strbuf struct strbuf script = STRBUF_INIT;
+	cleanup_free char *id = NULL;
+	struct pool_job *job = pool_jobs_add(&t->jobs);
+	struct err e = ERR_INIT;
+	struct order o;
+	int r;
+
+	pool_job_token(t->mark, job->token);
+	job->gpus = t->pool.gpus;
+	job->first = first;
+	job->submitted_s = t->owner.now_s;
+	r = make_order(t->sp, &t->pool, t->caller, job->token, &o, &e);
+	if (r == 0)
+		r = t->engine->render(&o.req, &script, &e);
+	if (r == 0)
+		r = write_script(t, job->token, &script, &e);
+	if (r == 0)
+		r = pool_job_write(t->sp, t->pool.name, job, true, &e);
+	if (r == 0 && !pool_owns(t->sp, &t->owner))
+		r = err_set(&e, -EBUSY, "somebody else has taken the pool over meanwhile");
+	if (r == 0)
+		r = t->engine->submit(&t->env, &o.req, strbuf_str(&script), &id, &e);
+	settle_submission(t, job, r, id, &e);
+	order_clear(&o);
+	return r == 0;
+}
+
+/* ---- one less ---- */
+
+static void cancel_some(struct tick *t, const struct pool_decision *d)
+{
+	struct text_list ids = { .n = 0 };
+	struct err e = ERR_INIT;
+
+	for (size_t i = 0; i < d->n_cancel; i++)
+		if (t->jobs.all[d->cancel[i]].id[0])
+			text_list_add(&ids, t->jobs.all[d->cancel[i]].id);
+	if (!ids.n)
+		return;
+	if (t->engine->cancel(&t->env, &ids, &e) < 0) {
+		set_error(t, &e);
+		text_list_clear(&ids);
+		return;
+	}
+	text_list_clear(&ids);
+	for (size_t i = 0; i < d->n_cancel; i++) {
+		struct pool_job *job = &t->jobs.all[d->cancel[i]];
+		bool late = job->began_s && !t->pool.down && !job->agent[0];
+
+		if (!job->id[0])
+			continue;
+		say(t, "cancelled job %s: %s", job->id, d->why[i]);
+		t->report->cancelled++;
+		(void)str_copy(job->reason, sizeof(job->reason), d->why[i]);
+		job->cancelled = !late;
+		end_job(t, job, NULL);
+		job->cancelled = true;
+		save(t, job);
+	}
+}
+
+/* ---- all of it ---- */
+
+static void act(struct tick *t, const struct pool_decision *d)
+{
+	unsigned int first = d->first;
+
+	cancel_some(t, d);
+	for (unsigned int i = 0; i < d->submit; i++) {
+		bool is_first = first > 0;
+
+		if (!submit_one(t, is_first))
+			return;
+		first -= is_first;
+	}
+}
+
+static int look(struct tick *t, struct agents *agents, struct demand *ret, struct err *e)
+{
+	int r = heartbeat_each_agent(t->sp, look_at_agent, agents, e);
+
+	if (r < 0)
+		return r;
+	end_own(t);
+	end_left(t);
+	ask_engine(t);
+	return demand_read(t->sp, &t->pool, clock_wall_ns(), is_ours, agents, t->elsewhere, ret, e);
+}
+
+/* The numbers after what was done, for who looks at them until the next one. */
+static void recount(struct tick *t)
+{
+	struct pool_state *st = &t->report->state;
+
+	st->waiting = 0;
+	for (size_t i = 0; i < t->jobs.n; i++)
+		st->waiting += t->jobs.all[i].phase != POOL_JOB_ENDED && !t->jobs.all[i].agent[0];
+}
+
+static int run(struct tick *t, struct err *e)
+{
+	struct agents agents = { .t = t };
+	struct pool_decision d = { .submit = 0 };
+	struct demand demand;
+	struct pool_view v = { .pool = &t->pool, .jobs = &t->jobs, .live = t->live };
+	struct pool_state *st = &t->report->state;
+	int r;
+
+	pool_state_read(t->sp, t->pool.name, st);
+	st->error[0] = '\0';
+	st->ticked_s = t->owner.now_s;
+	r = pool_job_mark(t->sp, t->pool.name, t->mark, e);
+	if (r == 0)
+		r = pool_jobs_read(t->sp, t->pool.name, &t->jobs, e);
+	if (r == 0 && t->jobs.n >= POOL_JOBS_MAX)
+		r = err_set(e, -EMFILE, "there are %zu records of jobs in pools/", t->jobs.n);
+	if (r == 0)
+		r = look(t, &agents, &demand, e);
+	text_list_clear(&agents.ours);
+	if (r < 0)
+		return r;
+	v.needed = demand.nodes;
+	v.strange = t->strange;
+	v.now_s = t->owner.now_s;
+	pool_plan(&v, st, &d);
+	act(t, &d);
+	recount(t);
+	pool_say_next(&v, st);
+	pool_jobs_prune(t->sp, t->pool.name, &t->jobs, ENDED_KEPT);
+	return t->absent && t->caller->by_agent ? 0 : pool_state_write(t->sp, t->pool.name, st, e);
+}
+
+int pool_tick(const struct spool *sp, const char *name, const struct pool_caller *caller,
+	      struct pool_report *ret, struct err *e)
+{
+	struct tick *t = xcalloc(1, sizeof(*t));
+	int r = pool_read(sp, name, &t->pool, e);
+
+	*ret = (struct pool_report){ .busy = false };
+	t->sp = sp;
+	t->caller = caller;
+	t->report = ret;
+	t->env = (struct engine_env){ .environ = caller->environ, .settings = &t->pool.settings };
+	if (r == 0) {
+		t->engine = engine_find(t->pool.engine);
+		r = pool_own(sp, name, &t->owner, e);
+		ret->busy = r == POOL_BUSY;
+	}
+	if (r == 0) {
+		r = run(t, e);
+		pool_disown(sp, &t->owner);
+	}
+	if (ret->busy) {
+		pool_state_read(sp, name, &ret->state);
+		r = 0;
+	}
+	pool_jobs_clear(&t->jobs);
+	pool_clear(&t->pool);
+	free(t);
+	return r;
+}
+
+void pool_report_clear(struct pool_report *report)
+{
+	strbuf_clear(&report->said);
+}
+
+void pool_tick_all(const struct spool *sp, const struct pool_caller *caller)
+{
+	struct text_list names = { .n = 0 };
+
+	(void)pool_list(sp, &names, NULL);
+	for (size_t i = 0; i < names.n; i++) {
+		struct pool_report report;
+
+		(void)pool_tick(sp, names.texts[i], caller, &report, NULL);
+		pool_report_clear(&report);
+	}
+	text_list_clear(&names);
+}

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: MIT
+"""`up` and `down`: pools of nodes, with this machine as the engine and jobs that really run agents."""
+import json
+import os
+import re
+import signal
+
+import pytest
+
+import queuelib
+from machine import Machine
+from patience import HANG, must_come, wait_for
+
+
+class Pooled(queuelib.Node):
+    """An instance on a simulated machine, of which nobody serves but what `up` brings."""
+
+    def __init__(self, machine, instance="exp1"):
+        super().__init__(machine, machine.tmp / "unused.out")
+        self.name, self.instance = instance, ("-i", instance)
+        self.spool = machine.tmp / "home/.local/state/tenure" / instance
+
+    def up(self, *args, check=True, engine="local"):
+        return self.m.run(self.m.tenure, "up", self.name, "--engine", engine, *args, check=check)
+
+    def down(self, *args, check=True):
+        return self.m.run(self.m.tenure, "down", self.name, *args, check=check)
+
+    def tick(self):
+        return self.m.run(self.m.tenure, "tick", self.name)
+
+    def shown(self):
+        lines = self.run("instances", "--json").stdout.splitlines()
+        return next(d for d in map(json.loads, lines) if d["name"] == self.name)
+
+    def pool(self, name="main"):
+        return next(p for p in self.shown()["pools"] if p["pool"] == name)
+
+    def jobs(self, ended=False):
+        return [j for j in self.pool()["jobs"] if j["ended"] == ended]
+
+    def agents(self):
+        return [n for n in self.shown()["nodes"] if n["state"] == "alive"]
+
+    def records(self):
+        return sorted((self.spool / "pools").glob("*.job"))
+
+    def asked_long_ago(self):
+        """The engine is asked once a minute at most."""
+        path = self.spool / "pools/main,state"
+        state = json.loads(path.read_text())
+        path.write_text(json.dumps({**state, "polled": 0, "tried": 0}))
+
+    def end(self):
+        for job in (j for p in self.shown()["pools"] for j in p["jobs"] if not j["ended"]):
+            pid = int(job["id"].partition(".")[0] or 0)
+            if pid > 1 and os.path.exists(f"/proc/{pid}"):
+                os.kill(pid, signal.SIGTERM)
+                wait_for(lambda: not os.path.exists(f"/proc/{pid}"), HANG)
+
+
+@pytest.fixture
+def machine(build, env, tmp_path):
+    m = Machine(build, env, tmp_path, 4, 0.3)
+    made = []
+
+    def make(instance="exp1"):
+        made.append(Pooled(m, instance))
+        return made[-1]
+    m.pooled = make
+    yield m
+    for p in made:
+        if (p.spool / "pools").is_dir():
+            p.down(check=False)
+            p.end()
+    m.close()
+
+
+def test_node_comes_runs_what_waits_and_leaves(machine):
+    p = machine.pooled()
+    i = p.submit("-g", "1", "--", "true")
+    said = p.up("-g", "2", "--idle-exit", "1s").stdout
+    assert re.search(r"up to 1 node with 2 GPUs each from local", said) and "submitted job" in said, said
+    assert "waits for 1 job to start" in said
+    p.wait(i, "done")
+    must_come(lambda: not p.agents() and not p.jobs())
+    assert [j["lost"] for j in p.jobs(ended=True)] == [False]
+    assert p.pool()["live"] == 0 and p.pool()["wanted"] == 0
+    # The next one is asked for by whoever submits.
+    j = p.run("submit", "-g", "1", "--", "true")
+    assert "pool main: submitted job" in j.stderr
+    p.wait(int(j.stdout), "done")
+    assert "is down; its queue stays" in p.down().stdout
+    must_come(lambda: not p.jobs())
+    k = p.submit("-g", "1", "--", "true")
+    assert not p.jobs() and p.task(k)["state"] == "pending"
+    assert "pool main (local)" in p.why(k) and "it is down" in p.why(k)
+
+
+def test_it_has_as_many_gpus_as_it_asked_for(machine):
+    p, q = machine.pooled("one"), machine.pooled("two")
+    for node in (p, q):
+        node.up("-g", "2", "--keep", "--agent-option=--idle-for=0")
+    must_come(lambda: all([(a["devices"], a["held"]) for a in n.agents()] == [(2, 2)] for n in (p, q)))
+    cards = [{d["uuid"] for s in (n.spool / "agents").glob("*,status") for d in json.loads(s.read_text())["devices"]}
+             for n in (p, q)]
+    assert len(cards[0]) == len(cards[1]) == 2 and not cards[0] & cards[1]
+
+
+def test_as_many_nodes_as_the_queue_needs_and_no_more(machine):
+    p = machine.pooled()
+    ids = [p.submit("-g", "2", "--", "sleep", "600") for _ in range(3)]
+    p.up("-g", "2", "--max", "2")
+    must_come(lambda: len(p.agents()) == 1)
+    p.tick()  # as its agent does once a minute
+    must_come(lambda: len(p.agents()) == 2)
+    must_come(lambda: [p.task(i)["state"] for i in ids].count("running") == 2)
+    p.tick()
+    assert p.pool()["live"] == 2 and p.pool()["next"] == "nothing: it has the 2 nodes that it may have"
+    why = p.why(next(i for i in ids if p.task(i)["state"] == "pending"))
+    assert "2 wanted, 2 live, 0 waiting of 2" in why, why
+    for i in ids:
+        p.run("stop", str(i), "--now")
+
+
+def test_task_larger_than_any_node_is_taken_where_a_pool_can_bring_one(machine):
+    p = machine.pooled()
+    p.up("-g", "1", "--idle-exit", "10m")
+    must_come(lambda: len(p.agents()) == 1)
+    done = p.run("submit", "-g", "2", "--", "true", check=False)
+    assert done.returncode == 1 and "asks for 2 GPUs" in done.stderr
+    p.up("-g", "2", "--pool", "large", "--min", "0", "--max", "1")
+    i = p.submit("-g", "2", "--", "true")
+    p.wait(i, "done")
+
+
+def test_again_goes_on_with_what_was_said(machine):
+    p = machine.pooled()
+    p.up("-g", "2", "--max", "3", "--min", "0", "--", "--not-for-sh")
+    before = json.loads((p.spool / "pools/main.json").read_text())
+    machine.run(machine.tenure, "up", "exp1", "--max", "2")
+    after = json.loads((p.spool / "pools/main.json").read_text())
+    assert (after["gpus"], after["max"], after["options"]) == (2, 2, ["--not-for-sh"])
+    assert after["asked_ns"] > before["asked_ns"]
+
+
+def test_dry_run_shows_the_script_and_asks_for_nothing(machine):
+    p = machine.pooled()
+    script = p.up("-g", "2", "--dry-run", "--agent-option=--load=gemm", "--", "echo hello").stdout
+    assert script.startswith("#!/bin/sh\necho hello\nexec ") and "'--load=gemm'" in script
+    assert "'--instance' 'exp1'" in script and not p.shown()["pools"]
+
+
+def test_agents_that_do_not_come_up_pause_it_with_the_reason(machine):
+    p = machine.pooled()
+    p.submit("-g", "1", "--", "true")
+    p.up("-g", "1", "--agent-option=--no-such-option")
+    for _ in range(3):
+        must_come(lambda: "unknown option" in "".join(f.read_text() for f in (p.spool / "pools").glob("*.out")))
+        for job in p.jobs():
+            pid = int(job["id"].partition(".")[0])
+            must_come(lambda: not os.path.exists(f"/proc/{pid}"))
+        for record in p.records():  # they were submitted long ago
+            doc = json.loads(record.read_text())
+            record.write_text(json.dumps({**doc, "submitted": doc["submitted"] - 1000}))
+        p.asked_long_ago()
+        p.tick()
+    pool = p.pool()
+    assert pool["paused"] and "3 jobs in a row" in pool["pause"], json.dumps(pool, indent=1)
+    assert "unknown option --no-such-option" in pool["pause"]
+    assert pool["next"] == "nothing, until tenure up is called again" and not p.jobs()
+    shown = p.run("instances")
+    assert "pool main is paused: 3 jobs in a row" in shown.stderr
+    p.up("--agent-option=--idle-for=0")
+    assert not p.pool()["paused"]
+    must_come(lambda: p.agents())
+
+
+def test_engine_that_is_not_there_says_so_and_leaves_nothing(machine):
+    p = machine.pooled()
+    i = p.submit("-g", "1", "--", "true")
+    done = p.up("--set", "workspace=w", "--set", "aec2=c", "--set", "image=i", "--set", "spec=s.1", "--set", "mounts=none", engine="sco", check=False)
+    assert done.returncode == 1 and "sco: there is no such command on PATH here" in done.stderr, done.stderr
+    assert not p.records() and p.task(i)["state"] == "pending"
+
+
+@pytest.mark.parametrize("text", ["", "\x00\x01", "[]", '{"engine":"local","gpus":1000000}', '{"engine":"nosuch"}',
+                                  '{"engine":"local","options":["a\\nb"]}'])
+def test_pool_file_that_is_garbage_stops_nothing_else(machine, text):
+    p = machine.pooled()
+    p.up("-g", "1", "--idle-exit", "10m")
+    (p.spool / "pools/bad.json").write_text(text)
+    i = p.submit("-g", "1", "--", "true")
+    p.wait(i, "done")
+    assert p.pool("bad")["error"]
+    assert "pool bad" in p.tick().stdout
+    assert p.run("instances").returncode == 0
+
+
+def test_typical_mistakes(machine):
+    for args, said in ((["--nodes", "0"], "nodes"), (["--min", "3", "--max", "2"], "at least min"),
+                       (["--engine", "pbs"], "tenure engines"), (["--prefix", "7up"], "prefix"),
+                       (["-g", "9", "--total-gpus", "4"], "total_gpus"), (["--time", "5"], "time")):
+        done = machine.run(machine.tenure, "up", "exp1", *args, check=False)
+        assert done.returncode == 2 and said in done.stderr, (args, done.stderr)
+    done = machine.run(machine.tenure, "down", "exp1", check=False)
+    assert done.returncode == 1 and "exp1" in done.stderr

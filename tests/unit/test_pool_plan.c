@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+#include "unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool/plan.h"
+
+#define SECOND 1000000000ULL
+#define NOW_S  100000ULL
+
+/* A pool with its jobs, in virtual time. */
+struct world {
+	struct pool pool;
+	struct pool_state st;
+	struct pool_jobs jobs;
+	bool live[64];
+	struct pool_view v;
+	struct pool_decision d;
+};
+
+static struct world *world_new(unsigned int max)
+{
+	struct world *w = calloc(1, sizeof(*w));
+
+	assert_non_null(w);
+	w->pool = (struct pool){ .name = "main",
+				 .engine = "local",
+				 .gpus = 2,
+				 .max = max,
+				 .start_ms = 600000,
+				 .asked_ns = NOW_S * SECOND };
+	w->v = (struct pool_view){
+		.pool = &w->pool, .jobs = &w->jobs, .live = w->live, .now_s = NOW_S
+	};
+	return w;
+}
+
+static void world_free(struct world *w)
+{
+	pool_jobs_clear(&w->jobs);
+	free(w);
+}
+
+static struct pool_job *add(struct world *w, uint64_t age_s)
+{
+	struct pool_job *job = pool_jobs_add(&w->jobs);
+
+	job->phase = POOL_JOB_SUBMITTED;
+	job->submitted_s = w->v.now_s - age_s;
+	return job;
+}
+
+static void add_live(struct world *w)
+{
+	struct pool_job *job = add(w, 1000);
+
+	(void)snprintf(job->agent, sizeof(job->agent), "node%zu", w->jobs.n);
+	w->live[w->jobs.n - 1] = true;
+}
+
+static unsigned int submits(struct world *w)
+{
+	pool_plan(&w->v, &w->st, &w->d);
+	pool_say_next(&w->v, &w->st);
+	return w->d.submit;
+}
+
+static void nothing_is_asked_for_without_a_need(void **state)
+{
+	struct world *w = world_new(4);
+
+	(void)state;
+	assert_int_equal(submits(w), 0);
+	assert_string_equal(w->st.next, "nothing: no task that is ready needs a node of it");
+	world_free(w);
+}
+
+static void it_follows_the_queue_one_at_a_time(void **state)
+{
+	struct world *w = world_new(4);
+
+	(void)state;
+	w->v.needed = 3;
+	assert_int_equal(submits(w), 1);
+	add(w, 0);
+	assert_int_equal(submits(w), 0);
+	assert_int_equal(w->st.waiting, 1);
+	assert_string_equal(w->st.next, "waits for 1 job to start");
+	(void)snprintf(w->jobs.all[0].agent, sizeof(w->jobs.all[0].agent), "node1");
+	w->live[0] = true;
+	assert_int_equal(submits(w), 1);
+	add_live(w);
+	add_live(w);
+	assert_int_equal(submits(w), 0);
+	assert_int_equal(w->st.live, 3);
+	assert_string_equal(w->st.next, "nothing: it has what it wants");
+	world_free(w);
+}
+
+static void those_that_up_asked_for_come_at_once(void **state)
+{
+	struct world *w = world_new(3);
+
+	(void)state;
+	w->pool.first = 3;
+	assert_int_equal(submits(w), 3);
+	assert_int_equal(w->d.first, 3);
+	for (int i = 0; i < 3; i++) {
+		add(w, 1000)->first = true;
+		pool_note_submitted(&w->st);
+	}
+	/* They are wanted though nothing is in the queue, and nobody asks for them twice. */
+	assert_int_equal(submits(w), 0);
+	assert_int_equal(w->d.n_cancel, 0);
+	assert_int_equal(w->st.wanted, 3);
+	/* One ends: that was it. */
+	w->jobs.all[0].phase = POOL_JOB_ENDED;
+	assert_int_equal(submits(w), 0);
+	/* Until somebody says so again. */
+	w->pool.asked_ns++;
+	w->pool.first = 3;
+	assert_int_equal(submits(w), 1);
+	world_free(w);
+}
+
+static void no_more_than_its_caps(void **state)
+{
+	struct world *w = world_new(4);
+
+	(void)state;
+	w->pool.total_gpus = 5; /* two nodes of two */
+	w->v.needed = 9;
+	add_live(w);
+	assert_int_equal(submits(w), 1);
+	assert_int_equal(w->st.cap, 2);
+	add_live(w);
+	assert_int_equal(submits(w), 0);
+	assert_string_equal(w->st.next, "nothing: it has the 2 nodes that it may have");
+	/* What the engine lists and nobody has a record of counts, too. */
+	w->pool.total_gpus = 0;
+	w->v.strange = 2;
+	assert_int_equal(submits(w), 0);
+	w->v.strange = 1;
+	assert_int_equal(submits(w), 1);
+	world_free(w);
+}
+
+static void refusals_make_it_wait(void **state)
+{
+	static const uint64_t waits_s[] = { 60, 300, 900, 3600, 3600 };
+	struct world *w = world_new(4);
+
+	(void)state;
+	w->v.needed = 1;
+	for (size_t i = 0; i < sizeof(waits_s) / sizeof(waits_s[0]); i++) {
+		assert_int_equal(submits(w), 1);
+		pool_note_refused(&w->st, w->v.now_s);
+		assert_int_equal(pool_backoff_s(&w->st, w->v.now_s), waits_s[i]);
+		assert_int_equal(submits(w), 0);
+		w->v.now_s += waits_s[i] - 1;
+		assert_int_equal(submits(w), 0);
+		assert_string_equal(w->st.next, "tries again in 1s");
+		w->v.now_s += 1;
+	}
+	pool_note_submitted(&w->st);
+	assert_int_equal(pool_backoff_s(&w->st, w->v.now_s), 0);
+	world_free(w);
+}
+
+static void three_lost_in_a_row_pause_it_with_the_reason(void **state)
+{
+	struct world *w = world_new(4);
+	struct pool_job *job = add(w, 1000);
+
+	(void)state;
+	w->v.needed = 1;
+	(void)snprintf(job->id, sizeof(job->id), "17");
+	(void)snprintf(job->node, sizeof(job->node), "qa-1");
+	job->phase = POOL_JOB_ENDED;
+	assert_int_equal(submits(w), 1);
+	pool_note_lost(&w->st, job, "no such file");
+	pool_note_lost(&w->st, job, "no such file");
+	pool_note_reported(&w->st); /* the row is broken */
+	pool_note_lost(&w->st, job, "no such file");
+	pool_note_lost(&w->st, job, "no such file");
+	assert_false(w->st.paused);
+	pool_note_lost(&w->st, job, "no such file");
+	assert_true(w->st.paused);
+	assert_non_null(strstr(w->st.pause, "17 on qa-1"));
+	assert_non_null(strstr(w->st.pause, "no such file"));
+	assert_int_equal(submits(w), 0);
+	assert_string_equal(w->st.next, "nothing, until tenure up is called again");
+	w->pool.asked_ns++;
+	assert_int_equal(submits(w), 1);
+	assert_false(w->st.paused);
+	world_free(w);
+}
+
+static void surplus_that_waits_is_cancelled_the_youngest_first(void **state)
+{
+	struct world *w = world_new(8);
+
+	(void)state;
+	add_live(w);
+	add(w, 900);
+	add(w, 500);
+	add(w, POOL_SETTLE_S - 1); /* too young to be cancelled */
+	w->v.needed = 2;
+	assert_int_equal(submits(w), 0);
+	assert_int_equal(w->d.n_cancel, 2);
+	assert_int_equal(w->d.cancel[0], 2);
+	assert_int_equal(w->d.cancel[1], 1);
+	/* What serves is never cancelled. */
+	w->v.needed = 0;
+	assert_int_equal(submits(w), 0);
+	for (size_t i = 0; i < w->d.n_cancel; i++)
+		assert_int_not_equal(w->d.cancel[i], 0);
+	world_free(w);
+}
+
+static void an_agent_that_does_not_report_in_time_is_given_up(void **state)
+{
+	struct world *w = world_new(8);
+	struct pool_job *job = add(w, 5000);
+
+	(void)state;
+	w->v.needed = 1;
+	assert_int_equal(submits(w), 0); /* it waits in the engine's queue, however long */
+	assert_int_equal(w->d.n_cancel, 0);
+	job->began_s = NOW_S - 600;
+	assert_int_equal(submits(w), 0);
+	assert_int_equal(w->d.n_cancel, 0);
+	job->began_s--;
+	(void)submits(w);
+	assert_int_equal(w->d.n_cancel, 1);
+	assert_non_null(strstr(w->d.why[0], "not reported"));
+	world_free(w);
+}
+
+static void down_cancels_what_waits_at_once(void **state)
+{
+	struct world *w = world_new(8);
+
+	(void)state;
+	add_live(w);
+	add(w, 0)->first = true;
+	w->pool.down = true;
+	w->v.needed = 5;
+	assert_int_equal(submits(w), 0);
+	assert_int_equal(w->d.n_cancel, 1);
+	assert_int_equal(w->d.cancel[0], 1);
+	assert_non_null(strstr(w->st.next, "it is down"));
+	world_free(w);
+}
+
+static void what_is_kept_is_kept_for_its_time(void **state)
+{
+	struct world *w = world_new(2);
+
+	(void)state;
+	w->pool.min = 2;
+	w->pool.keep_ms = 3600000;
+	assert_int_equal(submits(w), 2);
+	w->v.now_s += 3601;
+	assert_int_equal(submits(w), 0);
+	w->pool.keep_ms = 0; /* a minimum without a time stays */
+	assert_int_equal(submits(w), 2);
+	world_free(w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_is_asked_for_without_a_need),
+		cmocka_unit_test(it_follows_the_queue_one_at_a_time),
+		cmocka_unit_test(those_that_up_asked_for_come_at_once),
+		cmocka_unit_test(no_more_than_its_caps),
+		cmocka_unit_test(refusals_make_it_wait),
+		cmocka_unit_test(three_lost_in_a_row_pause_it_with_the_reason),
+		cmocka_unit_test(surplus_that_waits_is_cancelled_the_youngest_first),
+		cmocka_unit_test(an_agent_that_does_not_report_in_time_is_given_up),
+		cmocka_unit_test(down_cancels_what_waits_at_once),
+		cmocka_unit_test(what_is_kept_is_kept_for_its_time),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
