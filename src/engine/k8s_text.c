@@ -930,6 +930,8 @@ int k8s_text_inside(const char *const *environ, struct engine_here *ret, struct 
 	/* Its numbers are those of the node; in the container they begin at 0. */
 	if (gpus && (str_has_prefix(gpus, "GPU-") || str_has_prefix(gpus, "MIG-")))
 		ret->gpus = xstrdup(gpus);
+	else if (count && strcmp(count, "0") == 0)
+		ret->gpus = xstrdup(""); /* none, and it is said */
 	ret->n_gpus = count ? count_of(count) : 0;
 	return 0;
 }

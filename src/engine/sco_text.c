@@ -667,7 +667,7 @@ int sco_text_inside(const char *const *variables, struct engine_here *ret, struc
 	if (!has_own_variables(variables) && !(name && name[0]))
 		return err_set(e, -ENOENT, "no SENSECORE_ variable: this is in no job of SCO ACP");
 	if (count && (str_to_u64(count, &n) < 0 || n > GPUS_MAX))
-		n = 0;
+		count = NULL, n = 0;
 	*ret = (struct engine_here){ .engine = "sco", .n_gpus = (unsigned int)n };
 	ret->id = name && name[0] ? xstrdup(name) : job_of_host(host);
 	ret->key = xasprintf("sco.%s", ret->id);
@@ -675,6 +675,7 @@ int sco_text_inside(const char *const *variables, struct engine_here *ret, struc
 		*p = isalnum((unsigned char)*p) || *p == '.' ? (char)tolower((unsigned char)*p)
 							     : '-';
 	ret->node = host && host[0] ? xstrdup(host) : NULL;
-	ret->gpus = gpus && gpus[0] ? xstrdup(gpus) : NULL;
+	/* It has none, and says so. */
+	ret->gpus = gpus && gpus[0] ? xstrdup(gpus) : count && !n ? xstrdup("") : NULL;
 	return 0;
 }

@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -423,6 +424,7 @@ static void a_container_knows_its_job(void **state)
 		int code;
 		const char *key, *node;
 		unsigned int gpus;
+		bool none; /* and that is said */
 	} cases[] = {
 		{ { "PATH=/bin", NULL }, -ENOENT, NULL, NULL, 0 },
 		{ { "TENURE_SCO_JOB=ydj-exp1-tok1", "SENSECORE_PYTORCH_NNODES=1",
@@ -439,6 +441,7 @@ static void a_container_knows_its_job(void **state)
 		  "pt-1A_2-worker-0",
 		  0 },
 		{ { "SENSECORE_PYTORCH_NODE_RANK=0", NULL }, 0, "sco.job", NULL, 0 },
+		{ { "SENSECORE_ACCELERATE_DEVICE_COUNT=0", NULL }, 0, "sco.job", NULL, 0, true },
 	};
 	struct world *w = *state;
 
@@ -454,7 +457,9 @@ static void a_container_knows_its_job(void **state)
 		if (here.node)
 			assert_string_equal(here.node, cases[i].node);
 		assert_int_equal(here.n_gpus, cases[i].gpus);
-		assert_null(here.gpus);
+		assert_true(!here.gpus == !cases[i].none);
+		if (here.gpus)
+			assert_string_equal(here.gpus, "");
 		engine_here_clear(&here);
 	}
 }
