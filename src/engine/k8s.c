@@ -181,9 +181,9 @@ static int k8s_when(const struct engine_env *env, const struct engine_request *r
 	return r;
 }
 
-static int k8s_inside(const char *const *environ, struct engine_here *ret, struct err *e)
+static int k8s_inside(const char *const *variables, struct engine_here *ret, struct err *e)
 {
-	return k8s_text_inside(environ, ret, e);
+	return k8s_text_inside(variables, ret, e);
 }
 
 static int k8s_deadline(const struct engine_env *env, const struct engine_here *here,

@@ -911,13 +911,13 @@ void k8s_text_use(const char *pods, struct engine_nodes *nodes)
 
 /* -------- inside -------- */
 
-int k8s_text_inside(const char *const *environ, struct engine_here *ret, struct err *e)
+int k8s_text_inside(const char *const *variables, struct engine_here *ret, struct err *e)
 {
-	const char *job = script_variable(environ, JOB_VARIABLE "=");
-	const char *pod = script_variable(environ, POD_VARIABLE "=");
-	const char *node = script_variable(environ, NODE_VARIABLE "=");
-	const char *count = script_variable(environ, GPUS_VARIABLE "=");
-	const char *gpus = script_variable(environ, "NVIDIA_VISIBLE_DEVICES=");
+	const char *job = script_variable(variables, JOB_VARIABLE "=");
+	const char *pod = script_variable(variables, POD_VARIABLE "=");
+	const char *node = script_variable(variables, NODE_VARIABLE "=");
+	const char *count = script_variable(variables, GPUS_VARIABLE "=");
+	const char *gpus = script_variable(variables, "NVIDIA_VISIBLE_DEVICES=");
 
 	if (!job || !job[0])
 		return err_set(e, -ENOENT, "no " JOB_VARIABLE ": this is in no pod of ours");

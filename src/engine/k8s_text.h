@@ -52,6 +52,6 @@ int k8s_text_nodes(const char *text, struct engine_nodes *nodes, struct err *e);
 void k8s_text_use(const char *pods, struct engine_nodes *nodes);
 
 /* What the variables of our container say: 0; -ENOENT. */
-int k8s_text_inside(const char *const *environ, struct engine_here *ret, struct err *e);
+int k8s_text_inside(const char *const *variables, struct engine_here *ret, struct err *e);
 
 #endif
