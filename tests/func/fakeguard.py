@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 
-VERSION = 9
+VERSION = 10
 (HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED, HEARTBEAT, LEASE,
  LEASE_REPLY, GRANT, GRANTED, LEASE_TAKEN, UNLEASE, UNLEASED, LEASE_STATE, RESERVE, LEASE_USE) = \
     range(1, 22)
@@ -55,6 +55,7 @@ class Hello(c.Structure):
 class Guard(c.Structure):
     _fields_ = [("head", Head), ("pid", c.c_int32), ("n_devices", c.c_uint32),
                 ("flags", c.c_uint32), ("pid_class", c.c_uint32),
+                ("n_others", c.c_uint32), ("n_unseen", c.c_uint32),
                 ("started_wall_ns", c.c_uint64), ("driver", c.c_char * 64),
                 ("trouble", c.c_char * 256)]
 
