@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -89,5 +90,20 @@ int pthread_clockjoin_np(pthread_t thread, void **ret, clockid_t clock,
 struct mallinfo_old mallinfo_old(void)
 {
 	return (struct mallinfo_old){ .fordblks = (unsigned int)mallinfo().fordblks };
+}
+#endif
+
+#if defined(__aarch64__) && defined(__clang__) && !__GLIBC_PREREQ(2, 28)
+/*
+ * gcc's __sync_val_compare_and_swap() as a function, which Debian's libuv calls. It is in gcc's
+ * library and not yet in clang's.
+ */
+uint32_t __aarch64_cas4_sync(uint32_t expected, uint32_t desired, uint32_t *at);
+uint32_t __aarch64_cas4_sync(uint32_t expected, uint32_t desired, uint32_t *at)
+{
+	(void)__atomic_compare_exchange_n(at, &expected, desired, false, __ATOMIC_SEQ_CST,
+					  __ATOMIC_SEQ_CST);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return expected;
 }
 #endif

@@ -206,6 +206,38 @@ def test_older_tools_commands_find_it(unpacked, tmp_path):
     assert done.returncode == 0 and "wrong" not in done.stdout, done.stdout + done.stderr
 
 
+# In a user namespace of its own the kernel keeps which emulator a program has (Linux 6.7), so nothing is left behind.
+EMULATED = r"""
+mount -t binfmt_misc none /proc/sys/fs/binfmt_misc || exit 77
+printf '%s' ':aarch64:M::\x7f\x45\x4c\x46\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:'"$2"':OCF' \
+	>/proc/sys/fs/binfmt_misc/register || exit 77
+export QEMU_LD_PREFIX=$3
+"$1/bin/tenure" --version
+"$1/bin/tenure" sim --gpus 2 --model a10 -- sh -c '
+	"$1/bin/tenure" devices
+	"$1/bin/tenure" submit -n later -- true
+	"$1/bin/tenure" list
+' sh "$1"
+"""
+
+
+def test_for_another_processor(unpacked, arch):
+    """As far as an emulator goes: qemu-user finds no program that was started by its descriptor, as the guard is."""
+    qemu, libc = shutil.which("qemu-aarch64-static"), ROOT / "build-dist/aarch64/root"
+    if arch != "aarch64" or arch == os.uname().machine:
+        pytest.skip("the archive is for this processor")
+    if not qemu or not libc.exists():
+        pytest.skip("there is no qemu-aarch64-static, or no build-dist/aarch64/root")
+    done = bare("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+                "/bin/sh", "-c", EMULATED, "sh", unpacked, qemu, libc, timeout=2 * HANG)
+    if done.returncode == 77 or "unshare:" in done.stderr:
+        pytest.skip(f"no emulator can be set up here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith(f"tenure {VERSION}\n")
+    assert len(re.findall(r"^ +[01]  NVIDIA A10 .* idle$", done.stdout, re.M)) == 2, done.stdout
+    assert re.search(r"^ +1 .*later", done.stdout, re.M), done.stdout
+
+
 @pytest.mark.usefixtures("runs_here")
 def test_in_the_root_of_an_older_system(archive, tmp_path):
     root = os.environ.get("TENURE_OLD_ROOT")
