@@ -181,6 +181,11 @@ gpu_logs() {
 	cat -- "$file"
 }
 
+# Names of its pools, as submit.sh makes them.
+_gpu_pools() {
+	find "$(_gpu_dir)/pools" -name '*.json' 2>/dev/null | sed 's/.*\///; s/\.json$//'
+}
+
 # The id of what runs, the first one.
 _gpu_running_id() {
 	_gpu_tenure list --json -s running 2>/dev/null | sed -n 's/.*"id":\([0-9]*\),.*/\1/p' | head -n 1
@@ -335,9 +340,13 @@ gpu_stop() {
 	[ -n "$sweep" ] || _gpu_show_python
 }
 
+# What gets it nodes is told first, or it would ask for others in place of those that end.
 gpu_shutdown() {
-	local running
-	if ! _gpu_tenure shutdown; then
+	local running pool
+	for pool in $(_gpu_pools); do
+		_gpu_tenure down "$(_gpu_instance)" --pool "$pool" || return
+	done
+	if ! _gpu_tenure shutdown && [ -z "${pool-}" ]; then
 		return 1
 	fi
 	printf 'Shutting down: %s\n' "$(_gpu_instance)"
