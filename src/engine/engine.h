@@ -111,9 +111,11 @@ struct engine_request {
 	const char *type;    /* of the GPUs; NULL: any */
 	const char *dir;     /* where it begins, and its output goes: below the spool */
 	const char *output;  /* path of that */
-	const char *const *agent;	  /* the command that it runs, to NULL */
-	const struct text_list *options;  /* the user's own directives, as he wrote them */
-	const struct text_list *drop;	  /* of ours, those that begin so are left out: "--mem" */
+	const char *const *agent;	 /* the command that it runs, to NULL */
+	const struct text_list *options; /* the user's own directives, as he wrote them */
+	const struct text_list *drop;	 /* of ours, those that begin so are left out: "--mem" */
+	const char *after; /* id of a job that has to have ended before it begins (engine.follows);
+			      NULL */
 	const struct text_list *exclude;  /* nodes on which agents did not come up */
 	const char *template_text;	  /* of the script, instead of the engine's own; NULL */
 	const struct text_list *settings; /* KEY=VALUE of the pool's, which the engine's page names:
@@ -156,6 +158,7 @@ struct engine {
 	const char *name;
 	/* A sentence for `tenure engines`. */
 	const char *title;
+	bool follows; /* its jobs can wait for the end of another one: request.after */
 	/* What a pool may set for it (engine/keys.h), to a NULL name; NULL: nothing. */
 	const struct engine_key *keys;
 

@@ -538,6 +538,7 @@ static int sge_deadline(const struct engine_env *env, const struct engine_here *
 const struct engine engine_sge = {
 	.name = "sge",
 	.title = "Grid Engine: jobs by qsub, in a queue with GPUs",
+	.follows = true,
 	.keys = sge_keys,
 	.probe = sge_probe,
 	.render = sge_render,

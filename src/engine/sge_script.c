@@ -209,6 +209,8 @@ static void add_directives(struct strbuf *b, const struct engine_request *req,
 	if (pe)
 		script_add_directive(b, MARK, req, "-pe %s %u", pe, a->slots);
 	add_limits(b, req, a);
+	if (req->after)
+		script_add_directive(b, MARK, req, "-hold_jid %s", req->after);
 	script_add_directive(b, MARK, req, "-notify");
 	script_add_directive(b, MARK, req, "-r n");
 	script_add_directive(b, MARK, req, "-wd %s", strbuf_str(&dir));

@@ -323,6 +323,7 @@ static int slurm_deadline(const struct engine_env *env, const struct engine_here
 const struct engine engine_slurm = {
 	.name = "slurm",
 	.title = "Slurm, by sbatch, squeue, scancel and sinfo",
+	.follows = true,
 	.keys = slurm_keys,
 	.probe = slurm_probe,
 	.render = slurm_script,

@@ -181,6 +181,8 @@ static void add_directives(struct strbuf *b, const struct engine_request *req)
 		script_add_directive(b, MARK, req, "--partition=%s", partition);
 	if (*exclude)
 		script_add_directive(b, MARK, req, "--exclude=%s", exclude);
+	if (req->after)
+		script_add_directive(b, MARK, req, "--dependency=afterany:%s", req->after);
 }
 
 /*

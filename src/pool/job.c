@@ -89,6 +89,9 @@ int pool_job_parse(const char *text, size_t len, struct pool_job *ret)
 	ret->began_s = json_get_u64(doc, "began");
 	ret->ended_s = json_get_u64(doc, "ended");
 	ret->start_ns = json_get_u64(doc, "start_ns");
+	ret->end_ns = json_get_u64(doc, "end_ns");
+	ret->asked_ns = json_get_u64(doc, "asked_ns");
+	json_get_text(doc, "after", ret->after, sizeof(ret->after));
 	ret->first = json_get_flag(doc, "first");
 	ret->lost = json_get_flag(doc, "lost");
 	ret->cancelled = json_get_flag(doc, "cancelled");
@@ -98,14 +101,15 @@ int pool_job_parse(const char *text, size_t len, struct pool_job *ret)
 
 static char *job_text(const struct pool_job *job)
 {
-	json_t *doc =
-		json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:b, s:b, s:b}",
-			  "phase", enum_name(phase_names, ARRAY_LEN(phase_names), job->phase),
-			  "state", (int)job->state, "id", job->id, "node", job->node, "agent",
-			  job->agent, "reason", job->reason, "gpus", (int)job->gpus, "submitted",
-			  (json_int_t)job->submitted_s, "began", (json_int_t)job->began_s, "ended",
-			  (json_int_t)job->ended_s, "start_ns", (json_int_t)job->start_ns, "first",
-			  job->first, "lost", job->lost, "cancelled", job->cancelled);
+	json_t *doc = json_pack(
+		"{s:s, s:i, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b}",
+		"phase", enum_name(phase_names, ARRAY_LEN(phase_names), job->phase), "state",
+		(int)job->state, "id", job->id, "node", job->node, "agent", job->agent, "reason",
+		job->reason, "gpus", (int)job->gpus, "submitted", (json_int_t)job->submitted_s,
+		"began", (json_int_t)job->began_s, "ended", (json_int_t)job->ended_s, "start_ns",
+		(json_int_t)job->start_ns, "end_ns", (json_int_t)job->end_ns, "asked_ns",
+		(json_int_t)job->asked_ns, "after", job->after, "first", job->first, "lost",
+		job->lost, "cancelled", job->cancelled);
 	char *text = json_dumps(doc, JSON_INDENT(2));
 
 	json_decref(doc);

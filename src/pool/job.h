@@ -34,10 +34,13 @@ struct pool_job {
 	unsigned int gpus;
 	/* By the file server's clock, seconds; 0: it has not. */
 	uint64_t submitted_s, began_s, ended_s;
-	uint64_t start_ns; /* wall, by the engine: when it began, or may */
-	bool first;	   /* submitted because `up` asked for it, whatever waits */
-	bool lost;	   /* it ended and no agent had reported */
-	bool cancelled;	   /* by us */
+	uint64_t end_ns;   /* wall, by its agent: when the job's time is up; 0: not known */
+	uint64_t asked_ns; /* the `up` in whose time it was submitted (pool.h) */
+	char after[ENGINE_TOKEN_MAX + 1]; /* the job whose place it takes (relay); "" */
+	uint64_t start_ns;		  /* wall, by the engine: when it began, or may */
+	bool first;			  /* submitted because `up` asked for it, whatever waits */
+	bool lost;			  /* it ended and no agent had reported */
+	bool cancelled;			  /* by us */
 };
 
 /* With what the tokens of one pool of one spool begin, so that jobs of another queue that is called

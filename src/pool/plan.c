@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/units.h"
@@ -77,6 +78,15 @@ static bool is_open(const struct pool_job *job)
 	return job->phase != POOL_JOB_ENDED && !job->cancelled;
 }
 
+/* It takes the place of one that has its node yet. */
+static bool is_behind(const struct pool_view *v, const struct pool_job *job)
+{
+	for (size_t i = 0; job->after[0] && !job->agent[0] && i < v->jobs->n; i++)
+		if (strcmp(v->jobs->all[i].token, job->after) == 0)
+			return is_open(&v->jobs->all[i]);
+	return false;
+}
+
 static struct counts count(const struct pool_view *v)
 {
 	struct counts c = { .live = 0 };
@@ -84,7 +94,7 @@ static struct counts count(const struct pool_view *v)
 	for (size_t i = 0; i < v->jobs->n; i++) {
 		const struct pool_job *job = &v->jobs->all[i];
 
-		if (!is_open(job))
+		if (!is_open(job) || is_behind(v, job))
 			continue;
 		/* One that is silent may be cut off, and has its node all the same. */
 		if (v->live[i] || job->agent[0])
@@ -118,7 +128,8 @@ static void cancel_surplus(const struct pool_view *v, unsigned int surplus, uint
 	for (size_t i = v->jobs->n; i-- > 0 && surplus;) {
 		const struct pool_job *job = &v->jobs->all[i];
 
-		if (!is_open(job) || v->live[i] || job->agent[0] || (job->first && !all) ||
+		if (!is_open(job) || v->live[i] || job->agent[0] ||
+		    (!all && (job->first || is_behind(v, job))) ||
 		    job->submitted_s + settle_s > v->now_s)
 			continue;
 		cancel(d, i, all ? "the pool is down" : "no task needs it any more");
@@ -126,10 +137,35 @@ static void cancel_surplus(const struct pool_view *v, unsigned int surplus, uint
 	}
 }
 
+static bool has_successor(const struct pool_view *v, const struct pool_job *job)
+{
+	for (size_t i = 0; i < v->jobs->n; i++)
+		if (is_open(&v->jobs->all[i]) && strcmp(v->jobs->all[i].after, job->token) == 0)
+			return true;
+	return false;
+}
+
+/* As one job ends the next one begins: of as many as would have something to do. */
+static void plan_relay(const struct pool_view *v, unsigned int needed, struct pool_decision *d)
+{
+	unsigned int have = 0;
+
+	for (size_t i = 0; i < v->jobs->n && have < needed; i++) {
+		const struct pool_job *job = &v->jobs->all[i];
+		bool soon = job->end_ns && job->end_ns / NS_PER_S < v->now_s + POOL_RELAY_S;
+
+		if (!is_open(job) || !job->agent[0] || !job->id[0])
+			continue;
+		have++;
+		if ((v->follows || soon) && !has_successor(v, job))
+			d->follow[d->n_follow++] = i;
+	}
+}
+
 /* Nodes that are kept whatever waits; for so long as holding is wanted, where it is. */
 static unsigned int kept(const struct pool_view *v)
 {
-	uint64_t asked_s = v->pool->asked_ns / 1000000000ULL;
+	uint64_t asked_s = v->pool->asked_ns / NS_PER_S;
 
 	if (v->pool->keep_ms && v->now_s > asked_s + v->pool->keep_ms / MS_OF_S)
 		return 0;
@@ -186,7 +222,7 @@ void pool_plan(const struct pool_view *v, struct pool_state *st, struct pool_dec
 	st->waiting = c.waiting;
 	st->wanted = 0;
 	if (v->pool->down) {
-		cancel_surplus(v, c.waiting, 0, true, ret);
+		cancel_surplus(v, POOL_JOBS_MAX, 0, true, ret);
 		return;
 	}
 	first = less(v->pool->first, st->given);
@@ -200,5 +236,7 @@ void pool_plan(const struct pool_view *v, struct pool_state *st, struct pool_dec
 			? 0
 			: least(least(missing, less(cap, there + v->strange)), POOL_TICK_JOBS);
 	ret->first = least(first, ret->submit);
+	if (v->pool->relay && !st->paused && !pool_backoff_s(st, v->now_s))
+		plan_relay(v, needed, ret);
 	cancel_surplus(v, less(there, needed), POOL_SETTLE_S, false, ret);
 }

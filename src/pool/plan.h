@@ -25,6 +25,9 @@
 #define POOL_BACKLOG   1
 #define POOL_LOST_MOST 3
 #define POOL_SETTLE_S  120
+#define POOL_RELAY_S                                                                               \
+	600 /* before the end of one, its successor is asked for, where that cannot wait in the    \
+	       queue */
 #define POOL_TICK_JOBS 8 /* submitted in one tick at most */
 
 struct pool_view {
@@ -32,6 +35,7 @@ struct pool_view {
 	const struct pool_jobs *jobs;
 	const bool *live;     /* by job: its agent has reported, and sends heartbeats */
 	unsigned int needed;  /* nodes that would be busy, by what is ready or runs on them */
+	bool follows;	      /* a job of the engine can be queued behind another one */
 	unsigned int strange; /* jobs of our name that the engine lists and no record knows */
 	uint64_t now_s;	      /* by the file server's clock */
 };
@@ -39,6 +43,8 @@ struct pool_view {
 struct pool_decision {
 	unsigned int submit;
 	unsigned int first; /* of these, those that `up` asked for */
+	size_t n_follow;
+	size_t follow[POOL_JOBS_MAX]; /* jobs for which a successor is submitted */
 	size_t n_cancel;
 	size_t cancel[POOL_JOBS_MAX]; /* indices of jobs; their reasons: */
 	const char *why[POOL_JOBS_MAX];

@@ -16,11 +16,12 @@
 #include "spool/agent_status.h"
 #include "spool/heartbeat.h"
 
-#define ENDED_KEPT   20
-#define UNLISTED_S   60 /* an engine may take so long to list what it has just taken */
-#define TAIL_MAX     200
-#define TEMPLATE_MAX 65536
-#define MS_OF_MINUTE 60000ULL
+#define ENDED_KEPT    20
+#define EXCLUDED_MOST 8
+#define UNLISTED_S    60 /* an engine may take so long to list what it has just taken */
+#define TAIL_MAX      200
+#define TEMPLATE_MAX  65536
+#define MS_OF_MINUTE  60000ULL
 
 struct tick {
 	const struct spool *sp;
@@ -123,6 +124,7 @@ static void report_job(struct tick *t, struct pool_job *job, const struct agent_
 {
 	(void)str_copy(job->agent, sizeof(job->agent), s->agent);
 	(void)str_copy(job->node, sizeof(job->node), s->host);
+	job->end_ns = s->end_ns;
 	if (!job->id[0])
 		(void)str_copy(job->id, sizeof(job->id), s->job);
 	job->phase = POOL_JOB_SUBMITTED;
@@ -305,7 +307,7 @@ static void ask_engine(struct tick *t)
 /* Owned texts of one request. */
 struct order {
 	struct engine_request req;
-	struct text_list agent;
+	struct text_list agent, exclude;
 	char name[ENGINE_JOB_NAME_MAX];
 	char *title, *dir, *output, *template_text;
 };
@@ -313,6 +315,7 @@ struct order {
 static void order_clear(struct order *o)
 {
 	text_list_clear(&o->agent);
+	text_list_clear(&o->exclude);
 	free(o->title);
 	free(o->dir);
 	free(o->output);
@@ -420,6 +423,20 @@ int pool_script(const struct spool *sp, const struct pool *pool, const struct po
 	return r;
 }
 
+int pool_when(const struct spool *sp, const struct pool *pool, const struct pool_caller *caller,
+	      uint64_t *ret_ns, struct strbuf *words, struct err *e)
+{
+	const struct engine *engine = engine_find(pool->engine);
+	struct engine_env env = { .environ = caller->environ, .settings = &pool->settings };
+	struct order o;
+	int r = make_order(sp, pool, caller, "token", &o, e);
+
+	if (r == 0)
+		r = engine->when(&env, &o.req, NULL, ret_ns, words, e);
+	order_clear(&o);
+	return r;
+}
+
 /* The script is kept beside the record, for people. */
 static int write_script(struct tick *t, const char *token, const struct strbuf *script,
 			struct err *e)
@@ -483,20 +500,39 @@ static void settle_submission(struct tick *t, struct pool_job *job, int r, const
 	save(t, job);
 }
 
-static bool submit_one(struct tick *t, bool first)
+/* Where agents have not come up since `up` was called: elsewhere they may. */
+static void avoid_nodes(const struct tick *t, struct order *o)
+{
+	for (size_t i = t->jobs.n; i-- > 0 && o->exclude.n < EXCLUDED_MOST;) {
+		const struct pool_job *job = &t->jobs.all[i];
+
+		if (job->lost && job->node[0] && job->asked_ns == t->pool.asked_ns)
+			text_list_add(&o->exclude, job->node);
+	}
+	o->req.exclude = &o->exclude;
+}
+
+/* before: the job whose place it takes; NULL. */
+static bool submit_one(struct tick *t, bool first, const struct pool_job *before)
 {
 	cleanup_strbuf struct strbuf script = STRBUF_INIT;
 	cleanup_free char *id = NULL;
+	struct pool_job was = before ? *before : (struct pool_job){ .gpus = 0 };
 	struct pool_job *job = pool_jobs_add(&t->jobs);
 	struct err e = ERR_INIT;
 	struct order o;
 	int r;
 
+	(void)str_copy(job->after, sizeof(job->after), was.token);
+	job->asked_ns = t->pool.asked_ns;
 	pool_job_token(t->mark, job->token);
 	job->gpus = t->pool.gpus;
 	job->first = first;
 	job->submitted_s = t->owner.now_s;
 	r = make_order(t->sp, &t->pool, t->caller, job->token, &o, &e);
+	avoid_nodes(t, &o);
+	if (t->engine->follows && was.id[0])
+		o.req.after = was.id;
 	if (r == 0)
 		r = t->engine->render(&o.req, &script, &e);
 	if (r == 0)
@@ -556,10 +592,13 @@ static void act(struct tick *t, const struct pool_decision *d)
 	for (unsigned int i = 0; i < d->submit; i++) {
 		bool is_first = first > 0;
 
-		if (!submit_one(t, is_first))
+		if (!submit_one(t, is_first, NULL))
 			return;
 		first -= is_first;
 	}
+	for (size_t i = 0; i < d->n_follow; i++)
+		if (!submit_one(t, false, &t->jobs.all[d->follow[i]]))
+			return;
 }
 
 static int look(struct tick *t, struct agents *agents, struct demand *ret, struct err *e)
@@ -608,6 +647,7 @@ static int run(struct tick *t, struct err *e)
 		return r;
 	v.needed = demand.nodes;
 	v.strange = t->strange;
+	v.follows = t->engine->follows;
 	v.now_s = t->owner.now_s;
 	pool_plan(&v, st, &d);
 	act(t, &d);

@@ -48,4 +48,8 @@ void pool_tick_all(const struct spool *sp, const struct pool_caller *caller);
 int pool_script(const struct spool *sp, const struct pool *pool, const struct pool_caller *caller,
 		struct strbuf *script, struct err *e);
 
+/* When such a job would start, as engine.when() says it of one that is not there. */
+int pool_when(const struct spool *sp, const struct pool *pool, const struct pool_caller *caller,
+	      uint64_t *ret_ns, struct strbuf *words, struct err *e);
+
 #endif

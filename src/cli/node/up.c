@@ -132,6 +132,9 @@ static const struct opt up_opts[] = {
 	  .spec = { VALUE_DURATION, .max = 86400000 },
 	  .arg = "DURATION",
 	  .help = "so long before its end the engine is to signal a job (3m)" },
+	{ .name = "relay",
+	  .spec = { VALUE_FLAG },
+	  .help = "queue the next job so that it begins as one ends, and its tasks go on there" },
 	{ .name = "prefix",
 	  .spec = { VALUE_STRING },
 	  .arg = "WORD",
@@ -278,6 +281,8 @@ static int take_all(const struct cmd_ctx *ctx, bool is_new, struct pool *p, stru
 	take_num(ctx, "start-limit", &p->start_ms);
 	take_num(ctx, "signal-lead", &ms);
 	take_keep(ctx, p);
+	if (given(ctx, "relay"))
+		p->relay = opts_flag(ctx->opts, "relay");
 	take_str(ctx, "type", &p->type);
 	take_str(ctx, "template", &p->template_path);
 	take_texts(ctx, "drop", &p->drop);
@@ -385,6 +390,29 @@ static int say_up(const struct cmd_ctx *ctx, const struct spool *sp, const struc
 	return r;
 }
 
+/* What the engine itself says of such a job, which it does not get. */
+static void tell_when(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *p)
+{
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+	struct pool_caller caller = pools_caller(ctx, root);
+	cleanup_strbuf struct strbuf words = STRBUF_INIT;
+	char start[CLOCK_TEXT_MAX];
+	struct err e = ERR_INIT;
+	uint64_t at_ns = 0;
+	int r = pool_when(sp, p, &caller, &at_ns, &words, &e);
+
+	(void)fflush(stdout);
+	if (r == ENGINE_REFUSED)
+		cmd_warn("warning", "%s would not take it: %s", p->engine, e.text);
+	else if (r == 0 && at_ns)
+		cmd_warn("note", "it would start at %s: %s", clock_format_local(at_ns, start),
+			 strbuf_str(&words));
+	else if (r == 0)
+		cmd_warn("note", "%s", strbuf_str(&words));
+	else if (r != -ENOTSUP)
+		cmd_warn("note", "%s does not say when it would start: %s", p->engine, e.text);
+}
+
 static int run_up(const struct cmd_ctx *ctx, struct err *e)
 {
 	cleanup_strbuf struct strbuf script = STRBUF_INIT;
@@ -401,9 +429,10 @@ static int run_up(const struct cmd_ctx *ctx, struct err *e)
 		r = take_program(ctx, &p, e);
 	if (r == 0)
 		r = make_script(ctx, sp, &p, &script, e);
-	if (r == 0 && opts_flag(ctx->opts, "dry-run"))
+	if (r == 0 && opts_flag(ctx->opts, "dry-run")) {
 		(void)fputs(strbuf_str(&script), stdout);
-	else if (r == 0)
+		tell_when(ctx, sp, &p);
+	} else if (r == 0)
 		r = say_up(ctx, sp, &p, e);
 	pool_clear(&p);
 	sp = spool_close(sp);

@@ -27,6 +27,7 @@
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/node_agents.h"
+#include "cli/pools.h"
 #include "cli/task/logreader.h"
 #include "cli/task/submit_options.h"
 #include "cli/task/taskstate.h"
@@ -59,7 +60,8 @@ struct watching {
 	uint64_t look_at_ns; /* when to look next why it waits, or how far it has come */
 	char *told;	     /* the last that was said of that */
 	bool no_agent;
-	int seen; /* interrupts that were looked at */
+	uint64_t tick_at_ns; /* its pools, where no agent is */
+	int seen;	     /* interrupts that were looked at */
 	bool asked;
 	bool stopped; /* it was told to end */
 };
@@ -116,8 +118,14 @@ static void read_answer(struct watching *w)
 static void look_for_agent(struct watching *w)
 {
 	bool none = !node_agents_one_serves(w->ctx, w->sp);
+	bool pooled = none && pools_most_gpus(w->sp);
 
-	if (none && !w->no_agent)
+	/* Nobody else may see to its pools. */
+	if (pooled && clock_mono_ns() >= w->tick_at_ns) {
+		w->tick_at_ns = clock_mono_ns() + ENGINE_POLL_MS * NS_PER_MS;
+		pools_tick_after_submit(w->ctx, w->sp);
+	}
+	if (none && !w->no_agent && !pooled)
 		say("warning", "waits: no agent runs on this node; start it with: tenure on",
 		    w->id);
 	w->no_agent = none;

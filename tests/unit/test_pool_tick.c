@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: MIT */
+#include "unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "pool/owner.h"
+#include "pool/plan.h"
+#include "pool/tick.h"
+#include "spool/agent_status.h"
+#include "spool/heartbeat.h"
+#include "spool/instance.h"
+#include "spool_world.h"
+
+/* ---- an engine that does as it is told ---- */
+
+static struct {
+	int submit_code, jobs_code;  /* what it answers */
+	bool keeps;		     /* it takes the job, whatever it answers */
+	enum engine_job_state state; /* of all that it has */
+	unsigned int submits, polls;
+	size_t n_cancelled;
+	size_t n; /* that it has */
+	char names[32][ENGINE_JOB_NAME_MAX];
+	struct text_list excluded;
+	char after[ENGINE_JOB_ID_MAX];
+} fake;
+
+static int fake_render(const struct engine_request *req, struct strbuf *script, struct err *e)
+{
+	(void)e;
+	strbuf_addf(script, "run %s\n", req->agent[0]);
+	return 0;
+}
+
+static int fake_submit(const struct engine_env *env, const struct engine_request *req,
+		       const char *script, char **ret_id, struct err *e)
+{
+	(void)env, (void)script;
+	fake.submits++;
+	text_list_clear(&fake.excluded);
+	if (req->exclude)
+		fake.excluded = text_list_copy(req->exclude);
+	(void)str_copy(fake.after, sizeof(fake.after), req->after ? req->after : "");
+	if (fake.submit_code == 0 || fake.keeps)
+		(void)str_copy(fake.names[fake.n++], sizeof(fake.names[0]), req->name);
+	if (fake.submit_code)
+		return err_set(e, fake.submit_code, "fake: no");
+	*ret_id = xasprintf("%zu", fake.n);
+	return 0;
+}
+
+static int fake_jobs(const struct engine_env *env, const char *prefix, struct engine_jobs *ret,
+		     struct err *e)
+{
+	(void)env;
+	*ret = (struct engine_jobs){ .n = 0 };
+	fake.polls++;
+	if (fake.jobs_code)
+		return err_set(e, fake.jobs_code, "fake: no list");
+	for (size_t i = 0; i < fake.n; i++) {
+		struct engine_job *job;
+
+		if (!str_has_prefix(fake.names[i], prefix))
+			continue;
+		job = engine_jobs_add(ret);
+		job->id = xasprintf("%zu", i + 1);
+		job->name = xstrdup(fake.names[i]);
+		job->node = xstrdup("qa-1");
+		job->state = fake.state;
+		job->reason = xstrdup("Resources");
+	}
+	return 0;
+}
+
+static int fake_cancel(const struct engine_env *env, const struct text_list *ids, struct err *e)
+{
+	(void)env, (void)e;
+	fake.n_cancelled += ids->n;
+	return 0;
+}
+
+static const struct engine fake_engine = { .name = "fake",
+					   .follows = true,
+					   .render = fake_render,
+					   .submit = fake_submit,
+					   .jobs = fake_jobs,
+					   .cancel = fake_cancel };
+
+const struct engine *__wrap_engine_find(const char *name);
+const struct engine *__wrap_engine_find(const char *name)
+{
+	return strcmp(name, "fake") == 0 ? &fake_engine : NULL;
+}
+
+/* ---- a pool of it ---- */
+
+struct world {
+	struct spool *sp;
+	struct pool pool;
+	struct pool_caller caller;
+	struct pool_report report;
+};
+
+static const char *const no_environ[] = { NULL };
+
+static struct world begin(void)
+{
+	struct world w = {
+		.sp = open_spool(),
+		.pool = { .name = "main",
+			  .engine = "fake",
+			  .prefix = "tenure",
+			  .gpus = 2,
+			  .max = 4,
+			  .start_ms = 600000,
+			  .idle_ms = 300000,
+			  .asked_ns = 1 },
+		.caller = { .environ = no_environ, .root = spool_world_root(), .expire_ms = 300000 }
+	};
+	struct err e = ERR_INIT;
+
+	text_list_clear(&fake.excluded);
+	(void)memset(&fake, 0, sizeof(fake));
+	assert_int_equal(pool_write(w.sp, &w.pool, &e), 0);
+	return w;
+}
+
+static void end(struct world *w)
+{
+	pool_report_clear(&w->report);
+	w->sp = spool_close(w->sp);
+	text_list_clear(&fake.excluded);
+}
+
+static void tick(struct world *w)
+{
+	struct err e = ERR_INIT;
+
+	pool_report_clear(&w->report);
+	assert_int_equal(pool_tick(w->sp, "main", &w->caller, &w->report, &e), 0);
+}
+
+static void write_pool(struct world *w)
+{
+	struct err e = ERR_INIT;
+
+	assert_int_equal(pool_write(w->sp, &w->pool, &e), 0);
+}
+
+/* All that is remembered happened so much earlier. */
+static void pass(struct world *w, uint64_t seconds)
+{
+	struct pool_jobs jobs = { .n = 0 };
+	struct pool_state st;
+	struct err e = ERR_INIT;
+
+	pool_state_read(w->sp, "main", &st);
+	st.polled_s -= st.polled_s ? seconds : 0;
+	st.tried_s -= st.tried_s ? seconds : 0;
+	assert_int_equal(pool_state_write(w->sp, "main", &st, &e), 0);
+	assert_int_equal(pool_jobs_read(w->sp, "main", &jobs, &e), 0);
+	for (size_t i = 0; i < jobs.n; i++) {
+		jobs.all[i].submitted_s -= seconds;
+		jobs.all[i].began_s -= jobs.all[i].began_s ? seconds : 0;
+		assert_int_equal(pool_job_write(w->sp, "main", &jobs.all[i], false, &e), 0);
+	}
+	pool_jobs_clear(&jobs);
+}
+
+static struct pool_job only_job(struct world *w)
+{
+	struct pool_jobs jobs = { .n = 0 };
+	struct pool_job job;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(pool_jobs_read(w->sp, "main", &jobs, &e), 0);
+	assert_int_equal(jobs.n, 1);
+	job = jobs.all[0];
+	pool_jobs_clear(&jobs);
+	return job;
+}
+
+static void need_one(struct world *w)
+{
+	(void)submit(w->sp, "{\"commands\":[\"true\"],\"gpus\":1}");
+}
+
+/* An agent of that job comes up. */
+static void report(struct world *w, const char *agent, const char *token, bool ended)
+{
+	struct heartbeat b = { .count = 1, .who = self(w->sp, agent), .ended = ended };
+	struct agent_status s = { .end_ns = 0 };
+	cleanup_free char *text = NULL;
+	char path[SPOOL_PATH_MAX];
+	struct err e = ERR_INIT;
+
+	(void)str_copy(s.agent, sizeof(s.agent), agent);
+	(void)str_copy(s.host, sizeof(s.host), "qa-1");
+	(void)str_copy(s.token, sizeof(s.token), token);
+	text = agent_status_text(&s);
+	assert_int_equal(agent_status_write(w->sp, agent, text, &e), 0);
+	assert_int_equal(heartbeat_write(w->sp, heartbeat_agent_path(agent, path), &b, &e), 0);
+}
+
+/* ---- tests ---- */
+
+static void a_job_is_recorded_with_its_script(void **state)
+{
+	struct world w = begin();
+	struct pool_job job;
+	char path[SPOOL_PATH_MAX], file[32];
+
+	(void)state;
+	tick(&w);
+	assert_int_equal(fake.submits, 0); /* nothing needs it */
+	assert_int_equal(fake.polls, 0);
+	need_one(&w);
+	tick(&w);
+	assert_int_equal(fake.submits, 1);
+	job = only_job(&w);
+	assert_int_equal(job.phase, POOL_JOB_SUBMITTED);
+	assert_string_equal(job.id, "1");
+	assert_true(spool_exists(w.sp,
+				 pool_path_of("main", pool_job_file(job.token, "sh", file), path)));
+	assert_true(str_has_suffix(fake.names[0], job.token));
+	tick(&w);
+	assert_int_equal(fake.submits, 1);
+	assert_string_equal(w.report.state.next, "waits for 1 job to start");
+	end(&w);
+}
+
+static void the_engine_is_asked_once_a_minute_at_most(void **state)
+{
+	struct world w = begin();
+
+	(void)state;
+	need_one(&w);
+	tick(&w);
+	tick(&w);
+	assert_int_equal(fake.polls, 1);
+	tick(&w);
+	assert_int_equal(fake.polls, 1);
+	pass(&w, 61);
+	tick(&w);
+	assert_int_equal(fake.polls, 2);
+	assert_string_equal(only_job(&w).reason, "Resources");
+	/* And not at all while every agent lives. */
+	report(&w, "n1", only_job(&w).token, false);
+	pass(&w, 61);
+	tick(&w);
+	tick(&w);
+	assert_int_equal(fake.polls, 2);
+	end(&w);
+}
+
+/* The answer was lost: sbatch timed out, and the job is there. */
+static void what_may_have_been_submitted_is_looked_up_first(void **state)
+{
+	struct world w = begin();
+
+	(void)state;
+	need_one(&w);
+	fake.submit_code = ENGINE_UNSURE;
+	fake.keeps = true;
+	tick(&w);
+	assert_int_equal(only_job(&w).phase, POOL_JOB_SUBMITTING);
+	assert_string_equal(only_job(&w).id, "");
+	pass(&w, 4000);
+	fake.submit_code = 0;
+	tick(&w);
+	assert_int_equal(fake.submits, 1);
+	assert_int_equal(only_job(&w).phase, POOL_JOB_SUBMITTED);
+	assert_string_equal(only_job(&w).id, "1");
+	end(&w);
+}
+
+static void what_was_never_taken_is_submitted_anew(void **state)
+{
+	struct world w = begin();
+
+	(void)state;
+	need_one(&w);
+	fake.submit_code = ENGINE_UNSURE;
+	tick(&w);
+	fake.submit_code = 0;
+	pass(&w, 50); /* not listed yet: an engine may take a moment */
+	tick(&w);
+	assert_int_equal(fake.submits, 1);
+	pass(&w, 70);
+	tick(&w);
+	assert_int_equal(fake.submits, 2);
+	assert_int_equal(w.report.state.lost, 0); /* it never was a job */
+	end(&w);
+}
+
+static void a_refusal_is_shown_and_not_repeated_at_once(void **state)
+{
+	struct world w = begin();
+
+	(void)state;
+	need_one(&w);
+	fake.submit_code = ENGINE_REFUSED;
+	tick(&w);
+	assert_string_equal(w.report.state.error, "fake: no");
+	assert_string_equal(w.report.state.next, "tries again in 1m 00s");
+	assert_int_equal(w.report.refused, 1);
+	tick(&w);
+	assert_int_equal(fake.submits, 1);
+	pass(&w, 61);
+	fake.submit_code = 0;
+	tick(&w);
+	assert_int_equal(fake.submits, 2);
+	assert_int_equal(w.report.state.refusals, 0);
+	end(&w);
+}
+
+static void a_node_without_the_commands_leaves_it_to_others(void **state)
+{
+	struct world w = begin();
+	struct pool_state before, after;
+
+	(void)state;
+	need_one(&w);
+	fake.submit_code = ENGINE_REFUSED;
+	tick(&w);
+	pass(&w, 61);
+	pool_state_read(w.sp, "main", &before);
+	fake.submit_code = -ENOENT;
+	w.caller.by_agent = true;
+	tick(&w);
+	pool_state_read(w.sp, "main", &after);
+	assert_memory_equal(&before, &after, sizeof(before));
+	/* A person is told. */
+	w.caller.by_agent = false;
+	tick(&w);
+	assert_string_equal(w.report.state.error, "fake: no");
+	assert_int_equal(w.report.state.refusals, 1); /* and that is no refusal */
+	end(&w);
+}
+
+static void a_listing_that_fails_changes_nothing(void **state)
+{
+	struct world w = begin();
+
+	(void)state;
+	need_one(&w);
+	tick(&w);
+	fake.jobs_code = -EIO;
+	pass(&w, 1000);
+	tick(&w);
+	assert_string_equal(w.report.state.error, "fake: no list");
+	assert_int_equal(only_job(&w).phase, POOL_JOB_SUBMITTED);
+	assert_int_equal(fake.submits, 1);
+	end(&w);
+}
+
+static void a_job_of_which_an_agent_lives_is_alive_whatever_the_engine_says(void **state)
+{
+	struct world w = begin();
+
+	(void)state;
+	need_one(&w);
+	tick(&w);
+	report(&w, "n1", only_job(&w).token, false);
+	fake.n = 0; /* it has forgotten it */
+	pass(&w, 1000);
+	tick(&w);
+	assert_int_equal(only_job(&w).phase, POOL_JOB_SUBMITTED);
+	assert_string_equal(only_job(&w).agent, "n1");
+	assert_int_equal(w.report.state.live, 1);
+	report(&w, "n1", only_job(&w).token, true);
+	tick(&w);
+	assert_int_equal(w.report.state.lost, 0);
+	end(&w);
+}
+
+static void three_that_never_report_pause_it(void **state)
+{
+	struct world w = begin();
+
+	(void)state;
+	need_one(&w);
+	for (int i = 0; i < 3; i++) {
+		tick(&w);
+		fake.n = 0;
+		pass(&w, 1000);
+	}
+	tick(&w);
+	assert_true(w.report.state.paused);
+	assert_int_equal(fake.submits, 3);
+	pass(&w, 100000);
+	tick(&w);
+	assert_int_equal(fake.submits, 3);
+	end(&w);
+}
+
+static void an_agent_that_is_late_is_given_up_and_its_node_avoided(void **state)
+{
+	struct world w = begin();
+
+	(void)state;
+	need_one(&w);
+	tick(&w);
+	fake.state = ENGINE_JOB_RUNNING;
+	pass(&w, 61);
+	tick(&w); /* it runs since now */
+	pass(&w, 599);
+	tick(&w);
+	assert_int_equal(fake.n_cancelled, 0);
+	pass(&w, 61);
+	tick(&w);
+	assert_int_equal(fake.n_cancelled, 1);
+	assert_int_equal(w.report.state.lost, 1);
+	pass(&w, 61);
+	tick(&w);
+	assert_int_equal(fake.submits, 2);
+	assert_int_equal(fake.excluded.n, 1);
+	assert_string_equal(fake.excluded.texts[0], "qa-1");
+	end(&w);
+}
+
+static void an_agent_that_was_never_seen_says_itself_that_it_left(void **state)
+{
+	struct world w = begin();
+	struct pool_job job;
+
+	(void)state;
+	need_one(&w);
+	tick(&w);
+	job = only_job(&w);
+	w.caller.token = job.token;
+	w.pool.down = true; /* so that nothing follows */
+	write_pool(&w);
+	tick(&w);
+	assert_int_equal(only_job(&w).phase, POOL_JOB_ENDED);
+	assert_false(only_job(&w).lost);
+	end(&w);
+}
+
+static void whoever_finds_somebody_at_it_does_nothing(void **state)
+{
+	struct world w = begin();
+	struct pool_owner owner;
+	struct err e = ERR_INIT;
+
+	(void)state;
+	need_one(&w);
+	assert_int_equal(pool_own(w.sp, "main", &owner, &e), 0);
+	tick(&w);
+	assert_true(w.report.busy);
+	assert_int_equal(fake.submits, 0);
+	end(&w);
+}
+
+/* A node that is about to end has its successor queued behind it, and no more than one. */
+static void a_relay_queues_the_next_one_behind(void **state)
+{
+	struct world w = begin();
+	struct pool_job first;
+
+	(void)state;
+	w.pool.relay = true;
+	w.pool.max = 1;
+	write_pool(&w);
+	need_one(&w);
+	tick(&w);
+	assert_string_equal(fake.after, "");
+	first = only_job(&w);
+	report(&w, "n1", first.token, false);
+	tick(&w);
+	assert_int_equal(fake.submits, 2);
+	assert_string_equal(fake.after, first.id);
+	tick(&w);
+	assert_int_equal(fake.submits, 2);
+	assert_int_equal(w.report.state.live, 1);
+	end(&w);
+}
+
+#define WITH_SPOOL(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		WITH_SPOOL(a_job_is_recorded_with_its_script),
+		WITH_SPOOL(the_engine_is_asked_once_a_minute_at_most),
+		WITH_SPOOL(what_may_have_been_submitted_is_looked_up_first),
+		WITH_SPOOL(what_was_never_taken_is_submitted_anew),
+		WITH_SPOOL(a_refusal_is_shown_and_not_repeated_at_once),
+		WITH_SPOOL(a_node_without_the_commands_leaves_it_to_others),
+		WITH_SPOOL(a_listing_that_fails_changes_nothing),
+		WITH_SPOOL(a_job_of_which_an_agent_lives_is_alive_whatever_the_engine_says),
+		WITH_SPOOL(three_that_never_report_pause_it),
+		WITH_SPOOL(an_agent_that_is_late_is_given_up_and_its_node_avoided),
+		WITH_SPOOL(an_agent_that_was_never_seen_says_itself_that_it_left),
+		WITH_SPOOL(whoever_finds_somebody_at_it_does_nothing),
+		WITH_SPOOL(a_relay_queues_the_next_one_behind),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
