@@ -13,7 +13,6 @@
 #include "base/mem.h"
 #include "base/needs.h"
 #include "base/proc.h"
-#include "base/sha256.h"
 #include "base/strbuf.h"
 
 #define SELF	    "/proc/self/exe"
@@ -138,6 +137,17 @@ static int read_program(struct program *p, struct err *e)
 
 	if (r == 0)
 		sha256_hex(p->data, p->len, p->hash);
+	return r;
+}
+
+int program_hash(char ret[SHA256_HEX_MAX], struct err *e)
+{
+	struct program p = { .data = NULL };
+	int r = read_program(&p, e);
+
+	if (r == 0)
+		memcpy(ret, p.hash, sizeof(p.hash));
+	free(p.data);
 	return r;
 }
 

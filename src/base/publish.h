@@ -10,6 +10,7 @@
  */
 
 #include "base/err.h"
+#include "base/sha256.h"
 
 #define PUBLISH_HASH_DIGITS 12
 
@@ -23,6 +24,9 @@
  * because several share the root, it is .tenure-UID. -EPERM: so is that; -errno.
  */
 int program_publish(const char *root, char **ret_path, struct err *e);
+
+/* The SHA-256 of the running program, which tells builds of one version apart. */
+int program_hash(char ret[SHA256_HEX_MAX], struct err *e);
 
 /*
  * What has to be said of such a copy: what it needs beside the C library, which other machines may

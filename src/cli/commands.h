@@ -12,6 +12,7 @@ extern const struct cmd cmd_agent;
 extern const struct cmd cmd_config;
 extern const struct cmd cmd_devices;
 extern const struct cmd cmd_doctor;
+extern const struct cmd cmd_version;
 extern const struct cmd cmd_edit;
 extern const struct cmd cmd_engines;
 extern const struct cmd cmd_help;

@@ -26,7 +26,8 @@ const struct cmd *const commands[] = {
 	&cmd_wait,   &cmd_stop,	    &cmd_priority,  &cmd_pause,	   &cmd_resume, &cmd_retry,
 	&cmd_edit,   &cmd_history,  &cmd_instances, &cmd_engines,  &cmd_use,	&cmd_up,
 	&cmd_down,   &cmd_tick,	    &cmd_import,    &cmd_sweep,	   &cmd_prune,	&cmd_devices,
-	&cmd_doctor, &cmd_config,   &cmd_help,	    &cmd_sim,	   &cmd_man,	NULL,
+	&cmd_doctor, &cmd_version,  &cmd_config,    &cmd_help,	   &cmd_sim,	&cmd_man,
+	NULL,
 };
 
 /*

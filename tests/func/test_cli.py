@@ -2,6 +2,7 @@
 """The command line itself: help, exit codes, settings and the errors of config files."""
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import pty
@@ -50,6 +51,23 @@ def test_help_and_version(tenure):
     assert r.returncode == 0 and "policy comes first" in r.stdout and r.stderr == ""
     assert re.fullmatch(r"tenure \d+\.\d+\.\d+\n", tenure("--version").stdout)
     assert tenure("help").stdout == r.stdout
+
+
+def test_version_tells_builds_apart(tenure, build):
+    """The hash is that of the file, and what it needs is what readelf says."""
+    doc = json.loads(tenure("version", "--json").stdout)
+    program = build / "tenure"
+    assert doc["version"] == tenure("--version").stdout.split()[1]
+    assert doc["program"] == str(program)
+    assert doc["sha256"] == hashlib.sha256(program.read_bytes()).hexdigest()
+    dynamic = subprocess.run(["readelf", "-dVW", program], text=True, capture_output=True, check=True).stdout
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
+    assert doc["needs"]["libraries"] == [n for n in needed if not re.match(r"lib(c|m|dl|rt|pthread)\.so|ld-linux", n)]
+    newest = max(tuple(map(int, v.split("."))) for v in re.findall(r"\bGLIBC_(\d+(?:\.\d+)+)", dynamic))
+    assert doc["needs"]["glibc"] == ".".join(map(str, newest))
+    assert set(doc["libraries"]) == {"libuv", "jansson", "libfyaml"}
+    shown = tenure("version").stdout
+    assert doc["sha256"] in shown and f"glibc {doc['needs']['glibc']} or later" in shown
 
 
 def test_every_command_teaches_by_example(tenure):

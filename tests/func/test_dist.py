@@ -4,6 +4,7 @@
 TENURE_ARCHIVE names it; `./bootstrap test` makes one. TENURE_OLD_ROOT may name a directory with another system in it,
 an older Debian from debootstrap, in which the archive is tried as well (docs/install.md); that takes root.
 """
+import json
 import os
 import pathlib
 import re
@@ -177,6 +178,8 @@ def test_without_any_variable(unpacked, program):
     assert done.returncode == 0 and program in done.stdout, done.stderr
     if program == "tenure":
         assert bare(unpacked / "bin/tenure", "--version").stdout == f"tenure {VERSION}\n"
+        needs = json.loads(bare(unpacked / "bin/tenure", "version", "--json").stdout)["needs"]
+        assert needs["libraries"] == [] and tuple(map(int, needs["glibc"].split("."))) <= OLDEST_GLIBC
 
 
 @pytest.mark.usefixtures("runs_here")

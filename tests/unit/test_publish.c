@@ -116,7 +116,11 @@ static void test_once(void **state)
 
 	cleanup_free char *path = published();
 
+	char hash[SHA256_HEX_MAX];
+
 	expect_whole(path, ".tenure");
+	assert_int_equal(program_hash(hash, NULL), 0);
+	assert_memory_equal(strrchr(path, '-') + 1, hash, PUBLISH_HASH_DIGITS);
 	assert_int_equal(stat(path, &first), 0);
 
 	cleanup_free char *again = published();
