@@ -33,13 +33,17 @@ static void no_gpus(struct agent *a, const char *why)
 
 static void look_at_guard(struct agent *a, const struct msg_guard *g)
 {
+	bool none = a->c->devices && !a->c->devices[0];
 	char text[PROTO_TEXT_MAX + 128];
 
 	a->view.guard = *g;
 	if (a->view.life.phase > LIFE_STARTING_DRAIN)
 		return;
-	/* In a job those that it was given may come later, and it may have been given none. */
+	/* In a job those that it was given may come later. One that was given none runs what needs
+	 * none, and its node need not have a driver. */
 	if (g->flags & GUARD_SEES && (g->n_devices || a->c->devices || a->c->n_devices))
+		life_tell_policy(a);
+	else if (none && (g->flags & GUARD_SEES || g->trouble[0]))
 		life_tell_policy(a);
 	else if (g->flags & GUARD_SEES)
 		no_gpus(a, "there are no GPUs on this node; to try tenure without one: tenure sim "

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "engine/engine.h"
 #include "hold/endpoint_names.h"
 #include "spool/files.h"
 #include "spool/instance.h"
@@ -77,7 +78,18 @@ struct others {
 	const char *prefix, *own;
 	size_t n;
 	char names[OTHERS_TOLD][SOCKET_NAME_MAX];
+	char job[SOCKET_NAME_MAX]; /* in which an agent of `own` runs, where we are in none */
 };
+
+/* "@KEY/INSTANCE/agent" */
+static void add_job(struct others *o, const char *name)
+{
+	size_t len = strcspn(name, "/");
+	cleanup_free char *want = xasprintf("/%s/agent", o->own);
+
+	if (!o->job[0] && strcmp(name + len, want) == 0)
+		(void)str_print(o->job, sizeof(o->job), "%.*s", (int)(len - 1), name + 1);
+}
 
 static void add_other(void *data, const char *name)
 {
@@ -86,6 +98,8 @@ static void add_other(void *data, const char *name)
 	size_t len;
 
 	(void)str_copy(instance, sizeof(instance), name + strlen(o->prefix));
+	if (instance[0] == '@')
+		add_job(o, instance);
 	len = strcspn(instance, "/");
 	if (strcmp(instance + len, "/agent") != 0)
 		return;
@@ -107,6 +121,9 @@ char *agent_others(const struct cmd_ctx *ctx)
 				settings_str(ctx->settings, SET_DEV_DIR), ctx->job);
 	prefix[strlen(prefix) - strlen("/agent")] = '\0';
 	(void)endpoint_each(prefix, add_other, &o);
+	if (!o.n && o.job[0])
+		return xasprintf("in job %s there is one, which " ENGINE_KEY_VARIABLE "=%s finds",
+				 o.job, o.job);
 	if (!o.n)
 		return NULL;
 	for (size_t i = 0; i < o.n; i++)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -344,6 +345,10 @@ static int look_at_job(const struct cmd_ctx *ctx, struct agent_setup *r, struct 
 	if (code < 0 && code != -ENOENT)
 		return CMD_FAILED;
 	*e = (struct err)ERR_INIT;
+	/* Until the agent itself listens to them. */
+	if (code == 0 &&
+	    (signal(SIGUSR1, SIG_IGN) == SIG_ERR || signal(SIGUSR2, SIG_IGN) == SIG_ERR))
+		return err_sys(e, errno, "signal");
 	if (code == 0)
 		take_job(engine, &r->here, token, &r->config);
 	r->config.job_time_ms = time ? time->num : 0;

@@ -320,14 +320,15 @@ static int open_claims_spool(const char *dir, const char *claim, struct spool *r
 }
 
 int heartbeat_keep(const char *dir, const char *claim, const char *file, struct heartbeat *b,
-		   uint64_t fence_timeout_ms)
+		   uint64_t fence_timeout_ms, bool always)
 {
 	struct spool sp;
 	int r = open_claims_spool(dir, claim, &sp);
 
 	if (r == 0) {
 		b->count++;
-		b->fence_timeout_ms = others_are_there(&sp, b->who.agent) ? fence_timeout_ms : 0;
+		b->fence_timeout_ms =
+			always || others_are_there(&sp, b->who.agent) ? fence_timeout_ms : 0;
 		r = heartbeat_write(&sp, file, b, NULL);
 	}
 	(void)fd_close(sp.fd);

@@ -16,7 +16,7 @@
  *
  * fence_timeout_ms ("promise_ms" in the file): the writer ends itself, or has ended what it runs,
  * when it could not write for that long; 0: it promises nothing, because no other agent is there
- * that could take over.
+ * that could take over. In a job of an engine it always promises: the next job is to take over.
  */
 
 #include <stdbool.h>
@@ -112,13 +112,13 @@ enum liveness liveness_judge(const struct liveness_facts *f);
 
 /*
  * One step of a shim, whose claim is `claim` in the instance's directory dir: the next heartbeat
- * into `file`. It promises fence_timeout_ms while another agent has a file there, else nothing;
- * b->fence_timeout_ms says which. All is opened anew each time, and nothing stays open, because the
- * filesystem may go and come. 0, HEARTBEAT_CLAIM_GONE; -ENOENT: there is no such directory;
- * -ESTALE, -errno.
+ * into `file`. It promises fence_timeout_ms while another agent has a file there, or `always`, else
+ * nothing; b->fence_timeout_ms says which. All is opened anew each time, and nothing stays open,
+ * because the filesystem may go and come. 0, HEARTBEAT_CLAIM_GONE; -ENOENT: there is no such
+ * directory; -ESTALE, -errno.
  */
 int heartbeat_keep(const char *dir, const char *claim, const char *file, struct heartbeat *b,
-		   uint64_t fence_timeout_ms);
+		   uint64_t fence_timeout_ms, bool always);
 /* The record of a claim's end at path, while the claim is there: 0, and as above. */
 int heartbeat_leave_end(const char *dir, const char *claim, const char *path, const char *text,
 			size_t len);

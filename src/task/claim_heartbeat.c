@@ -62,7 +62,7 @@ static void write_heartbeat(struct claim_heartbeat *k, struct heartbeat *b)
 	const struct launch_spec *s = k->spec;
 	uint64_t begun = clock_boot_ns();
 	int r = heartbeat_keep(s->heartbeat_dir, s->claim, s->heartbeat_file, b,
-			       s->fence_timeout_ms);
+			       s->fence_timeout_ms, s->flags & LAUNCH_IN_JOB);
 
 	if (r == HEARTBEAT_CLAIM_GONE) {
 		k->lost = true;

@@ -7,7 +7,8 @@
  * filesystem, rewrites agents/ID,eEPOCH (heartbeat_keep()). The thread begins with the first
  * heartbeat, so that a short task has none.
  *
- * With each one it looks whether another agent serves the instance. While that is so, it promises
+ * With each one it looks whether another agent serves the instance. While that is so, and always in
+ * a job of an engine, whose node may be lost while the next job waits, it promises
  * that the task ends when none could be written for the fence time, which is 4/5 of the time after
  * which others take the claim over. Alone, nothing is promised and nothing is ended. Before the
  * first one is written nobody has been told that we are alone, so it is not relied on.

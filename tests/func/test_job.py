@@ -4,12 +4,14 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import time
 
 import pytest
 
 import queuelib
 from machine import Machine, children, proc_exists, until
+from nodelib import first_stays, kill_at_once
 from patience import HANG, Stopwatch, must_come, wait_for
 
 
@@ -93,7 +95,9 @@ def test_two_jobs_on_one_node(machine, tmp_path):
     one, other = a.status(), b.status()
     assert one["guard"]["pid"] != other["guard"]["pid"]
     assert (one["job"]["key"], one["job"]["others"], one["job"]["unseen"]) == ("local.a", 2, 0)
-    assert machine.cmd("status").returncode == 3
+    outside = machine.cmd("status")
+    assert outside.returncode == 3 and "(in job local." in outside.stderr, outside
+    assert machine.cmd("status", TENURE_JOB_KEY="local.a").returncode == 0
     assert {n.rpartition("-")[2] for n in left(a)} == {"local.a", "local.b"}
     # One that needs two runs where there are two, whoever it was submitted to.
     task = ["sh", "-c", f"echo $CUDA_VISIBLE_DEVICES > {tmp_path}/$TENURE_TASK_ID; {until(tmp_path / 'go')}"]
@@ -108,9 +112,11 @@ def test_two_jobs_on_one_node(machine, tmp_path):
     assert b.agent.wait(HANG) == 0
     assert b.run("status", check=False).returncode == 3
     assert (running(a), a.agent.poll(), a.gpus()) == ([both], None, {0, 2})
+    assert proc_exists(other["guard"]["pid"])  # for the task, which uses its GPU
     (tmp_path / "go").touch()
     a.wait(both, "done")
     a.wait(single, "done")
+    must_come(lambda: not proc_exists(other["guard"]["pid"]))
     must_come(lambda: a.gpus("held") == {0, 2})
 
 
@@ -196,6 +202,38 @@ def test_restart_count(machine):
     assert again.task(i)["agent"] == names[0]
 
 
+def test_a_job_on_a_node_without_a_driver(build, env, tmp_path):
+    """An agent that was given no GPUs needs none to be there."""
+    spare = {**env, "TENURE_LOCAL_JOB": "a", "TENURE_LOCAL_GPUS": "0"}
+    tenure = build / "tenure"
+
+    def run(*args):
+        return subprocess.run([tenure, *args], env=spare, text=True, capture_output=True, timeout=HANG)
+    with open(tmp_path / "out", "wb") as out:
+        agent = subprocess.Popen([tenure, "agent", "--on-empty", "exit", "--empty-for", "1s"], env=spare, stdout=out,
+                                 stderr=subprocess.STDOUT)
+    assert int(run("submit", "-g", "0", "--", "true").stdout) == 1
+    assert agent.wait(HANG) == 0, (tmp_path / "out").read_text()
+    assert json.loads(run("show", "1", "--json").stdout)["state"] == "done"
+
+
+def test_node_lost_with_the_only_agent(world, tmp_path):
+    """The next job takes over what ran on a node that is gone, though nobody else served the queue when it was lost."""
+    a, b = world.node("alpha"), world.node("beta")
+    for n in a, b:
+        n.env.update(TENURE_LOCAL_JOB=n.name)
+    a.start()
+    i = a.submit("-g", "0", "--", "sh", "-c", first_stays(tmp_path / "begun"))
+    must_come(lambda: (tmp_path / "begun").exists() and list((a.spool / "agents").glob(f"{i},e*")))
+    shim, = a.shims()
+    task, = children(shim)
+    a.kill()
+    kill_at_once([shim, task])
+    b.start()
+    b.wait(i, "done")
+    must_come(lambda: list(left(b)) == ["beta-local.beta"])
+
+
 # ---- the end of a job ----
 
 def shown(node, i):
@@ -224,7 +262,8 @@ def test_deadline_reached_while_a_task_runs(machine, tmp_path):
     i = a_task(a, tmp_path, "--retries", "0")
     doc = json.loads(a.run("instances", "--json").stdout)["nodes"][0]
     assert doc["job"]["deadline"] and a.status()["job"]["deadline"] == doc["job"]["deadline"]
-    assert "which ends at" in a.run("status").stdout and "ENDS" in a.run("instances").stdout
+    assert f"local a, which ends at {doc['job']['deadline'][:10]} {doc['job']['deadline'][11:16]}" in a.run("status").stdout
+    assert "ENDS" in a.run("instances").stdout
     assert a.agent.wait(HANG) == 0
     assert a.said("the job ends in 2m at most: nothing more is started or held; what runs (1 task) is stopped and requeued")
     went_back(a, i, "expired: the job of its agent ends")

@@ -86,6 +86,18 @@ static void words_name_devices(void **state)
 	}
 }
 
+static void none_is_none(void **state)
+{
+	granted_parse(&granted, "", 0);
+	assert_true(granted_none(&granted));
+	granted_parse(&granted, "", 2);
+	assert_false(granted_none(&granted));
+	granted_parse(&granted, "7", 0);
+	assert_false(granted_none(&granted));
+	granted_parse(&granted, NULL, 0);
+	assert_false(granted_none(&granted));
+}
+
 static void nothing_said_is_all_there_are(void **state)
 {
 	granted_parse(&granted, NULL, 0);
@@ -146,6 +158,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(words_name_devices),
+		cmocka_unit_test(none_is_none),
 		cmocka_unit_test(nothing_said_is_all_there_are),
 		cmocka_unit_test(what_was_found_stays_whatever_its_number),
 		cmocka_unit_test(numbers_are_of_cards_that_are_not_hidden),

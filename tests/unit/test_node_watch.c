@@ -295,6 +295,28 @@ static void a_name_that_is_free_is_taken_at_once(void **state)
 	assert_int_equal(world.named, 1);
 }
 
+/* The next job is to take over what runs, though nobody else is there when the node is lost. */
+static void one_in_a_job_promises_though_it_is_alone(void **state)
+{
+	static const struct engine_here job = { .engine = "local" };
+
+	config.job = &job;
+	begin();
+	assert_int_equal(of("alpha").fence_timeout_ms, EXPIRE_MS);
+}
+
+static void a_shim_in_a_job_promises_though_its_agent_is_alone(void **state)
+{
+	cleanup_free char *dir = xasprintf("%s/default", spool_world_root());
+	struct heartbeat b = { .who = self(sp, "alpha") };
+
+	put(sp, "running/claim", "");
+	assert_int_equal(heartbeat_keep(dir, "running/claim", "agents/1,e0", &b, 7000, false), 0);
+	assert_int_equal(b.fence_timeout_ms, 0);
+	assert_int_equal(heartbeat_keep(dir, "running/claim", "agents/1,e0", &b, 7000, true), 0);
+	assert_int_equal(b.fence_timeout_ms, 7000);
+}
+
 static void what_has_changed_is_told_at_once(void **state)
 {
 	begin_named();
@@ -768,6 +790,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_name_that_is_free_is_taken_at_once),
+		TEST(one_in_a_job_promises_though_it_is_alone),
+		TEST(a_shim_in_a_job_promises_though_its_agent_is_alone),
 		TEST(what_has_changed_is_told_at_once),
 		TEST(its_status_is_written_when_it_is_another_one),
 		TEST(the_status_of_one_that_is_gone_goes_with_its_name),

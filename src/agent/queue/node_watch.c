@@ -474,7 +474,7 @@ static int write_own(struct looker *lk, struct look *l)
 	b.began_ns = lk->began_ns;
 	b.count = lk->count + 1;
 	b.ended = l->last;
-	b.fence_timeout_ms = somebody_is_there(l) ? lk->expire_ms : 0;
+	b.fence_timeout_ms = lk->c->job || somebody_is_there(l) ? lk->expire_ms : 0;
 	r = heartbeat_write(lk->sp, path, &b, &l->e);
 	lk->wrote = r == 0;
 	if (r == 0) {

@@ -386,8 +386,8 @@ static void print_job(const json_t *job, FILE *out)
 	if (!json_is_object(job))
 		return;
 	strbuf_addf(&b, "%s %s", text_of(job, "engine", "?"), text_of(job, "id", "?"));
-	if (end)
-		strbuf_addf(&b, ", which ends at %s", end);
+	if (end && strlen(end) > 16)
+		strbuf_addf(&b, ", which ends at %.10s %.5s", end, end + 11);
 	if (unseen)
 		strbuf_addf(&b, "; %u of its GPUs %s not visible here", unseen,
 			    unseen == 1 ? "is" : "are");

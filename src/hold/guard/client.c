@@ -211,7 +211,8 @@ static int check_selection(struct guard *g, const struct client *c, struct hold_
 	if (r < 0)
 		return r;
 	/* A job may have been given none, or what it was given may still be in use by others. */
-	if (g->n_devs == 0 && !c->returned && (!g->granted.only || g->trouble[0]))
+	if (g->n_devs == 0 && !c->returned && !granted_none(&g->granted) &&
+	    (!g->granted.only || g->trouble[0]))
 		return err_set(e, -ENODEV, "%s", g->trouble[0] ? g->trouble : "no GPU can be seen");
 	r = assign_select(g, p, &sel, e);
 	if (r < 0 && !c->returned)

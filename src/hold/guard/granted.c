@@ -32,6 +32,11 @@ static bool means_none(const char *word)
 	return !word[0];
 }
 
+bool granted_none(const struct granted *g)
+{
+	return g->only && !g->n && !g->count;
+}
+
 void granted_parse(struct granted *g, const char *words, uint32_t count)
 {
 	cleanup_free char *text = xstrdup(words ? words : "");

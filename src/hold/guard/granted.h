@@ -36,6 +36,8 @@ struct granted {
 	uint32_t n_unseen;
 };
 
+/* There is nothing to be seen, and that is as it should be. */
+bool granted_none(const struct granted *g);
 /* words: NULL: they are not named; "": there are none. */
 void granted_parse(struct granted *g, const char *words, uint32_t count);
 
