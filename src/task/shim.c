@@ -64,6 +64,7 @@
 #define PACE_NS		   (100 * NS_PER_MS)
 #define PACE_MOST	   128 /* connections are accepted in that time */
 #define HEAR_MOST	   64  /* messages of one connection, before others have their turn */
+#define DOUBT_NS	   (500 * NS_PER_MS)
 
 /* ---- connections ---- */
 
@@ -207,6 +208,34 @@ static void note_leader(struct shim *sh, int status)
 	}
 }
 
+static bool is_ending(const struct shim *sh)
+{
+	return sh->state == SHIM_STOPPING || sh->state == SHIM_KILLING;
+}
+
+/*
+ * Who tells all processes of a node, or of a job, to end may tell us a moment after the task. So
+ * what SIGTERM has ended, and we did not, is left as it is until we would have heard of that.
+ */
+static bool is_in_doubt(struct shim *sh)
+{
+	siginfo_t si = { .si_pid = 0 };
+	uint64_t now = clock_mono_ns();
+
+	if (!sh->leader || sh->leader_gone || sh->heard_term || is_ending(sh) ||
+	    waitid(P_PID, (id_t)sh->leader, &si, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+	    si.si_pid != sh->leader || si.si_code != CLD_KILLED || si.si_status != SIGTERM)
+		return false;
+	if (!sh->doubt_until_ns)
+		sh->doubt_until_ns = now + DOUBT_NS;
+	return now < sh->doubt_until_ns;
+}
+
+static bool is_doubted(const struct shim *sh)
+{
+	return sh->doubt_until_ns && !sh->leader_gone;
+}
+
 /* Children that have ended, those that came to us as their reaper included. */
 static void reap(struct shim *sh)
 {
@@ -215,7 +244,7 @@ static void reap(struct shim *sh)
 	pid_t pid;
 
 	/* What ends before its start is known would be nobody's. */
-	if (sh->starting)
+	if (sh->starting || is_in_doubt(sh))
 		return;
 	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
 		add_usage(&sh->rec.end, &ru);
@@ -248,6 +277,7 @@ static void read_signals(struct shim *sh)
 
 	while (read(sh->start->sig_fd, &si, sizeof(si)) == sizeof(si))
 		term = term || si.ssi_signo != SIGCHLD;
+	sh->heard_term = sh->heard_term || term;
 	reap(sh);
 	/* After the end: whoever says so wants no record of it (stay()). */
 	if (term && ended)
@@ -342,11 +372,6 @@ static void end_pass(struct shim *sh, uint64_t now)
 		shim_event(sh, EV_NEVER_BEGAN);
 }
 
-static bool is_ending(const struct shim *sh)
-{
-	return sh->state == SHIM_STOPPING || sh->state == SHIM_KILLING;
-}
-
 /* ---- the loop ---- */
 
 /* What others may run by now must not run here. */
@@ -390,6 +415,8 @@ static void timers(struct shim *sh)
 		shim_event(sh, EV_GRACE_OVER);
 	if (is_ending(sh) && now >= sh->pass_at_ns)
 		end_pass(sh, now);
+	if (is_doubted(sh) && now >= sh->doubt_until_ns)
+		reap(sh);
 	if (looks_at_log(sh) && now >= sh->log_next_ns)
 		worker_do(&sh->worker, work_look, sh);
 }
@@ -464,6 +491,8 @@ static uint64_t next_deadline(const struct shim *sh)
 		at = min_u64(at, sh->grace_at_ns);
 	if (is_ending(sh))
 		at = min_u64(at, sh->pass_at_ns);
+	if (is_doubted(sh))
+		at = min_u64(at, sh->doubt_until_ns);
 	return looks_at_log(sh) ? min_u64(at, sh->log_next_ns) : at;
 }
 

@@ -78,6 +78,7 @@ struct shim {
 	uint32_t stop_grace_ms;
 	bool told; /* the stop signal was sent to the leader alone */
 	bool leader_gone;
+	bool heard_term; /* a signal told us to end */
 	bool acked;
 	bool hurried; /* stopped by a signal after its task has ended */
 	struct endpoint name;
@@ -90,8 +91,9 @@ struct shim {
 	uint64_t started_ns;
 	uint64_t timeout_at_ns; /* UINT64_MAX: none */
 	uint64_t grace_at_ns;
-	uint64_t heard_ns;    /* an agent spoke, or the last one hung up */
-	uint64_t alone_at_ns; /* ended then, for want of an agent; UINT64_MAX */
+	uint64_t heard_ns;	 /* an agent spoke, or the last one hung up */
+	uint64_t alone_at_ns;	 /* ended then, for want of an agent; UINT64_MAX */
+	uint64_t doubt_until_ns; /* why the leader has ended may yet be heard; 0: no doubt of it */
 	uint64_t pass_at_ns;
 	uint64_t pass_every_ns;
 	unsigned int passes_of_one; /* that killed the one process there was, before its program */

@@ -647,6 +647,30 @@ def test_shim_told_to_end_with_its_task(drv, at_term, ended):
     assert "=== ended" in drv.log(t)
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_shim_told_to_end_a_moment_after_its_task(drv, leaves):
+    """Who tells all of them does it one after another, and the task may have ended in between."""
+    t = unique("late")
+    drv.start(t, "sh", "-c", ("sleep 100 & " if leaves else "") + "echo set; exec sleep 100")
+    m = drv.wait("started", t)
+    must_come(lambda: "\nset\n" in drv.log(t))
+    os.kill(m["task"], signal.SIGTERM)
+    must_come(lambda: state_of(m["task"]) == "Z", step=0.002)
+    os.kill(m["pid"], signal.SIGTERM)
+    end = drv.wait("ended", t)
+    assert (end["cause"], end["outcome"], end["signal"]) == ("term", "signalled", 15)
+
+
+def test_task_that_somebody_terminates(drv):
+    """Nobody else was told: it has ended by that."""
+    t = unique("alone")
+    drv.start(t, "sleep", "100")
+    m = drv.wait("started", t)
+    os.kill(m["task"], signal.SIGTERM)
+    end = drv.wait("ended", t)
+    assert (end["cause"], end["outcome"], end["signal"]) == ("self", "signalled", 15)
+
+
 def test_full_log_disk_does_not_stop_it(drv):
     t = unique("full")
     end = drv.run(t, "sh", "-c", "echo lost; exit 2", log="/dev/full")
