@@ -106,8 +106,7 @@ struct engine_request {
 	uint64_t mem_mib;    /* 0: MEM_PER_GPU_MIB each; it is always said, because a job that says
 				nothing may get the whole node's */
 	uint64_t minutes;    /* 0: the engine's own limit */
-	unsigned int warn_s; /* so long before the end the job wants a signal: an agent takes USR1,
-				USR2, URG and TERM as "leave" */
+	unsigned int warn_s; /* so long before the end the job wants a signal */
 	const char *type;    /* of the GPUs; NULL: any */
 	const char *dir;     /* where it begins, and its output goes: below the spool */
 	const char *output;  /* path of that */

@@ -94,6 +94,8 @@ static int check_options(const struct text_list *options, struct err *e)
 			return err_set(e, -EINVAL, "an option of sbatch is one line");
 		if (str_has_prefix(line, MARK))
 			line += strlen(MARK);
+		else if (line[0] == '#')
+			continue;
 		line += strspn(line, " \t");
 		for (size_t k = 0; k < ARRAY_LEN(not_yours); k++)
 			if (has_option(line, not_yours[k].option, not_yours[k].letter))
@@ -172,10 +174,8 @@ static void add_directives(struct strbuf *b, const struct engine_request *req)
 	script_add_directive(b, MARK, req, "--mem=%lluM", mem_of(req));
 	if (req->minutes)
 		script_add_directive(b, MARK, req, "--time=%llu", (unsigned long long)req->minutes);
-	/* Every process of the step gets it, the tasks, too, and what their programs do with USR1
-	 * is to die. URG does nothing to who has not asked for it. */
 	if (req->warn_s)
-		script_add_directive(b, MARK, req, "--signal=URG@%u", req->warn_s);
+		script_add_directive(b, MARK, req, "--signal=USR1@%u", req->warn_s);
 	script_add_directive(b, MARK, req, "--no-requeue");
 	if (partition)
 		script_add_directive(b, MARK, req, "--partition=%s", partition);

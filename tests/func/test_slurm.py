@@ -71,13 +71,13 @@ def shown(lab, token, mark):
     return must_come(lambda: path.exists() and mark in (lines := path.read_text().splitlines()) and lines, 30, 0.05)
 
 
-# Of a job: what it meets, a word at a time, until something kills it; and a task that knows nothing of signals.
+# Of a job: what it meets, a word at a time, until something kills it; and a process in a session of its own.
 LISTENS = """
-sleep 300 & task=$!
-trap 'echo URG; kill -0 $task && echo task lives' URG
+setsid sh -c 'trap "echo below" USR1; while :; do read -t 0.1 line < /dev/zero; done' &
+trap 'echo USR1' USR1
 trap 'echo TERM; exit 0' TERM
 echo begun
-while :; do sleep 0.1; done"""
+while :; do read -t 0.1 line < /dev/zero; done"""
 
 
 def test_a_job_knows_itself_and_its_cards(slurm, engine):
@@ -107,7 +107,8 @@ def test_at_its_time_limit_a_job_is_warned_and_expires(slurm, engine):
     slurm.run("scontrol", "update", f"JobId={over}", "EndTime=now+1second")
     assert engine.await_job(over, "expired", limit=60)["reason"] == "TimeLimit"
     shown(slurm, "k2", "TERM")
-    assert shown(slurm, "k1", "URG") == ["begun", "URG", "task lives"] and engine.job(warned)["state"] == "running"
+    assert shown(slurm, "k1", "USR1")[0] == "begun" and engine.job(warned)["state"] == "running"
+    shown(slurm, "k1", "below")
 
 
 def test_a_cancelled_job_hears_of_it(slurm, engine):
@@ -249,6 +250,12 @@ def test_a_sites_template_runs(slurm, engine):
     template = "#!/bin/bash\n{directives}{options}export SITE='{title} {gpus}'\n{launch}"
     engine.submit("echo $SITE; echo end", template=template, drop=["--mem", "--signal"], options=["--mem=500"])
     assert shown(slurm, "k1", "end") == ["tenure-exp1 1", "end"]
+
+
+def test_a_users_options_go_before_ours(slurm, engine):
+    job = engine.await_job(engine.submit(minutes=10, options=["--time=3", "#SBATCH --comment=mine"]), "running")
+    assert job["end_ns"] - job["start_ns"] == 180e9
+    assert slurm.run("squeue", "-h", "-j", job["id"], "-o", "%k").strip() == "mine"
 
 
 def test_names_with_spaces_and_signs(slurm, engine):

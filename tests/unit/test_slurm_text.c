@@ -73,7 +73,7 @@ static void the_script_asks_for_all_that_it_needs(void **state)
 				 "#SBATCH --cpus-per-task=8\n"
 				 "#SBATCH --mem=32768M\n"
 				 "#SBATCH --time=1440\n"
-				 "#SBATCH --signal=URG@180\n"
+				 "#SBATCH --signal=USR1@180\n"
 				 "#SBATCH --no-requeue\n" LAUNCH);
 }
 
@@ -96,7 +96,7 @@ static void what_is_not_asked_for_is_not_said(void **state)
 static void directives_are_added_and_dropped(void **state)
 {
 	struct engine_request req = plain();
-	char *options[] = { T("--account=phys"), T("#SBATCH -C nvlink"), T("# a remark") };
+	char *options[] = { T("--account=phys"), T("#SBATCH -C nvlink"), T("# no --array here") };
 	char *drop[] = { T("--mem"), T("--signal") };
 	char *exclude[] = { T("n1"), T("n2") };
 	char *settings[] = { T("partition=long") };
@@ -115,7 +115,7 @@ static void directives_are_added_and_dropped(void **state)
 				 "#SBATCH --exclude=n1,n2\n"
 				 "#SBATCH --account=phys\n"
 				 "#SBATCH -C nvlink\n"
-				 "# a remark\n" LAUNCH);
+				 "# no --array here\n" LAUNCH);
 }
 
 static void names_of_files_are_no_patterns(void **state)
