@@ -320,6 +320,25 @@ int command_failed(const char *const *argv, const struct command_output *o, int 
 	return code;
 }
 
+static void blank_out(char *text, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (char *p = n ? strstr(text, name) : NULL; p; p = strstr(p, name)) {
+		(void)memset(p, ' ', n);
+		p += n;
+	}
+}
+
+char *command_text(const struct command_output *o, const char *const *names)
+{
+	char *text = xasprintf("%s\n%s", strbuf_str(&o->out), strbuf_str(&o->err));
+
+	for (; *names; names++)
+		blank_out(text, *names);
+	return text;
+}
+
 bool command_said(const struct command_output *o, const char *text)
 {
 	return strcasestr(strbuf_str(&o->out), text) || strcasestr(strbuf_str(&o->err), text);

@@ -52,6 +52,9 @@ void command_output_clear(struct command_output *o);
  * last one of stdout. Returns code. */
 int command_failed(const char *const *argv, const struct command_output *o, int code,
 		   struct err *e);
+/* The text of both, without the names that we gave ourselves (to NULL), in which any word may stand
+ * that would mean something else. The caller frees it. */
+char *command_text(const struct command_output *o, const char *const *names);
 /* Either of its streams has that text, in any case. */
 bool command_said(const struct command_output *o, const char *text);
 

@@ -776,12 +776,14 @@ int k8s_text_refusal(const char *text)
 	} kinds[] = {
 		{ { "AlreadyExists", "already exists", NULL }, -EEXIST },
 		{ { "exceeded quota", NULL }, -EDQUOT },
+		/* Nothing was sent. */
+		{ { "was refused", "connection refused", "no such host", "no route to host", NULL },
+		  -ECONNREFUSED },
 		{ { "Unauthorized", "must be logged in", "provide credentials", "no configuration",
 		    NULL },
 		  -EACCES },
-		{ { "unable to connect", "connection refused", "was refused", "timeout",
-		    "timed out", "deadline exceeded", "EOF", "InternalError", "TooManyRequests",
-		    "ServiceUnavailable", NULL },
+		{ { "timeout", "timed out", "deadline exceeded", "EOF", "InternalError",
+		    "TooManyRequests", "ServiceUnavailable", NULL },
 		  ENGINE_UNSURE },
 		{ { "forbidden", "invalid", "not found", "NotFound", "error parsing",
 		    "cannot unmarshal", "no matches for kind", "BadRequest", "unknown flag", NULL },

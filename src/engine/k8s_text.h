@@ -41,7 +41,7 @@ int k8s_text_jobs(const char *text, size_t len, const char *prefix, struct engin
 /* "job.batch/NAME": the name, which the caller frees; NULL. */
 char *k8s_text_created(const char *text);
 /* What a failure's text means for a job that was to be submitted: ENGINE_REFUSED, ENGINE_UNSURE,
- * -EEXIST: it has it already; -EDQUOT, -EACCES. */
+ * -EEXIST: it has it already; -EDQUOT, -EACCES, -ECONNREFUSED. */
 int k8s_text_refusal(const char *text);
 /* The user may not see that. */
 bool k8s_text_is_forbidden(const char *text);

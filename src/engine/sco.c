@@ -41,12 +41,6 @@ static int run(const struct engine_env *env, struct text_list *argv, struct comm
 	return command_run((const char *const *)argv->texts, &how, ret, e);
 }
 
-/* The texts of both streams, in which the cause is. The caller frees it. */
-static char *all_of(const struct command_output *o)
-{
-	return xasprintf("%s\n%s", strbuf_str(&o->out), strbuf_str(&o->err));
-}
-
 static int failed(const struct command_output *o, int code, struct err *e)
 {
 	size_t n;
@@ -167,9 +161,12 @@ static char *script_path(const struct engine_request *req)
 	return xasprintf("%.*s.sh", str_has_suffix(req->output, ".out") ? n - 4 : n, req->output);
 }
 
-static int judge(const struct command_output *o, char **ret_id, struct err *e)
+static int judge(const struct engine_request *req, const struct command_output *o, char **ret_id,
+		 struct err *e)
 {
-	cleanup_free char *said = all_of(o), *id = sco_text_created(said);
+	const char *const ours[] = { req->name, req->title, NULL };
+	cleanup_free char *said = command_text(o, ours);
+	cleanup_free char *id = sco_text_created(strbuf_str(&o->out));
 
 	if (o->status == 0 && id) {
 		*ret_id = take_ptr(id);
@@ -192,7 +189,7 @@ static int sco_submit(const struct engine_env *env, const struct engine_request 
 		sco_text_add_flags(script, file, req->name, &argv);
 		r = run(env, &argv, &o, e);
 		if (r == 0)
-			r = judge(&o, ret_id, e);
+			r = judge(req, &o, ret_id, e);
 		else if (r == -ETIMEDOUT)
 			r = ENGINE_UNSURE;
 	}
@@ -209,20 +206,24 @@ static int end(const struct engine_env *env, char *const *ids, size_t n, bool *u
 {
 	const char *how = sco_text_end(env->settings);
 	struct command_output o = { .status = -1 };
-	struct text_list argv = { .n = 0 };
+	struct text_list argv = { .n = 0 }, ours = { .n = 0 };
 	int r = sco_text_command(env->settings, how, &argv, e);
 
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		text_list_add(&argv, ids[i]);
+		text_list_add(&ours, ids[i]);
+	}
+	text_list_take(&ours, NULL);
 	if (r == 0)
 		r = run(env, &argv, &o, e);
 
-	cleanup_free char *said = all_of(&o);
+	cleanup_free char *said = command_text(&o, (const char *const *)ours.texts);
 
 	*unknown = r == 0 && sco_text_is_unknown_job(said);
 	if (r == 0 && !*unknown && (o.status != 0 || sco_text_is_failure(said)))
 		r = failed(&o, -EIO, e);
 	text_list_clear(&argv);
+	text_list_clear(&ours);
 	command_output_clear(&o);
 	return r;
 }

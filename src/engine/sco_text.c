@@ -497,8 +497,11 @@ int sco_text_refusal(const char *text)
 		/* An earlier try of ours has come through. */
 		{ { "already exist", "already_exist", "alreadyexist", "duplicate", NULL },
 		  ENGINE_UNSURE },
+		/* Nothing was sent. */
+		{ { "connection refused", "no such host", "no route to host", "dial tcp", NULL },
+		  -ECONNREFUSED },
 		{ { "timeout", "timed out", "deadline exceeded", "connection", "unavailable",
-		    "internal error", "bad gateway", "eof", "dial tcp", NULL },
+		    "internal error", "bad gateway", "eof", NULL },
 		  ENGINE_UNSURE },
 		{ { "unauth", "log in", "login", "access key", "token", "credential", NULL },
 		  -EACCES },

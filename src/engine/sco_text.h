@@ -58,7 +58,7 @@ int sco_text_jobs(const char *text, size_t len, const char *prefix, struct engin
 /* "job pt-1a2b3c submitted successfully": the id, which the caller frees; NULL: nothing of it. */
 char *sco_text_created(const char *text);
 /* What a failure's text means for a job that was to be submitted: ENGINE_REFUSED, ENGINE_UNSURE,
- * -EDQUOT: no quota is free now; -EACCES: nobody is logged in. */
+ * -EDQUOT: no quota is free now; -EACCES: nobody is logged in; -ECONNREFUSED: nothing was sent. */
 int sco_text_refusal(const char *text);
 /* It knows no such job. */
 bool sco_text_is_unknown_job(const char *text);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "engine/command.h"
 
 static int run(const char *script, const struct command *how, struct command_output *ret,
@@ -153,6 +154,20 @@ static void a_failure_is_told_in_its_own_words(void **state)
 	}
 }
 
+static void names_of_ours_say_nothing(void **state)
+{
+	const char *const names[] = { "quota", "", "exp1", NULL };
+	struct command_output o = { .status = 1 };
+	cleanup_free char *text = NULL;
+
+	(void)state;
+	strbuf_adds(&o.out, "job quota-exp1: no");
+	strbuf_adds(&o.err, "quota");
+	text = command_text(&o, names);
+	assert_string_equal(text, "job      -    : no\n     ");
+	command_output_clear(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -164,6 +179,7 @@ int main(void)
 		cmocka_unit_test(a_command_that_is_not_there_says_so),
 		cmocka_unit_test(a_script_can_be_a_command),
 		cmocka_unit_test(a_failure_is_told_in_its_own_words),
+		cmocka_unit_test(names_of_ours_say_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -302,7 +302,7 @@ static void a_failure_is_for_good_or_for_now(void **state)
 		  -EDQUOT },
 		{ "The connection to the server 127.0.0.1:1 was refused - did you specify the right "
 		  "host or port?",
-		  ENGINE_UNSURE },
+		  -ECONNREFUSED },
 		{ "Unable to connect to the server: net/http: request canceled", ENGINE_UNSURE },
 		{ "error: You must be logged in to the server (Unauthorized)", -EACCES },
 		{ "Error from server (Forbidden): jobs.batch is forbidden: User \"u\" cannot create",

@@ -105,7 +105,7 @@ static bool is_empty(struct world *w)
 	struct engine_jobs jobs = { .n = 0 };
 	size_t n;
 
-	assert_int_equal(engine_sco.jobs(&w->engine, "ydj-train-exp1-", &jobs, &w->e), 0);
+	assert_int_equal(engine_sco.jobs(&w->engine, "ydj-", &jobs, &w->e), 0);
 	n = jobs.n;
 	engine_jobs_clear(&jobs);
 	return n == 0;
@@ -344,7 +344,7 @@ static void submissions_that_fail_say_why(void **state)
 	} cases[] = {
 		{ "create quota once", -EDQUOT, "MEMBER_QUOTA_EXCEEDED" },
 		{ "create refused once", ENGINE_REFUSED, "container image url is illegal" },
-		{ "create down once", ENGINE_UNSURE, "connection refused" },
+		{ "create down once", -ECONNREFUSED, "connection refused" },
 		{ "create login once", -EACCES, "sco init" },
 		{ "create rc0 once", ENGINE_UNSURE, "internal error" },
 		{ "create silent once", ENGINE_UNSURE, "said nothing" },
@@ -363,6 +363,19 @@ static void submissions_that_fail_say_why(void **state)
 		assert_non_null(strstr(w->e.text, cases[i].text));
 		assert_true(is_empty(w));
 	}
+}
+
+/* A queue may be called after anything that goes wrong. */
+static void a_name_that_sounds_like_a_failure_is_none(void **state)
+{
+	struct world *w = *state;
+	cleanup_free char *id = NULL, *calls = NULL;
+
+	w->req.name = "ydj-quota-login-invalid-tok1";
+	w->req.title = "ydj-quota-login-invalid";
+	assert_int_equal(submit(w, &id), 0);
+	assert_int_equal(submit(w, &calls), ENGINE_UNSURE);
+	assert_non_null(strstr(w->e.text, "already exists"));
 }
 
 /* The server has the job, and we have no answer: it is found by its name, and a second one is not
@@ -466,6 +479,7 @@ int main(void)
 		ROW(a_list_that_is_full_hides_nothing_that_runs),
 		ROW(jobs_can_be_stopped_in_place_of_deleted),
 		ROW(submissions_that_fail_say_why),
+		ROW(a_name_that_sounds_like_a_failure_is_none),
 		ROW(a_submission_without_an_answer_is_found_by_its_name),
 		ROW(what_is_no_list_is_no_empty_list),
 		ROW(one_that_is_gone_keeps_no_other),
