@@ -35,7 +35,8 @@ enum spec_flags {
 			 without it the task goes on until all of the tree is gone */
 	LAUNCH_BARE_LOG = 1 << 3, /* no header and trailer */
 	LAUNCH_ATTENDED = 1 << 4, /* ended when no agent was heard for GUARD_AWAIT_MS */
-	LAUNCH_IN_JOB = 1 << 5,	  /* of an engine: its program ignores USR1 and USR2 at first */
+	LAUNCH_IN_JOB = 1 << 5, /* of an engine: its program ignores USR1 and USR2 at first, and is
+				   ended when its agent has been gone for GUARD_AWAIT_MS */
 };
 
 struct launch_spec {

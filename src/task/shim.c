@@ -74,6 +74,8 @@ static void drop_conn(struct shim *sh, size_t i)
 		sh->heard_ns = clock_mono_ns();
 	(void)fd_close(sh->conns[i].fd);
 	sh->conns[i] = sh->conns[--sh->n_conns];
+	if (sh->n_conns == 0)
+		sh->left_ns = clock_mono_ns();
 }
 
 static bool is_served(const struct shim *sh)
@@ -431,8 +433,16 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 static void look_for_agents(struct shim *sh)
 {
 	bool watched = sh->spec.flags & LAUNCH_ATTENDED && sh->leader && !is_ending(sh);
+	uint64_t since = sh->heard_ns;
 
-	sh->alone_at_ns = watched ? sh->heard_ns + GUARD_AWAIT_MS * NS_PER_MS : UINT64_MAX;
+	/* In a job of an engine the agent is what the job runs: without it the job is over, and its
+	 * devices are somebody else's, whether or not the engine ends what has a session of its
+	 * own. One that has taken the task over is connected, and may have said nothing yet. */
+	if (sh->spec.flags & LAUNCH_IN_JOB && sh->n_conns == 0) {
+		watched = sh->leader && !is_ending(sh);
+		since = sh->left_ns;
+	}
+	sh->alone_at_ns = watched ? since + GUARD_AWAIT_MS * NS_PER_MS : UINT64_MAX;
 }
 
 /* Somebody may connect and connect; the kernel keeps in order who waits meanwhile. */
@@ -700,6 +710,7 @@ int shim_run(const struct shim_start *start)
 			   .name_at_ns = UINT64_MAX,
 			   .timeout_at_ns = UINT64_MAX,
 			   .heard_ns = clock_mono_ns(),
+			   .left_ns = clock_mono_ns(),
 			   .alone_at_ns = UINT64_MAX };
 	struct err e = ERR_INIT;
 

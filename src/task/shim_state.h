@@ -92,6 +92,7 @@ struct shim {
 	uint64_t timeout_at_ns; /* UINT64_MAX: none */
 	uint64_t grace_at_ns;
 	uint64_t heard_ns;	 /* an agent spoke, or the last one hung up */
+	uint64_t left_ns;	 /* the last one of all who were connected has hung up */
 	uint64_t alone_at_ns;	 /* ended then, for want of an agent; UINT64_MAX */
 	uint64_t doubt_until_ns; /* why the leader has ended may yet be heard; 0: no doubt of it */
 	uint64_t pass_at_ns;

@@ -27,9 +27,10 @@
  * adopts it (task/adopt.h); there may be several, all are told. Only who has said more than ASK
  * counts as an agent, who files the end; without one the shim leaves its record in the spool.
  * Before GO the end of file on the last connection is a CANCEL. After GO an end of file means
- * nothing: the task runs on (with LAUNCH_ATTENDED for GUARD_AWAIT_MS, then it is ended). ENDED is
- * sent after the record is on the disk (task/end_record.h), so it need not be answered, except
- * where the record could not be written: the shim then stays until ACK or until it could.
+ * nothing: the task runs on (with LAUNCH_ATTENDED or LAUNCH_IN_JOB for GUARD_AWAIT_MS, then it is
+ * ended). ENDED is sent after the record is on the disk (task/end_record.h), so it need not be
+ * answered, except where the record could not be written: the shim then stays until ACK or until it
+ * could.
  *
  * The two descriptors are taken by the fork server, which reads nothing of them: what is wrong with
  * a description, or with starting, is said on the shim's own connection as ENDED with TASK_REFUSED.

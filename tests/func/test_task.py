@@ -529,6 +529,25 @@ def test_agent_dies_and_another_adopts(drv, drivers, tmp_path):
     assert "done\n=== ended" in new.log(t)
 
 
+def test_in_a_job_it_does_not_outlive_its_agent(drv, drivers):
+    """An engine may end what belongs to the job's first process only (Grid Engine its process group)."""
+    in_job, awaited = 1 << 5, 10
+    t, adopted = unique("job"), unique("job-adopted")
+    for token in t, adopted:
+        drv.start(token, "sleep", "600", flags=in_job)
+    started = {token: drv.wait("started", token) for token in (t, adopted)}
+    time.sleep(awaited + 1)  # with an agent that says nothing it stays
+    drv.kill()
+    new = drivers()
+    assert new.adopt(adopted, started[adopted]["pid"], started[adopted]["start"]) == "lives"
+    must_come(lambda: not proc_exists(started[t]["task"]), awaited + 10)
+    must_come(lambda: new.record(t) is not None)
+    assert new.record(t)["cause"] == "alone"
+    assert proc_exists(started[adopted]["task"])
+    new.say(f"stop {adopted} 15 200 0")
+    assert new.wait("ended", adopted)["outcome"] == "signalled"
+
+
 def test_who_looks_is_answered_alone(drv, drivers):
     """To the agent that is about to start the task it would be news of a task that it has not begun."""
     t = unique("looked-at")
