@@ -24,24 +24,8 @@ OF_LIBC = re.compile(r"lib(c|m|pthread|dl|rt)\.so\.\d|ld-linux-(x86-64|aarch64)\
 PROGRAMS = ("tenure", "occupy", "gpu-sentinel", "compete")
 VERSION = re.search(r"^  version: '(.*)'", (ROOT / "meson.build").read_text(), re.M)[1]
 
-# What a user does with it, in a shell without any variable. $1: where it was unpacked.
-SESSION = r"""
-set -eu
-tenure=$1/bin/tenure
-"$tenure" on --idle-for 0s
-i=0
-until [ "$("$tenure" status | grep -c '^ *[01]  held')" = 2 ]; do
-	i=$((i + 1))
-	[ $i -lt 600 ]
-	sleep 0.1
-done
-echo 'both held'
-SPECIAL='what the shell has' "$tenure" submit -g 1 -n first -- sh -c 'echo "device $CUDA_VISIBLE_DEVICES, $SPECIAL"' >/dev/null
-"$tenure" wait first
-"$tenure" logs first | grep '^device'
-"$tenure" run -- sh -c 'exit 7' || echo "code $?"
-"$tenure" off
-"""
+# What a user does with it, in a shell without any variable.
+SESSION = ROOT / "tests/func/distsession.sh"
 
 
 @pytest.fixture(scope="session")
@@ -184,8 +168,7 @@ def test_without_any_variable(unpacked, program):
 
 @pytest.mark.usefixtures("runs_here")
 def test_holds_and_runs_tasks(unpacked):
-    done = bare(unpacked / "bin/tenure", "sim", "--gpus", "2", "--", "/bin/sh", "-c", SESSION, "sh", unpacked,
-                timeout=2 * HANG)
+    done = bare(unpacked / "bin/tenure", "sim", "--gpus", "2", "--", "/bin/sh", SESSION, unpacked, timeout=2 * HANG)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert "both held" in lines and "code 7" in lines
@@ -252,6 +235,6 @@ def test_in_the_root_of_an_older_system(archive, tmp_path):
     subprocess.run(["tar", "xzf", archive, "--strip-components=1"], cwd=place, check=True, timeout=HANG)
     done = bare("unshare", "--mount", "--pid", "--fork", "--kill-child", "--root", root, "--wd", "/", "/bin/sh", "-c",
                 'mount -t proc proc /proc && mount -t tmpfs shm /dev/shm && "$1/bin/tenure" sim --gpus 2 -- '
-                '/bin/sh -c "$2" sh "$1"', "sh", "/srv/a place", SESSION, timeout=2 * HANG)
+                '/bin/sh -c "$2" sh "$1"', "sh", "/srv/a place", SESSION.read_text(), timeout=2 * HANG)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^device \d+, what the shell has$", done.stdout, re.M), done.stdout
