@@ -279,7 +279,7 @@ enum liveness liveness_judge(const struct liveness_facts *f)
 		return f->runs ? LIVENESS_ALIVE : LIVENESS_DEAD;
 	if (f->gone || (f->local_files && !f->same_kernel))
 		return LIVENESS_DEAD;
-	if (f->silent_ms <=
+	if (f->silent_ms <
 	    (f->fence_timeout_ms > f->expire_ms ? f->fence_timeout_ms : f->expire_ms))
 		return LIVENESS_ALIVE;
 	return f->fence_timeout_ms || f->same_kernel || f->tool ? LIVENESS_DEAD : LIVENESS_UNKNOWN;

@@ -30,7 +30,7 @@
 #define CHECK_NODE_MS		2000 /* ... or this, on the same node: it may be ending */
 #define CHECK_STEP_MS		200
 #define OPEN_AGAIN_MS		5000   /* the disk may come, or become writable */
-#define QUIET_HEARTBEATS	2      /* from then on the claims of an agent are watched, too */
+#define QUIET_HEARTBEATS	1      /* from then on the claims of an agent are watched, too */
 #define NETWORK_EXPIRE_MS	60000U /* for so long a directory's cache may hide what is new... */
 #define NETWORK_MORE_HEARTBEATS 3      /* ... and so many heartbeats may get lost */
 #define ELEMENT_FILE_MAX	65536
