@@ -23,7 +23,7 @@ import socket
 import subprocess
 import tempfile
 
-from machine import Machine, proc_exists
+from machine import Machine, children, proc_exists
 from patience import HANG, must_come
 from warden import Warden
 
@@ -220,6 +220,14 @@ class Lab:
         """The node answers no more; its jobs' processes are none of slurmd's, and live on."""
         os.kill(self.slurmds[name], signal.SIGKILL)
         must_come(lambda: not proc_exists(self.slurmds[name]))
+
+    def kill_processes(self, name):
+        """Of all jobs on the node."""
+        m = self.machines[name]
+        own = {m.p.pid, *children(m.p.pid)}
+        for pid in m.pids():
+            if pid not in own:
+                os.kill(pid, signal.SIGKILL)
 
     def stop_controller(self):
         os.kill(self.controller, signal.SIGTERM)

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""`up` and `down` with a real Slurm (slurmlab.py)."""
+import json
+import pathlib
+
+import pytest
+
+from machine import until
+from patience import must_come
+
+
+class Cluster:
+    """A user's commands, and what they show."""
+
+    def __init__(self, lab):
+        self.lab = lab
+        lab.env.update(TENURE_BEAT="200ms", TENURE_EXPIRE="3s")
+        self.spools = pathlib.Path(lab.env["HOME"]) / ".local/state/tenure"
+
+    def run(self, *args, check=True):
+        done = self.lab.tenure(*args)
+        assert not check or done.returncode == 0, (args, done.stdout, done.stderr)
+        return done.stdout + done.stderr
+
+    def up(self, name, *args, **more):
+        return self.run("up", name, "--engine", "slurm", "--agent-option=--refresh=300ms", *args, **more)
+
+    def submit(self, name, *args):
+        done = self.lab.tenure("submit", "-i", name, *args)
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
+
+    def shown(self, name):
+        lines = self.run("instances", "--json").splitlines()
+        return next(d for d in map(json.loads, lines) if d["name"] == name)
+
+    def jobs(self, name):
+        pool, = self.shown(name)["pools"]
+        return [j for j in pool["jobs"] if not j["ended"]]
+
+    def agents(self, name):
+        return [n for n in self.shown(name)["nodes"] if n["state"] == "alive"]
+
+    def row(self, name, task):
+        rows = [json.loads(line) for line in self.run("list", "-i", name, "--json", "-a").splitlines()]
+        return next(r for r in rows if r["id"] == task)
+
+    def await_task(self, name, task, state, limit=30.0):
+        return must_come(lambda: (r := self.row(name, task))["state"] == state and r, limit, 0.2)
+
+    def tick(self, name):
+        """The engine is asked once a minute at most, so the last time was long ago."""
+        path = self.spools / name / "pools/main,state"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "polled": 0, "tried": 0}))
+        return self.run("tick", name)
+
+
+@pytest.fixture
+def cluster(slurm):
+    return Cluster(slurm)
+
+
+def ended(lab):
+    """All jobs have."""
+    return all(state in ("COMPLETED", "CANCELLED") for _, state in lab.jobs().values())
+
+
+def test_two_nodes_run_what_waits_and_go(slurm, cluster, tmp_path):
+    go = tmp_path / "go"
+    tasks = [cluster.submit("exp1", "-g", "3", "--", "sh", "-c", until(go)) for _ in range(2)]
+    said = cluster.up("exp1", "-g", "3", "--nodes", "2", "--type", "a10", "--time", "1h")
+    assert "submitted job 1 (slurm)" in said and "submitted job 2 (slurm)" in said
+    rows = [cluster.await_task("exp1", t, "running") for t in tasks]
+    assert {r["agent"] for r in rows} == {f"qa-a10-00{n}-slurm.{n}.0" for n in (1, 2)}
+    assert {name.rpartition("-")[0] for name, _ in slurm.jobs().values()} == {"tenure-exp1-main"}
+    agent = must_come(lambda: (a := cluster.agents("exp1"))[0]["job"]["deadline"] and a[0])
+    assert (agent["job"]["engine"], agent["job"]["pool"]) == ("slurm", "main")
+    cluster.tick("exp1")
+    assert {(j["state"], j["node"]) for j in cluster.jobs("exp1")} == {("running", f"qa-a10-00{n}") for n in (1, 2)}
+    go.touch()
+    for t in tasks:
+        cluster.await_task("exp1", t, "done")
+    cluster.run("down", "exp1")
+    must_come(lambda: ended(slurm), 30, 0.3)
+    assert cluster.agents("exp1") == []
+
+
+def test_down_now_brings_tasks_back(slurm, cluster):
+    task = cluster.submit("exp1", "-g", "1", "--retries", "0", "--", "sleep", "600")
+    cluster.up("exp1", "-g", "1", "--nodes", "1", "--time", "1h")
+    cluster.await_task("exp1", task, "running")
+    cluster.run("down", "exp1", "--now")
+    must_come(lambda: ended(slurm), 30, 0.3)
+    cluster.await_task("exp1", task, "pending")
+    cluster.up("exp1")
+    cluster.await_task("exp1", task, "running")
+    assert len(slurm.jobs()) == 2, "as it was said before"
+
+
+def test_a_pool_follows_its_queue(slurm, cluster):
+    """A node comes when there is something to do, and leaves when there is not."""
+    cluster.up("exp1", "-g", "2", "--min", "0", "--max", "1", "--time", "1h", "--idle-exit", "1s")
+    assert slurm.jobs() == {}
+    task = cluster.submit("exp1", "-g", "2", "--", "true")
+    cluster.tick("exp1")
+    cluster.await_task("exp1", task, "done")
+    must_come(lambda: [s for _, s in slurm.jobs().values()] == ["COMPLETED"], 30, 0.3)
+
+
+def test_two_queues_share_a_node(slurm, cluster, tmp_path):
+    go = tmp_path / "go"
+    tasks = {}
+    for name in ("exp1", "exp2"):
+        tasks[name] = cluster.submit(name, "-g", "2", "--", "sh", "-c", until(go))
+        cluster.up(name, "-g", "2", "--nodes", "1", "--time", "1h", "--", "--nodelist=qa-a10-001")
+    taken = []
+    for name, task in tasks.items():
+        cluster.await_task(name, task, "running")
+        taken += json.loads(cluster.run("show", "-i", name, str(task), "--json"))["device_uuids"]
+    assert len(set(taken)) == 4
+    cluster.run("down", "exp1", "--now")
+    cluster.await_task("exp1", tasks["exp1"], "pending")
+    assert cluster.row("exp2", tasks["exp2"])["state"] == "running", "the other one's job is not touched"
+    go.touch()
+    cluster.await_task("exp2", tasks["exp2"], "done")
+
+
+def test_what_slurm_refuses_is_shown_in_its_words(slurm, cluster):
+    task = cluster.submit("exp1", "-g", "1", "--", "true")
+    cluster.up("exp1", "-g", "1", "--nodes", "1", "--", "--partition=none", check=False)
+    for said in (cluster.run("instances", "-i", "exp1"), cluster.run("why", "-i", "exp1", str(task))):
+        assert "Invalid partition name specified" in " ".join(said.split()), said
+    cluster.up("exp1", "--", "--partition=gpu")
+    cluster.await_task("exp1", task, "done")
+
+
+def test_a_lost_node_is_replaced_and_its_task_goes_on(slurm, cluster, tmp_path):
+    go = tmp_path / "go"
+    task = cluster.submit("exp1", "-g", "1", "--", "sh", "-c", until(go))
+    cluster.up("exp1", "-g", "1", "--nodes", "1", "--time", "1h")
+    first = cluster.await_task("exp1", task, "running")["agent"]
+    node = first.partition("-slurm")[0]
+    slurm.kill_slurmd(node)
+    slurm.kill_processes(node)
+    slurm.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
+    must_come(lambda: not cluster.agents("exp1"), 30, 0.3)
+    cluster.tick("exp1")
+    again = must_come(lambda: (r := cluster.row("exp1", task))["state"] == "running" and r["agent"] != first and r, 30, 0.3)
+    assert again["agent"].partition("-slurm")[0] != node
+    go.touch()
+    cluster.await_task("exp1", task, "done")
+
+
+def test_a_controller_that_is_down_for_a_while(slurm, cluster):
+    """Whether there is a job is not known then, and found out before another one is asked for."""
+    task = cluster.submit("exp1", "-g", "1", "--", "true")
+    slurm.stop_controller()
+    said = cluster.up("exp1", "-g", "1", "--nodes", "1", "--time", "1h", check=False)
+    assert "contact slurm controller" in " ".join((said + cluster.run("instances", "-i", "exp1")).split())
+    slurm.start_controller()
+    cluster.tick("exp1")
+    assert slurm.jobs() == {}, "Slurm may list it a little later"
+    record, = (cluster.spools / "exp1/pools").glob("*.job")
+    asked = json.loads(record.read_text())
+    record.write_text(json.dumps({**asked, "submitted": asked["submitted"] - 100}))
+    must_come(lambda: (cluster.tick("exp1"), slurm.jobs())[1], 30, 0.3)
+    cluster.await_task("exp1", task, "done")
+    assert len(slurm.jobs()) == 1
+
+
+def test_a_submission_whose_answer_is_lost_is_found_by_its_name(slurm, cluster, tmp_path):
+    fakes = tmp_path / "bin"
+    fakes.mkdir()
+    (fakes / "sbatch").write_text(
+        "#!/bin/sh\n/usr/bin/sbatch \"$@\" > /dev/null\n"
+        "echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation' >&2\nexit 1\n")
+    (fakes / "sbatch").chmod(0o755)
+    path, slurm.env["PATH"] = slurm.env["PATH"], f"{fakes}:{slurm.env['PATH']}"
+    cluster.up("exp1", "-g", "1", "--nodes", "1", "--time", "1h", check=False)
+    slurm.env["PATH"] = path
+    cluster.tick("exp1")
+    job, = cluster.jobs("exp1")
+    assert {int(job["id"])} == set(slurm.jobs())
+    cluster.await_task("exp1", cluster.submit("exp1", "-g", "1", "--", "true"), "done")
+    cluster.tick("exp1")
+    assert len(slurm.jobs()) == 1
+
+
+def test_a_relay_queues_the_next_job_behind_this_one(slurm, cluster, tmp_path):
+    go = tmp_path / "go"
+    task = cluster.submit("exp1", "-g", "1", "--retries", "0", "--", "sh", "-c", until(go))
+    cluster.up("exp1", "-g", "1", "--nodes", "1", "--time", "1h", "--relay")
+    first = cluster.await_task("exp1", task, "running")["agent"]
+    cluster.tick("exp1")
+    assert slurm.run("squeue", "-h", "-t", "PENDING", "-o", "%r %E").split()[0] == "Dependency"
+    job = int(first.partition("-slurm.")[2].partition(".")[0])
+    slurm.run("scancel", "--signal=USR1", str(job))
+    again = must_come(lambda: (r := cluster.row("exp1", task))["state"] == "running" and r["agent"] != first and r, 30, 0.3)
+    assert slurm.jobs()[job][1] == "COMPLETED" and again["agent"].endswith(f"slurm.{job + 1}.0")
+    go.touch()
+    cluster.await_task("exp1", task, "done")
