@@ -28,6 +28,64 @@ VERSION = re.search(r"^  version: '(.*)'", (ROOT / "meson.build").read_text(), r
 SESSION = ROOT / "tests/func/distsession.sh"
 
 
+@pytest.fixture
+def tree(tmp_path):
+    """A tree with what tools/dist reads first, and a PATH with what it calls until it needs npm."""
+    for name in ("tools/dist", "tools/zig/package.json", "tools/zig/package-lock.json", "meson.build"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    path = tmp_path / "path"
+    path.mkdir()
+    for name in ("bash", "cmp", "cp", "dirname", "mkdir", "rm", "sed"):
+        (path / name).symlink_to(shutil.which(name))
+    script(path / "uname", '[ "$1" = -m ] && echo x86_64 || echo Linux x86_64')
+    return tmp_path
+
+
+def script(path, text):
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def dist(tree, *args):
+    return subprocess.run(["/bin/bash", tree / "tools/dist", *args], text=True, capture_output=True, timeout=HANG,
+                          env={"PATH": str(tree / "path")})
+
+
+def test_without_npm_there_is_none(tree):
+    done = dist(tree)
+    assert done.returncode == 3 and done.stdout == "" and "npm is not here" in done.stderr
+
+
+def test_what_npm_does_not_get_is_none(tree):
+    """Whatever it left behind is not taken for a compiler the next time."""
+    script(tree / "path/npm", f'echo "$@" >>{tree}/called; mkdir node_modules; exit 1')
+    for _ in range(2):
+        done = dist(tree)
+        assert done.returncode == 3 and done.stdout == "" and "npm could not get" in done.stderr
+    called = (tree / "called").read_text().splitlines()
+    assert len(called) == 2 and called[0].startswith("ci --ignore-scripts ") and "-g" not in called[0].split()
+    assert not (tree / "dist").exists()
+
+
+def test_other_machines_and_words_are_refused(tree):
+    for args, said in ((["--arch", "riscv64"], 'not for "riscv64"'), (["--arch"], "--arch needs"),
+                       (["-x"], 'does not know "-x"')):
+        done = dist(tree, *args)
+        assert done.returncode == 1 and said in done.stderr, (args, done.stderr)
+    script(tree / "path/uname", '[ "$1" = -m ] && echo aarch64 || echo Linux aarch64')
+    done = dist(tree)
+    assert done.returncode == 1 and "x86_64 only" in done.stderr
+
+
+def test_everything_that_npm_gets_is_pinned_by_its_hash():
+    lock = json.loads((ROOT / "tools/zig/package-lock.json").read_text())
+    packages = {name: p for name, p in lock["packages"].items() if name}
+    wanted = json.loads((ROOT / "tools/zig/package.json").read_text())["dependencies"]
+    assert {n.removeprefix("node_modules/"): p["version"] for n, p in packages.items()} == wanted
+    assert all(p["integrity"].startswith("sha512-") and "resolved" not in p for p in packages.values())
+
+
 @pytest.fixture(scope="session")
 def archive():
     named = os.environ.get("TENURE_ARCHIVE")
