@@ -18,7 +18,7 @@ CONDA_ENV="${CONDA_ENV-}"
 
 # Jobs are called JOB_PREFIX-JOB_ID.
 JOB_PREFIX="${JOB_PREFIX-ydj}"
-# Who has the nodes: sco, or slurm, sge, k8s.
+# Who has the nodes: sco, or slurm, sge.
 ENGINE="${ENGINE-sco}"
 # What the engine needs besides, a line KEY=VALUE each: workspace=share-space, image=.., spec=.., aec2=.., mounts=..
 # (docs/cluster.md). The first of these files that exists is read.
@@ -124,8 +124,7 @@ write_template() {
 	umask=$(umask)
 	umask 077
 	{
-		printf '#!/bin/bash\n{directives}{options}'
-		[ "$ENGINE" != sco ] || printf 'exec >>{output} 2>&1\nexport TENURE_SCO_JOB={name}\n'
+		printf '#!/bin/bash\n{directives}{options}{setup}'
 		if [ -n "$CONDA_PATH" ]; then
 			printf 'source %s %s || echo "[WARN] conda: %s is not activated"\n' "$(literal "$CONDA_PATH")" \
 				"$(literal "$CONDA_ENV")" "${CONDA_ENV//[!A-Za-z0-9._-]/_}"
@@ -133,10 +132,7 @@ write_template() {
 		printf 'cd %s || exit\n' "$(literal "$CODE_DIR")"
 		printf 'export TENURE_SUBMIT_JOB=%s\n' "$(literal "$job_id")"
 		printf '%s --announce\n' "$(literal "$CODE_DIR/perpetual_motion")"
-		case $ENGINE in
-		sge) printf "exec {agent}\n" ;;
-		*) printf "{launch}\n" ;;
-		esac
+		printf '{launch}\n'
 	} >"$file.new" && mv -f "$file.new" "$file"
 	umask "$umask"
 }
@@ -149,6 +145,10 @@ esac
 job_id=$1 gpus=${2-2} nodes=${3-1}
 case $job_id in
 -*) wrong "there is no option $job_id" ;;
+esac
+case $ENGINE in
+sco | slurm | sge) ;;
+*) die "ENGINE=\"$ENGINE\" is none of sco, slurm and sge; tenure up knows others" 2 ;;
 esac
 check_count GPUs "$gpus" 64
 check_count nodes "$nodes" 256

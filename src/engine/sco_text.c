@@ -156,12 +156,7 @@ static void add_flags(struct strbuf *b, const struct engine_request *req, const 
 		script_add_directive(b, MARK, req, "--wait");
 }
 
-static const char own_template[] = "#!/bin/bash\n"
-				   "{directives}{options}"
-				   "exec >>{output} 2>&1\n"
-				   "cd {dir} || exit\n"
-				   "export " JOB_VARIABLE "{name}\n"
-				   "{launch}\n";
+static const char own_template[] = "#!/bin/bash\n{directives}{options}{setup}{launch}\n";
 
 static char *quoted(const char *word)
 {
@@ -176,6 +171,7 @@ int sco_text_script(const struct engine_request *req, struct strbuf *script, str
 	cleanup_strbuf struct strbuf spec = STRBUF_INIT, directives = STRBUF_INIT,
 				     options = STRBUF_INIT, agent = STRBUF_INIT;
 	cleanup_free char *dir = quoted(req->dir), *output = quoted(req->output), *launch = NULL;
+	cleanup_free char *setup = NULL;
 	cleanup_free char *gpus = xasprintf("%u", req->gpus);
 	int r = check_request(req, e);
 
@@ -188,6 +184,8 @@ int sco_text_script(const struct engine_request *req, struct strbuf *script, str
 	for (const char *const *word = req->agent; *word; word++)
 		strbuf_add_word(&agent, *word);
 	launch = xasprintf("exec %s", strbuf_str(&agent));
+	setup = xasprintf("exec >>%s 2>&1\ncd %s || exit\nexport " JOB_VARIABLE "%s\n", output, dir,
+			  req->name);
 	return script_fill(req->template_text ? req->template_text : own_template,
 			   (const struct script_value[]){ { "name", req->name },
 							  { "title", req->title },
@@ -198,6 +196,7 @@ int sco_text_script(const struct engine_request *req, struct strbuf *script, str
 							  { "directives", strbuf_str(&directives) },
 							  { "options", strbuf_str(&options) },
 							  { "agent", strbuf_str(&agent) },
+							  { "setup", setup },
 							  { "launch", launch },
 							  { NULL, NULL } },
 			   script, e);

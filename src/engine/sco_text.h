@@ -27,8 +27,9 @@
 extern const struct engine_key sco_keys[];
 
 /* Of a template where the request brings one, with {name}, {title}, {token}, {gpus}, {dir} and
- * {output} in quotes, {directives}, {options}, {agent} and {launch}, which is "exec" and the agent.
- * 0; -EINVAL: e names each setting that is missing, or what does not fit. */
+ * {output} in quotes, {directives}, {options}, {setup} (where it prints and begins), {agent} and
+ * {launch}, which is "exec" and the agent. 0; -EINVAL: e names each setting that is missing, or
+ * what does not fit. */
 int sco_text_script(const struct engine_request *req, struct strbuf *script, struct err *e);
 
 /*

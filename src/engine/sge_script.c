@@ -344,6 +344,7 @@ static int fill(const struct engine_request *req, const struct asked *a, struct 
 		{ "options", strbuf_str(&options) },
 		{ "setup", strbuf_str(&setup) },
 		{ "agent", strbuf_str(&agent) },
+		{ "launch", strbuf_str(&agent) }, /* as with other engines */
 		{ "name", req->name },
 		{ "title", req->title ? req->title : req->name },
 		{ "token", req->token },

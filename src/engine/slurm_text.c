@@ -206,6 +206,7 @@ static int fill_template(const struct engine_request *req, const char *directive
 	const struct script_value values[] = {
 		{ "directives", directives },
 		{ "options", options },
+		{ "setup", "" }, /* others have something there */
 		{ "launch", strbuf_str(&launch) },
 		{ "agent", strbuf_str(&agent) },
 		{ "name", req->name },

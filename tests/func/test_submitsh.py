@@ -226,6 +226,7 @@ def test_settings_at_its_head(site):
 def test_what_is_not_set_is_named(site):
     assert "QUEUE_ROOT is not set: write it at the head of" in site.submit("a", code=2, GPU_QUEUE_ROOT="")
     assert "no absolute path" in site.submit("a", code=2, QUEUE_ROOT="queue")
+    assert "none of sco, slurm and sge" in site.submit("a", code=2, ENGINE="k8s")
     assert "cannot be made" in site.submit("a", code=2, QUEUE_ROOT="/no/such/place")
     (site.code / "sco.conf").write_text("workspace=w\nspec=s.s.s.{gpus}\n")
     out = " ".join(site.submit("a", code=None).split())
@@ -290,3 +291,50 @@ def test_perpetual_motion_is_edited_at_its_head(site):
     assert "no share between 0 and 1" in site.run(script, "--print-options", code=2)
     assert "which queue?" in site.run(script, code=2)
     assert "--job-id needs a value" in site.run(script, "--job-id", code=2)
+
+
+class Lab:
+    """The same on a real engine, whose nodes have the code and the queues on their shared disk."""
+
+    def __init__(self, lab, engine, conf=""):
+        self.lab, self.code, self.root = lab, lab.share / "ydj", lab.share / "gpu queue"
+        self.env = {"ENGINE": engine, "QUEUE_ROOT": str(self.root), "GPU_QUEUE_ROOT": str(self.root)}
+        shutil.rmtree(self.code, ignore_errors=True)
+        self.code.mkdir()
+        for name in ("submit.sh", "perpetual_motion", "client.sh"):
+            shutil.copy(ROOT / "compat" / name, self.code)
+        (self.code / "tenure").symlink_to(lab.build / "tenure")
+        (self.code / f"{engine}.conf").write_text(conf)
+
+    def session(self):
+        """Submit, a script, its log, and the end."""
+        out = self.run(self.code / "submit.sh", "train-exp1")
+        assert "[INFO] Job ydj-train-exp1: 1 x 2 GPUs for 24h" in out and "submitted job" in out
+        train = self.lab.share / "train.sh"
+        train.write_text("#!/bin/bash\necho on $CUDA_VISIBLE_DEVICES; exec sleep 600\n")
+        self.client(f"gpu_submit {train}")
+        came = wait_for(lambda: re.search(r"^on \d,\d$", self.client("gpu_logs train", code=None), re.M), 40, 0.2)
+        printed = "".join(p.read_text() for p in (self.root / "train-exp1/pools").glob("*.out"))
+        assert came, printed + self.client("gpu_status") + self.run(self.code / "tenure", "instances", TENURE_ROOT=self.root)
+        assert re.search(r"^\[INFO\] Auto-shutdown at: .* \(24h\)$", printed, re.M)
+        assert "60% of the free memory" in printed, printed
+        self.client("gpu_stop train.sh")
+        self.client("gpu_shutdown")
+
+    def client(self, script, code=0):
+        return self.run("bash", "-c", f"source '{self.code}/client.sh'\n{script}", code=code, JOB_ID="train-exp1")
+
+    def run(self, *argv, code=0, **env):
+        done = self.lab.call("env", *(f"{k}={v}" for k, v in {**self.env, **env}.items()), *argv)
+        assert code is None or done.returncode == code, (argv, done)
+        return done.stdout + done.stderr
+
+
+def test_the_same_on_slurm(slurm):
+    Lab(slurm, "slurm").session()
+    must_come(lambda: not slurm.run("squeue", "-h").strip(), 40, 0.2)
+
+
+def test_the_same_on_grid_engine(sge):
+    Lab(sge, "sge", "queue=gpu@@crc_gpu\ncomplex=gpu\n").session()
+    must_come(lambda: not sge.jobs(), 40, 0.2)
