@@ -84,7 +84,9 @@ def inside(build, env, tmp_path):
 
 # -------- occupy --------
 
-def test_occupy_from_on_to_off(inside):
+@pytest.mark.parametrize("job", [{}, {"TENURE_LOCAL_JOB": "a", "TENURE_LOCAL_GPUS": "2"}], ids=["node", "job"])
+def test_occupy_from_on_to_off(inside, job):
+    """Also in a job of an engine, where the agent has another name."""
     inside("""
         out = occupy("on", "--gpus", "0", "1", "--memory", "20.3", "--mem_threshold", "0.5", *QUICK)
         pid = int(re.search(r"^Occupy started \\(PID: (\\d+)\\)$", out, re.M)[1])
@@ -109,7 +111,7 @@ def test_occupy_from_on_to_off(inside):
         out = occupy("status", code=3)
         assert out.startswith("Occupy is not running") and "[Status: Not running]" in out
         assert "Occupy is not running" in occupy("off")
-    """)
+    """, **job)
 
 
 def test_occupy_waits_for_all_gpus_and_a_rise_resets_the_timer(inside):
