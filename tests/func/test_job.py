@@ -282,7 +282,11 @@ def test_what_does_not_fit_into_the_rest_of_a_job(machine):
     a.wait(short, "done")
     a.wait(free, "done")
     assert "it may run for 9m (timeout), and what runs in the job of this agent is stopped at" in a.why(long)
-    assert a.task(long)["state"] == "pending"
+    array = a.submit("-g", "0", "--timeout", "9m", "--array", "1-2", "--", "true")
+    must_come(lambda: "it may run for 9m (timeout)" in a.why(array))
+    assert a.task(long)["state"] == "pending" and shown(a, long)["epoch"] == 0
+    a.run("edit", str(long), "timeout=1m")
+    a.wait(long, "done")
 
 
 @pytest.mark.parametrize("name", ["USR1", "USR2", "TERM"])

@@ -3,12 +3,33 @@
 
 #include <fcntl.h>
 
+#include "agent/queue/index.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/instance.h"
 #include "task/claim_names.h"
 #include "task/end_record.h"
+
+/* The planner starts nothing that does not end in time, but of some tasks it knows the name alone.
+ * True: this one does not; it is told. */
+static bool is_too_late(const struct claiming *k, struct spool_place *p, const struct task_name *n)
+{
+	char path[SPOOL_PATH_MAX], name[NAME_FILE_MAX];
+	struct task_file file;
+	uint64_t now = clock_boot_ns(), timeout_ms;
+
+	if (!k->end_ns || !index_name_says_all(p, n) ||
+	    task_file_read(p->spool, spool_path(SPOOL_PENDING, name_format(n, name), path), &file,
+			   NULL) < 0)
+		return false;
+	timeout_ms = file.spec->timeout;
+	task_file_clear(&file);
+	if (!timeout_ms || (k->end_ns > now && timeout_ms <= (k->end_ns - now) / NS_PER_MS))
+		return false;
+	place_note_timeout(p, n->id);
+	return true;
+}
 
 static int claim_single(struct claiming *k, struct spool_place *p)
 {
@@ -20,6 +41,8 @@ static int claim_single(struct claiming *k, struct spool_place *p)
 	if (!t || t->dir != SPOOL_PENDING)
 		return CLAIM_LOST;
 	was = t->name;
+	if (is_too_late(k, p, &was))
+		return CLAIM_LOST; /* it waits, and is read */
 	code = claim_task(p->spool, &was, &p->self, &file, &k->claim, &k->e);
 	if (code < 0)
 		place_undo_claim(p, &was);

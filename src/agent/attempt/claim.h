@@ -16,6 +16,7 @@ struct claiming {
 	struct spool_job job; /* claiming_work() */
 	struct sched_ref ref;
 	uint64_t edits;		   /* of the version that was planned */
+	uint64_t end_ns;	   /* by clock_boot_ns(): what runs is stopped then; 0: never */
 	const char *key, *run_dir; /* as of struct attempt_place */
 	uint64_t began_ns;	   /* clock_boot_ns() before it was claimed */
 	/* What came of it; the caller's, where code is 0. */

@@ -359,6 +359,7 @@ struct attempt *attempt_start(struct attempt_place *place, struct sched_ref ref,
 	c->job = (struct spool_job){ .work = claiming_work, .done = claim_done, .user = a };
 	c->ref = ref;
 	c->edits = edits;
+	c->end_ns = place->view->deadlines[DEADLINE_JOB].at_ns;
 	c->key = place->key;
 	c->run_dir = place->run_dir;
 	spooler_do(place->spooler, &c->job);

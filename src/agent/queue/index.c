@@ -215,11 +215,9 @@ static int check_count(const struct task_name *n, const struct task_spec *spec, 
 		       (unsigned long long)n->count, (unsigned long long)count);
 }
 
-/* Of a task without a device that was never tried there is nothing in the file that the planner
- * wants: it is read, and checked, when it is claimed. But for its timeout, in a job. */
-static bool name_says_all(const struct worker *w, const struct task_name *n)
+bool index_name_says_all(const struct spool_place *place, const struct task_name *n)
 {
-	return !w->place->wants_timeouts && n->gpus == 0 && n->count == 0 && n->epoch == 0 &&
+	return !place_has_timeout(place, n->id) && n->gpus == 0 && n->count == 0 && n->epoch == 0 &&
 	       !(n->flags & ~(NAME_PAUSED | NAME_EDITED | NAME_PREEMPTIBLE | NAME_SHARED));
 }
 
@@ -241,7 +239,7 @@ static void read_waiting(struct worker *w, const struct task_name *n, const stru
 	struct task_file t;
 	int r;
 
-	if (name_says_all(w, n)) {
+	if (index_name_says_all(w->place, n)) {
 		add_by_name(w, n);
 		return;
 	}

@@ -79,6 +79,8 @@ struct index_reading {
 };
 
 void index_work(struct index_reading *b, struct spool_place *place);
+/* Its file is not read before the task is claimed. */
+bool index_name_says_all(const struct spool_place *place, const struct task_name *n);
 /* On the loop: the planner is told. c's task gets the strings and the lane that it has there. */
 void index_apply(struct sched_queue *plan, struct eventlog *eventlog, struct index_change *c);
 void index_clear(struct index_reading *b);

@@ -287,8 +287,6 @@ static int open_place(struct finding *o, struct spool_place *p)
 	if (r == 0)
 		r = claimer_self(p->spool, o->r->p.agent, &p->self, &o->e);
 	if (r == 0)
-		p->wants_timeouts = c->job;
-	if (r == 0)
 		r = endlog_open(p->spool, o->r->p.agent, &p->events, &o->e);
 	if (r == 0)
 		r = fs_mkdirs(o->r->p.run_dir, 0700, &o->e);

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/value.h"
 #include "spool/instance.h"
 
 struct place_batch *place_batch(struct spool_place *place, uint64_t id, struct err *e)
@@ -123,8 +124,45 @@ void place_undo_forget(struct spool_place *p, uint64_t id)
 			at = &(*at)->next;
 }
 
+/* Where id is, or belongs. */
+static size_t timed_at(const struct spool_place *p, uint64_t id)
+{
+	size_t low = 0, high = p->timed.n;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (p->timed.nums[mid] < id)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+bool place_has_timeout(const struct spool_place *p, uint64_t id)
+{
+	size_t at = timed_at(p, id);
+
+	return at < p->timed.n && p->timed.nums[at] == id;
+}
+
+void place_note_timeout(struct spool_place *p, uint64_t id)
+{
+	size_t at = timed_at(p, id);
+
+	if (place_has_timeout(p, id))
+		return;
+	p->timed.nums = xgrow(p->timed.nums, p->timed.n, sizeof(*p->timed.nums));
+	(void)memmove(&p->timed.nums[at + 1], &p->timed.nums[at],
+		      (p->timed.n - at) * sizeof(*p->timed.nums));
+	p->timed.nums[at] = id;
+	p->timed.n++;
+}
+
 void place_close(struct spool_place *p)
 {
+	uint_list_clear(&p->timed);
 	while (p->batches)
 		place_forget_batch(p, p->batches->id);
 	while (p->undo)

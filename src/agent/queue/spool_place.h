@@ -43,7 +43,7 @@ struct spool_place {
 	struct scan *scan;
 	struct endlog *events;
 	struct claimer self;
-	bool wants_timeouts; /* of every task that waits, because the agent's own end is known */
+	struct uint_list timed; /* rising: place_note_timeout() */
 };
 
 /* The batch that waits under this id, opened if need be. NULL with e: it is not there, or cannot be
@@ -59,6 +59,14 @@ void place_forget_batch(struct spool_place *place, uint64_t id);
 void place_undo_claim(struct spool_place *place, const struct task_name *waiting);
 void place_undo_again(struct spool_place *place);
 void place_undo_forget(struct spool_place *place, uint64_t id);
+
+/*
+ * Tasks of which the name says all but that they have a timeout, which does not fit into what is
+ * left of the agent's job: their files are read, though that of others like them is not before they
+ * are claimed.
+ */
+void place_note_timeout(struct spool_place *place, uint64_t id);
+bool place_has_timeout(const struct spool_place *place, uint64_t id);
 
 /* What is kept here and the spool itself; what other files keep in it they have freed. */
 void place_close(struct spool_place *place);
