@@ -68,6 +68,9 @@ enum setting_id {
 	SET_WORKLOAD,	     /* str; NULL: none */
 	SET_WORKLOAD_GRACE,  /* num: ms */
 	SET_LANE_WIDTH,	     /* words; use settings_lane_width() */
+	SET_ENGINE,	     /* str; NULL: the one that answers */
+	SET_ENGINE_SETTINGS, /* str: KEY=VALUE, separated by newlines or ";" */
+	SET_ENGINE_OPTIONS,  /* str: lines of a job's script, likewise */
 	SET_SWEEP,	     /* num: 0 auto, 1 none, 2 gpu, 3 python */
 	SET_SWEEP_SPARE,     /* words: patterns of command lines */
 	SET_ALLOW_USERS,     /* words: user names and @groups; empty = everybody. Site only */
@@ -96,6 +99,7 @@ enum setting_layer {
 #define SETTING_GROUP_LIFE  (1u << 6) /* of an agent that runs tasks */
 #define SETTING_GROUP_SWEEP (1u << 7) /* what is ended with stopped tasks */
 #define SETTING_GROUP_SPARE (1u << 8) /* what is not ended with them */
+#define SETTING_GROUP_POOL  (1u << 9) /* of a new pool: in files and the environment alone */
 #define SETTING_GROUP_ALL   UINT_MAX
 
 #define SETTING_LIMIT		(1u << 0) /* a site's value is a limit for all layers above */

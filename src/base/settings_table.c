@@ -27,6 +27,7 @@ static const char others[] = "Other people's work";
 static const char node[] = "This node";
 static const char ending[] = "When to end";
 static const char queue[] = "The queue";
+static const char pools[] = "Nodes of an engine";
 static const char stopping[] = "When tasks are stopped";
 
 #define WORKLOAD_GRACE_MAX 8000 /* tenure off, which waits for it, waits 10 s */
@@ -236,6 +237,24 @@ const struct setting settings_table[] = {
 			     .opt.help =
 				     "so many tasks of a lane run at once, like week=2; the others "
 				     "run one after another" },
+	[SET_ENGINE] = { ROW("engine", "ENGINE", "engine", VALUE_NAME), .opt.arg = "ENGINE",
+			 .opt.group = pools, .groups = SETTING_GROUP_POOL,
+			 .opt.help =
+				 "whom `tenure up` asks for nodes: slurm, sge, sco, k8s, local" },
+	[SET_ENGINE_SETTINGS] = { ROW("engine_settings", "ENGINE_SETTINGS", "engine-settings",
+				      VALUE_TEXT),
+				  .opt.arg = "TEXT", .opt.group = pools,
+				  .groups = SETTING_GROUP_POOL,
+				  .opt.help =
+					  "KEY=VALUE that the engine needs for every new pool, a "
+					  "line each or with ; between them" },
+	[SET_ENGINE_OPTIONS] = { ROW("engine_options", "ENGINE_OPTIONS", "engine-options",
+				     VALUE_TEXT),
+				 .opt.arg = "TEXT", .opt.group = pools,
+				 .groups = SETTING_GROUP_POOL,
+				 .opt.help =
+					 "lines that go into the job scripts of every new pool, "
+					 "such as --partition=gpu" },
 	[SET_SWEEP] = { ROW("sweep", "SWEEP", "sweep", VALUE_CHOICE), .opt.arg = "WHAT",
 			.opt.def = "auto", .opt.group = stopping, .opt.spec.choices = sweeps,
 			.groups = SETTING_GROUP_SWEEP,

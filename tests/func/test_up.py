@@ -197,6 +197,20 @@ def test_pool_file_that_is_garbage_stops_nothing_else(machine, text):
     assert p.run("instances").returncode == 0
 
 
+def test_config_says_what_a_new_pool_begins_with(machine, user_config):
+    user_config('engine: sco\nengine_settings: "workspace=w; image=i"\nengine_options: |\n  first line\n  second\n')
+    done = machine.run(machine.tenure, "up", "exp1", "--dry-run", check=False)
+    assert done.returncode == 2 and "aec2=" in done.stderr and "workspace=" not in done.stderr and "image=" not in done.stderr
+    p = machine.pooled()
+    p.up("-g", "1", "--min", "0", "--set", "image=j")
+    doc = json.loads((p.spool / "pools/main.json").read_text())
+    assert doc["settings"] == ["workspace=w", "image=j"] and doc["options"] == ["first line", "second"]
+    # It goes on with what it is, whatever the file says by now.
+    user_config("engine: slurm\n")
+    machine.run(machine.tenure, "up", "exp1", "--max", "2")
+    assert json.loads((p.spool / "pools/main.json").read_text())["engine"] == "local"
+
+
 def test_typical_mistakes(machine):
     for args, said in ((["--nodes", "0"], "nodes"), (["--min", "3", "--max", "2"], "at least min"),
                        (["--engine", "pbs"], "tenure engines"), (["--prefix", "7up"], "prefix"),

@@ -265,10 +265,48 @@ static void take_options(const struct cmd_ctx *ctx, struct pool *p)
 		text_list_add(&p->options, opts_arg(ctx->opts, i));
 }
 
+/* The parts of a setting's text, lines or what stands between ";". */
+static void add_parts(const char *text, struct text_list *l)
+{
+	while (text && *text) {
+		size_t n = strcspn(text, ";\n"), from = strspn(text, " \t"), to = n;
+
+		while (to > from && strchr(" \t", text[to - 1]))
+			to--;
+		if (to > from)
+			text_list_take(l, xasprintf("%.*s", (int)(to - from), text + from));
+		text += n + (text[n] != '\0');
+	}
+}
+
+/* What the user's files say of every pool. */
+static void take_defaults(const struct cmd_ctx *ctx, struct pool *p)
+{
+	const char *engine = settings_str(ctx->settings, SET_ENGINE);
+
+	(void)str_copy(p->engine, sizeof(p->engine), engine ? engine : "");
+	add_parts(settings_str(ctx->settings, SET_ENGINE_SETTINGS), &p->settings);
+	add_parts(settings_str(ctx->settings, SET_ENGINE_OPTIONS), &p->options);
+}
+
+/* Over those of that key that there are. */
+static void take_settings(const struct cmd_ctx *ctx, struct pool *p)
+{
+	const struct text_list *words;
+
+	if (!given(ctx, "set"))
+		return;
+	words = &opts_value(ctx->opts, "set")->words;
+	for (size_t i = 0; i < words->n; i++)
+		text_list_set_variable(&p->settings, words->texts[i]);
+}
+
 static int take_all(const struct cmd_ctx *ctx, bool is_new, struct pool *p, struct err *e)
 {
 	uint64_t ms = p->lead_s * 1000ULL, bytes = p->mem_mib * MIB_BYTES;
 
+	if (is_new)
+		take_defaults(ctx, p);
 	if (given(ctx, "engine"))
 		(void)str_copy(p->engine, sizeof(p->engine), opts_value(ctx->opts, "engine")->str);
 	if (given(ctx, "prefix"))
@@ -286,7 +324,7 @@ static int take_all(const struct cmd_ctx *ctx, bool is_new, struct pool *p, stru
 	take_str(ctx, "type", &p->type);
 	take_str(ctx, "template", &p->template_path);
 	take_texts(ctx, "drop", &p->drop);
-	take_texts(ctx, "set", &p->settings);
+	take_settings(ctx, p);
 	take_texts(ctx, "agent-option", &p->agent);
 	take_options(ctx, p);
 	p->lead_s = (unsigned int)(ms / 1000);
