@@ -258,6 +258,39 @@ def test_a_submission_without_an_answer_makes_no_second_job(site):
     site.serving()
 
 
+def test_a_job_that_never_starts_is_told(site):
+    """It queues for quota at the server, and nobody has to ask why nothing happens."""
+    (site.code / "sco.conf").write_text(CONF + "wait=yes\n")
+    site.sco_conf(hold=True)
+    assert "submitted job" in site.submit("train-exp1")
+    state = site.root / "train-exp1/pools/main,state"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "polled": 0}))  # a minute later
+    site.tenured("train-exp1", "tick", "train-exp1")
+    shown = " ".join(site.tenured("train-exp1", "instances").split())
+    assert "WAIT_QUOTA" in shown, shown
+    site.client("gpu_run true")
+    why = " ".join(site.tenured("train-exp1", "why", "1").split())
+    assert "main (sco)" in why and "waits for 1 job to start" in why, why
+    site.tenured("train-exp1", "down", "train-exp1", "--now")
+    must_come(lambda: not site.jobs(), 20, 0.1)
+
+
+def test_an_agent_that_never_reports_is_told_with_what_it_printed(site):
+    """An image without our libraries, say: three in a row pause the pool."""
+    (site.code / "perpetual_motion").write_text((site.code / "perpetual_motion").read_text().replace(
+        "announce() {", "announce() {\n\techo 'libuv.so.1: cannot open shared object file'; kill $PPID"))
+    state = site.root / "train-exp1/pools/main,state"
+    site.submit("train-exp1")
+    for _ in range(3):
+        must_come(lambda: not site.jobs("RUNNING"), 20, 0.1)
+        site.client("gpu_run true")
+        state.write_text(json.dumps({**json.loads(state.read_text()), "polled": 0, "tried": 0}))
+        site.tenured("train-exp1", "tick", "train-exp1", code=None)
+    shown = " ".join(site.tenured("train-exp1", "instances").split())
+    assert "3 jobs in a row" in shown and "libuv.so.1: cannot open shared object file" in shown, shown
+    assert len(site.jobs()) == 3
+
+
 def test_perpetual_motion_by_hand(site):
     """The node's side alone, as the document's picture has it."""
     log = site.tmp / "pm.out"
