@@ -49,7 +49,8 @@ class Pool(Engine):
                                             self.run("instances"), str(self.lab.jobs()), outputs))) from None
 
     def devices(self, task):
-        return json.loads(self.run("show", str(task), "--json"))["device_uuids"]
+        """They are known a moment after it has begun."""
+        return must_come(lambda: json.loads(self.run("show", str(task), "--json")).get("device_uuids"))
 
 
 @pytest.fixture

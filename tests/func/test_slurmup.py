@@ -116,7 +116,7 @@ def test_two_queues_share_a_node(slurm, cluster, tmp_path):
     taken = []
     for name, task in tasks.items():
         cluster.await_task(name, task, "running")
-        taken += json.loads(cluster.run("show", "-i", name, str(task), "--json"))["device_uuids"]
+        taken += must_come(lambda: json.loads(cluster.run("show", "-i", name, str(task), "--json")).get("device_uuids"))
     assert len(set(taken)) == 4
     cluster.run("down", "exp1", "--now")
     cluster.await_task("exp1", tasks["exp1"], "pending")
