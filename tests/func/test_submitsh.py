@@ -347,12 +347,15 @@ class Lab:
         train.write_text("#!/bin/bash\necho on $CUDA_VISIBLE_DEVICES; exec sleep 600\n")
         self.client(f"gpu_submit {train}")
         came = wait_for(lambda: re.search(r"^on \d,\d$", self.client("gpu_logs train", code=None), re.M), 40, 0.2)
-        printed = "".join(p.read_text() for p in (self.root / "train-exp1/pools").glob("*.out"))
-        assert came, printed + self.client("gpu_status") + self.run(self.code / "tenure", "instances", TENURE_ROOT=self.root)
-        assert re.search(r"^\[INFO\] Auto-shutdown at: .* \(24h\)$", printed, re.M)
-        assert "60% of the free memory" in printed, printed
+        assert came, self.printed() + self.client("gpu_status") + self.run(self.code / "tenure", "instances",
+                                                                           TENURE_ROOT=self.root)
+        assert wait_for(lambda: "60% of the free memory" in self.printed(), 20), self.printed()
+        assert re.search(r"^\[INFO\] Auto-shutdown at: .* \(24h\)$", self.printed(), re.M)
         self.client("gpu_stop train.sh")
         self.client("gpu_shutdown")
+
+    def printed(self):
+        return "".join(p.read_text() for p in (self.root / "train-exp1/pools").glob("*.out"))
 
     def client(self, script, code=0):
         return self.run("bash", "-c", f"source '{self.code}/client.sh'\n{script}", code=code, JOB_ID="train-exp1")
