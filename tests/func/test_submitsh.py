@@ -234,8 +234,20 @@ def test_what_is_not_set_is_named(site):
     (site.code / "sco.conf").write_text("worksapce=w\n")
     assert "did you mean workspace?" in " ".join(site.submit("a", code=None).split())
     (site.code / "sco.conf").unlink()
+    config = site.home / ".config/tenure/config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text('engine: slurm\nengine_settings: "partition=gpu"\n')  # no business of another engine
     assert f"what sco needs besides goes into {site.code}/sco.conf" in site.submit("a", code=None)
     assert not site.jobs()
+
+
+def test_settings_from_tenures_own_config(site):
+    config = site.home / ".config/tenure/config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("engine: sco\nengine_settings: |\n" + "".join(f"  {line.strip()}\n" for line in CONF.splitlines()[1:]))
+    (site.code / "sco.conf").unlink()
+    assert "submitted job" in site.submit("exp1", "1")
+    assert site.jobs()[0]["flags"]["workspace-name"] == "share-space"
 
 
 def test_a_quota_that_is_used_up_is_told_and_tried_again(site):

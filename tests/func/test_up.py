@@ -198,10 +198,15 @@ def test_pool_file_that_is_garbage_stops_nothing_else(machine, text):
 
 
 def test_config_says_what_a_new_pool_begins_with(machine, user_config):
-    user_config('engine: sco\nengine_settings: "workspace=w; image=i"\nengine_options: |\n  first line\n  second\n')
+    said = 'engine_settings: "workspace=w; image=i"\nengine_options: |\n  first line\n  second\n'
+    user_config("engine: sco\n" + said)
     done = machine.run(machine.tenure, "up", "exp1", "--dry-run", check=False)
     assert done.returncode == 2 and "aec2=" in done.stderr and "workspace=" not in done.stderr and "image=" not in done.stderr
     p = machine.pooled()
+    p.up("-g", "1", "--min", "0", "--pool", "other")  # of another engine, which would take them for mistakes
+    doc = json.loads((p.spool / "pools/other.json").read_text())
+    assert doc["settings"] == doc["options"] == []
+    user_config("engine: local\n" + said)
     p.up("-g", "1", "--min", "0", "--set", "image=j")
     doc = json.loads((p.spool / "pools/main.json").read_text())
     assert doc["settings"] == ["workspace=w", "image=j"] and doc["options"] == ["first line", "second"]

@@ -279,11 +279,14 @@ static void add_parts(const char *text, struct text_list *l)
 	}
 }
 
-/* What the user's files say of every pool. */
+/* What the user's files say of every pool: of one of the engine that they name, where they do. */
 static void take_defaults(const struct cmd_ctx *ctx, struct pool *p)
 {
 	const char *engine = settings_str(ctx->settings, SET_ENGINE);
 
+	if (engine && given(ctx, "engine") &&
+	    strcmp(opts_value(ctx->opts, "engine")->str, engine) != 0)
+		return;
 	(void)str_copy(p->engine, sizeof(p->engine), engine ? engine : "");
 	add_parts(settings_str(ctx->settings, SET_ENGINE_SETTINGS), &p->settings);
 	add_parts(settings_str(ctx->settings, SET_ENGINE_OPTIONS), &p->options);
