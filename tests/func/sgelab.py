@@ -131,6 +131,12 @@ class Lab:
     def jobs(self):
         return [line.split() for line in self.run("qstat", "-u", "*").splitlines()[2:]]
 
+    def tell(self):
+        """How it is, for whoever has waited in vain."""
+        logs = [*self.dir.glob("spool/*/messages"), *self.dir.glob("spool/execd/*/messages"), self.dir / "execd.log"]
+        return "\n".join([self.call("qstat", "-f", "-u", "*", "-explain", "E").stdout, self.call("ps", "-eo", "pid,args").stdout,
+                          *(log.read_text()[-1000:] for log in logs if log.exists())])
+
     def clear(self):
         """No job is left, and it is as new; False: it is not."""
         if self.process.poll() is not None or not self.pids("sge_execd") or self.call("qdel", "-u", "*").returncode > 1:
@@ -179,7 +185,9 @@ class Pool:
         return answer["jobs"][0] if answer["jobs"] else None
 
     def comes(self, state):
-        return must_come(lambda: (j := self.job()) and j["state"] == state and j, 20, 0.1)
+        job = wait_for(lambda: (j := self.job()) and j["state"] == state and j, 20, 0.1)
+        assert job, f"not {state}, but {self.job()}\n{self.lab.tell()}"
+        return job
 
     def ends(self):
-        must_come(lambda: self.job() is None, 20, 0.1)
+        assert wait_for(lambda: self.job() is None, 20, 0.1), f"{self.job()}\n{self.lab.tell()}"

@@ -6,13 +6,16 @@
 set -eu
 lab=$SGELAB root=$SGE_ROOT cell=$SGE_CELL host=$SGELAB_HOST gpus=$SGELAB_GPUS
 spool=$lab/spool
-mkdir -p "$lab/home" "$root/$cell/common" "$spool"/{qmaster/job_scripts,spooldb,execd}
+mkdir -p "$lab"/{home,tmp} "$root/$cell/common" "$spool"/{qmaster/job_scripts,spooldb,execd}
 
 mount --make-rprivate / 2>/dev/null || true
 ip link set lo up
 hostname "$host"
 printf '127.0.0.1 %s localhost\n' "$host" >"$lab/hosts"
 mount --bind "$lab/hosts" /etc/hosts
+# The home in which Grid Engine looks for a user's files, and may not look where an ordinary user is root in here.
+awk -F: -v OFS=: -v home="$lab/home" '$3 == 0 { $6 = home } 1' /etc/passwd >"$lab/passwd"
+mount --bind "$lab/passwd" /etc/passwd
 for dir in bin lib util utilbin; do ln -s "/var/lib/gridengine/$dir" "$root/$dir"; done
 cat >"$root/$cell/common/bootstrap" <<END
 admin_user none
@@ -76,7 +79,8 @@ printf 'group_name @crc_gpu\nhostlist %s\n' "$host" >"$part/group"
 qconf -Ahgrp "$part/group"
 qconf -sq | sed -e 's/^qname.*/qname gpu/; s/^hostlist.*/hostlist @crc_gpu/; s/^pe_list.*/pe_list NONE/; s/^slots.*/slots 16/
 	s#^shell .*#shell /bin/sh#; s/^shell_start_mode.*/shell_start_mode unix_behavior/; s/^notify.*/notify 00:00:01/
-	s/^load_thresholds.*/load_thresholds NONE/' -e "s#^starter_method.*#starter_method $lab/starter#" >"$part/queue"
+	s/^load_thresholds.*/load_thresholds NONE/' -e "s#^starter_method.*#starter_method $lab/starter#
+	s#^tmpdir.*#tmpdir $lab/tmp#" >"$part/queue"
 qconf -Aq "$part/queue"
 
 # Jobs get little of execd's environment. As on a cluster their home is the one of where they were submitted; what makes
