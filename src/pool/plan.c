@@ -44,6 +44,7 @@ void pool_note_refused(struct pool_state *st, uint64_t now_s)
 void pool_note_submitted(struct pool_state *st)
 {
 	st->refusals = 0;
+	st->error[0] = '\0';
 	st->given++;
 }
 
@@ -212,7 +213,7 @@ void pool_plan(const struct pool_view *v, struct pool_state *st, struct pool_dec
 		st->asked_ns = v->pool->asked_ns;
 		st->given = st->refusals = st->lost = 0;
 		st->paused = false;
-		st->pause[0] = '\0';
+		st->pause[0] = st->error[0] = '\0';
 	}
 	for (size_t i = 0; i < v->jobs->n; i++)
 		if (is_late(v, &v->jobs->all[i]))

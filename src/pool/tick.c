@@ -633,7 +633,8 @@ static int run(struct tick *t, struct err *e)
 	int r;
 
 	pool_state_read(t->sp, t->pool.name, st);
-	st->error[0] = '\0';
+	if (!st->refusals) /* what was refused stays true until it is tried again */
+		st->error[0] = '\0';
 	st->ticked_s = t->owner.now_s;
 	r = pool_job_mark(t->sp, t->pool.name, t->mark, e);
 	if (r == 0)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: MIT
+"""Pools on their bad days: with Slurm's commands played by scripts, and a file system with faults."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+from patience import HANG, must_come
+
+SBATCH = """cat > {dir}/script
+name=$(sed -n 's/^#SBATCH --job-name=//p' {dir}/script)
+n=$(($(wc -l < {dir}/jobs) + 1))
+[ ! -e {dir}/refuse ] || {{ echo 'sbatch: error: Batch job submission failed: Invalid partition name specified' >&2; exit 1; }}
+echo "$n $name" >> {dir}/jobs
+if [ -e {dir}/hang ]; then sleep 600; fi
+echo $n"""
+SQUEUE = """echo asked >> {dir}/polls
+[ ! -e {dir}/down ] || {{ echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1; }}
+while read -r n name; do echo "$n|PENDING||N/A|N/A|$name|Resources"; done < {dir}/jobs"""
+
+
+class Site:
+    """A user with a queue, and a Slurm that never starts anything."""
+
+    def __init__(self, build, env, tmp_path, root=None):
+        self.tenure, self.dir = build / "tenure", tmp_path / "slurm"
+        self.dir.mkdir()
+        (self.dir / "jobs").touch()
+        self.root = pathlib.Path(root or tmp_path / "queues")
+        self.env = {**env, "PATH": f"{self.dir}:/usr/bin:/bin", "TENURE_ROOT": str(self.root)}
+        for name, script in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", "echo $* >> {dir}/cancelled"), ("sinfo", ":")):
+            path = self.dir / name
+            path.write_text("#!/bin/sh\nPATH=/usr/bin:/bin\n" + script.format(dir=self.dir) + "\n")
+            path.chmod(0o755)
+
+    def run(self, *args, check=True):
+        done = subprocess.run([self.tenure, *args], env=self.env, text=True, capture_output=True, timeout=HANG)
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+    def up(self, *args, check=True):
+        return self.run("up", "exp1", "--engine", "slurm", *args, check=check)
+
+    def popen(self, *args):
+        return subprocess.Popen([self.tenure, *args], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def pool(self):
+        return json.loads(self.run("instances", "-i", "exp1", "--json").stdout)["pools"][0]
+
+    def jobs(self):
+        """That Slurm has."""
+        return (self.dir / "jobs").read_text().splitlines()
+
+    def later(self, seconds):
+        """All that the pool remembers was so much earlier."""
+        for path in (self.root / "exp1/pools").glob("main,*"):
+            if path.suffix == ".job" or path.name.endswith(",state"):
+                doc = json.loads(path.read_text())
+                doc.update({k: max(0, doc[k] - seconds) for k in ("polled", "tried", "submitted", "began") if doc.get(k)})
+                path.write_text(json.dumps(doc))
+            elif ",owner" in path.name:
+                then = path.stat().st_mtime - seconds
+                os.utime(path, (then, then))
+
+
+@pytest.fixture
+def site(build, env, tmp_path):
+    return Site(build, env, tmp_path)
+
+
+def test_killed_between_asking_and_knowing(site):
+    """Slurm has the job, and whoever asked for it was killed before it heard of that: nobody asks again."""
+    (site.dir / "hang").touch()
+    up = site.popen("up", "exp1", "--engine", "slurm", "-g", "1")
+    must_come(lambda: len(site.jobs()) == 1)
+    up.send_signal(signal.SIGKILL)
+    up.wait()
+    subprocess.run(["pkill", "-f", f"{site.dir}/sbatch"], check=False)
+    (site.dir / "hang").unlink()
+    # Whoever comes now finds it owned by one that may live, and says so.
+    assert "Somebody else sees to it" in site.up().stdout
+    site.later(1000)
+    site.run("tick", "exp1")
+    assert len(site.jobs()) == 1
+    job, = site.pool()["jobs"]
+    assert job["id"] == "1" and job["state"] == "waiting" and job["reason"] == "Resources"
+    assert site.pool()["next"] == "waits for 1 job to start"
+
+
+def test_slurm_is_asked_once_a_minute_by_however_many(site):
+    site.up("-g", "1")
+    for _ in range(5):
+        site.run("tick", "exp1")
+    asked = (site.dir / "polls").read_text().count("asked")
+    assert asked == 1
+    site.later(61)
+    ticks = [site.popen("tick", "exp1") for _ in range(6)]
+    assert [t.wait(HANG) for t in ticks] == [0] * 6
+    assert (site.dir / "polls").read_text().count("asked") == 2 and len(site.jobs()) == 1
+
+
+def test_controller_that_is_down_changes_nothing_and_is_shown(site):
+    site.up("-g", "1")
+    (site.dir / "down").touch()
+    site.later(3600)
+    site.run("tick", "exp1")
+    pool = site.pool()
+    assert "Unable to contact slurm controller" in pool["error"] and len(site.jobs()) == 1
+    assert [j["ended"] for j in pool["jobs"]] == [False]
+    assert "pool main: squeue" in site.run("instances", "-i", "exp1").stderr
+    (site.dir / "down").unlink()
+    site.later(61)
+    site.run("tick", "exp1")
+    assert "error" not in site.pool()
+
+
+def test_what_slurm_refuses_is_told_and_not_repeated_at_once(site):
+    (site.dir / "refuse").touch()
+    done = site.up("-g", "1", "--", "--partition=nosuch", check=False)
+    assert done.returncode == 1 and "Invalid partition name specified" in done.stderr, done.stderr
+    i = site.run("submit", "-i", "exp1", "-g", "1", "--", "true").stdout.strip()
+    why = " ".join(site.run("why", "-i", "exp1", i).stdout.split())
+    assert "tries again in" in why and "Invalid partition name specified" in why, why
+    (site.dir / "refuse").unlink()
+    site.run("tick", "exp1")
+    assert not site.jobs()
+    site.later(61)
+    site.run("tick", "exp1")
+    assert len(site.jobs()) == 1
+
+
+def test_job_that_never_starts_is_waited_for_and_cancelled_when_nothing_needs_it(site):
+    i = site.run("submit", "-i", "exp1", "-g", "1", "--", "true").stdout.strip()
+    site.up("-g", "1", "--min", "0", "--max", "3")
+    for _ in range(3):
+        site.later(86400)
+        site.run("tick", "exp1")
+    assert len(site.jobs()) == 1 and not site.pool()["paused"]
+    site.run("stop", "-i", "exp1", i)
+    site.run("tick", "exp1")
+    assert (site.dir / "cancelled").read_text().split() == ["1"]
+    assert site.pool()["next"] == "nothing: no task that is ready needs a node of it"
+
+
+def test_nodes_clock_does_not_matter(site):
+    """Times are those of the files: what a node's own clock says is compared with nothing (here it is told as if it
+    were years ago, by the files of a server that is so far ahead)."""
+    site.up("-g", "1")
+    ahead = time.time() + 600
+    owner = site.root / "exp1/pools/main,owner,e1"
+    owner.write_text("a node that lives, by a clock that is ten minutes ahead\n")
+    os.utime(owner, (ahead, ahead))
+    assert "Somebody else sees to it" in site.up().stdout
+
+
+def test_rename_that_fails_though_it_worked_makes_no_second_job(build, env, tmp_path, faultfs):
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    site = Site(build, env, tmp_path, mount.path)
+    mount.rule("rename", "EIO", 500)
+    for _ in range(20):
+        site.up("-g", "1", check=False)
+        site.run("tick", "exp1", check=False)
+    mount.clear()
+    met = mount.met()
+    site.later(1000)
+    site.run("tick", "exp1")
+    pool = site.pool()
+    assert met and len(site.jobs()) <= len([j for j in pool["jobs"] if not j["ended"]]) + len([j for j in pool["jobs"] if j["ended"]])
+    assert len([j for j in pool["jobs"] if not j["ended"]]) == len(set(site.jobs()))
+
+
+def test_garbage_in_its_records_goes_aside(site):
+    site.up("-g", "1")
+    pools = site.root / "exp1/pools"
+    for name, text in (("main,zz.job", "\0"), ("main,abcdefghi.job", "[]"), ("main,state", "{"), ("main,owner,e9x", "")):
+        (pools / name).write_text(text)
+    site.run("tick", "exp1")
+    assert len(site.jobs()) == 1 and len([j for j in site.pool()["jobs"] if not j["ended"]]) == 1
+    assert {p.name.partition(",")[2] for p in (site.root / "exp1/bad").iterdir()} >= {"zz.job", "abcdefghi.job"}
