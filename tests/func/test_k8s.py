@@ -161,6 +161,11 @@ def test_a_server_that_hangs_is_not_waited_for(pool):
     assert set(pool.jobs()) <= {"t-exp1-a"}
 
 
+def test_without_kubectl_nothing_is_asked(pool):
+    answer = pool.driver("probe", PATH=str(pool.tmp))
+    assert answer["r"] < 0 and "kubectl: there is no such command" in answer["error"]
+
+
 def test_a_sites_own_manifest(pool):
     answer = pool.submit("a", template="""
 apiVersion: batch/v1

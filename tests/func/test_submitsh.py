@@ -128,6 +128,8 @@ def test_the_documents_own_session(site):
     job = site.jobs()[0]
     assert (job["job_name"], job["gpus"], job["state"]) == ("ydj-train-exp1", 2, "RUNNING")
     assert re.search(r"\| ydj-train-exp1 \| RUNNING", site.sco("list"))
+    pipe = "sco acp jobs get-workers --workspace-name=share-space $Jobid | grep worker-0 | awk -F'|' '{print $2}' | xargs"
+    assert site.run("bash", "-c", pipe, Jobid=job["id"]) == job["id"] + "-worker-0\n"
     assert "Submitted: train.sh as task" in site.client(f"gpu_submit {train}")
     wait_task(site, "train.sh", "running")
     assert "running: 1" in site.client("gpu_status")

@@ -311,6 +311,12 @@ static void a_list_that_is_full_hides_nothing_that_runs(void **state)
 	jobs = jobs_of(w);
 	assert_int_equal(jobs.n, 1);
 	engine_jobs_clear(&jobs);
+	write_file(w, "config.json", "{\"display\": false, \"shape\": \"jobs\"}");
+	write_file(w, "modes", "list huge once\n"); /* 10 MB of others' */
+	jobs = jobs_of(w);
+	assert_int_equal(jobs.n, 1);
+	assert_string_equal(jobs.all[0].id, id);
+	engine_jobs_clear(&jobs);
 }
 
 static void jobs_can_be_stopped_in_place_of_deleted(void **state)
