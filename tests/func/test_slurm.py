@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -71,13 +72,25 @@ def shown(lab, token, mark):
     return must_come(lambda: path.exists() and mark in (lines := path.read_text().splitlines()) and lines, 30, 0.05)
 
 
-# Of a job: what it meets, a word at a time, until something kills it; and a process in a session of its own.
+# An agent that says what it meets, a word on each line, and starts another process with a session of its own that
+# does the same.
 LISTENS = """
-setsid sh -c 'trap "echo below" USR1; while :; do read -t 0.1 line < /dev/zero; done' &
-trap 'echo USR1' USR1
-trap 'echo TERM; exit 0' TERM
-echo begun
-while :; do read -t 0.1 line < /dev/zero; done"""
+import os, signal, sys, time
+who = "" if os.fork() else "below "
+if who:
+    os.setsid()
+def say(word):
+    os.write(1, f"{who}{word}\\n".encode())
+signal.signal(signal.SIGUSR1, lambda *_: say("USR1"))
+signal.signal(signal.SIGTERM, lambda *_: (say("TERM"), os._exit(0)))
+say("begun")
+while True:
+    time.sleep(60)
+"""
+
+
+def listens():
+    return {"agent": [sys.executable, "-c", LISTENS]}
 
 
 def test_a_job_knows_itself_and_its_cards(slurm, engine):
@@ -102,17 +115,18 @@ def test_a_job_knows_itself_and_its_cards(slurm, engine):
 
 def test_at_its_time_limit_a_job_is_warned_and_expires(slurm, engine):
     """Slurm looks at limits every 30 s, so that a warning may come a minute too early. All processes get it."""
-    warned, over = engine.submit(LISTENS, minutes=1, warn_s=50), engine.submit(LISTENS, minutes=1, warn_s=0)
+    warned, over = (engine.submit(**listens(), minutes=1, warn_s=n) for n in (50, 0))
     shown(slurm, "k2", "begun")
     slurm.run("scontrol", "update", f"JobId={over}", "EndTime=now+1second")
     assert engine.await_job(over, "expired", limit=60)["reason"] == "TimeLimit"
     shown(slurm, "k2", "TERM")
-    assert shown(slurm, "k1", "USR1")[0] == "begun" and engine.job(warned)["state"] == "running"
-    shown(slurm, "k1", "below")
+    shown(slurm, "k1", "USR1")
+    shown(slurm, "k1", "below USR1")
+    assert engine.job(warned)["state"] == "running"
 
 
 def test_a_cancelled_job_hears_of_it(slurm, engine):
-    job = engine.submit(LISTENS)
+    job = engine.submit(**listens())
     shown(slurm, "k1", "begun")
     assert engine.call("cancel", job)["r"] == 0
     shown(slurm, "k1", "TERM")
@@ -136,7 +150,7 @@ def test_a_job_that_slurm_starts_again_is_another_one(slurm, engine):
 
 
 def test_a_lost_node_has_its_job_fail_and_nothing_ends_the_agent(slurm, engine):
-    job = engine.submit(LISTENS)
+    job = engine.submit(**listens())
     node = engine.await_job(job, "running")["node"]
     shown(slurm, "k1", "begun")
     slurm.set("SlurmdTimeout", 1)

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+import slurmlab
 from machine import children, proc_exists, until
 from patience import must_come
 from test_slurm import Engine
@@ -90,6 +91,33 @@ def test_a_warned_agent_leaves_and_its_task_has_not_failed(slurm, pool, tmp_path
     assert "expired: the job of its agent ends" in pool.run("logs", str(task)) + pool.run("show", str(task))
     pool.await_job(job, "done")
     pool.agent()
+    pool.await_task(task, "running")
+    go.touch()
+    pool.await_task(task, "done")
+
+
+@pytest.fixture
+def preempting(build, env, tmp_path):
+    """Jobs in the partition urgent take the nodes of others."""
+    try:
+        lab = slurmlab.Lab(build, env, tmp_path, more="PreemptType=preempt/partition_prio\nPreemptMode=CANCEL\n"
+                           "PartitionName=urgent Nodes=ALL PriorityTier=10 MaxTime=60 DefaultTime=5 State=UP")
+    except slurmlab.CannotRun as e:
+        pytest.skip(str(e))
+    yield Pool(lab)
+    lab.close()
+
+
+def test_a_preempted_agent_gives_its_task_back(preempting, tmp_path):
+    pool, go = preempting, tmp_path / "go"
+    job = pool.agent(gpus=4, exclude=["qa-a10-002"])
+    task = pool.task("-g", "4", "--retries", "0", "--", "sh", "-c", until(go))
+    pool.await_task(task, "running")
+    other = pool.submit(gpus=4, settings=["partition=urgent"], exclude=["qa-a10-002"])
+    assert pool.await_job(job, "expired")["state"] == "expired"
+    pool.await_task(task, "pending")
+    pool.await_job(other, "running")
+    pool.agent(gpus=4)
     pool.await_task(task, "running")
     go.touch()
     pool.await_task(task, "done")
