@@ -46,6 +46,19 @@ OUR ssize_t readlink(const char *path, char *buf, size_t size)
 	return (size_t)n < size ? n : (ssize_t)size;
 }
 
+/* What a compiler that fortifies more than gcc calls (tools/dist). */
+OUR int __gethostname_chk(char *name, size_t size, size_t room);
+OUR int __gethostname_chk(char *name, size_t size, size_t room)
+{
+	return gethostname(name, size < room ? size : room);
+}
+
+OUR ssize_t __readlink_chk(const char *path, char *buf, size_t size, size_t room);
+OUR ssize_t __readlink_chk(const char *path, char *buf, size_t size, size_t room)
+{
+	return readlink(path, buf, size < room ? size : room);
+}
+
 static int local_if_asked(int r, struct statfs64 *fs)
 {
 	const char *wanted = getenv("OTHER_FS");
