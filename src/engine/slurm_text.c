@@ -97,6 +97,9 @@ static int check_options(const struct text_list *options, struct err *e)
 		else if (line[0] == '#')
 			continue;
 		line += strspn(line, " \t");
+		if (line[0] != '-') /* sbatch would pass over it, and say nothing */
+			return err_set(e, -EINVAL,
+				       "\"%s\" is no option of sbatch: one begins with --", line);
 		for (size_t k = 0; k < ARRAY_LEN(not_yours); k++)
 			if (has_option(line, not_yours[k].option, not_yours[k].letter))
 				return err_set(e, -EINVAL,

@@ -219,7 +219,8 @@ def test_config_says_what_a_new_pool_begins_with(machine, user_config):
 def test_typical_mistakes(machine):
     for args, said in ((["--nodes", "0"], "nodes"), (["--min", "3", "--max", "2"], "at least min"),
                        (["--engine", "pbs"], "tenure engines"), (["--prefix", "7up"], "prefix"),
-                       (["-g", "9", "--total-gpus", "4"], "total_gpus"), (["--time", "5"], "time")):
+                       (["-g", "9", "--total-gpus", "4"], "total_gpus"), (["exp2"], "stands behind --"),
+                       (["--engine", "slurm", "--", "partition=gpu"], "begins with --"), (["--time", "5"], "time")):
         done = machine.run(machine.tenure, "up", "exp1", *args, check=False)
         assert done.returncode == 2 and said in done.stderr, (args, done.stderr)
     done = machine.run(machine.tenure, "down", "exp1", check=False)

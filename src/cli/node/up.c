@@ -50,6 +50,20 @@ static const char *instance_of(const struct cmd_ctx *ctx)
 	return word ? word : settings_str(ctx->settings, SET_INSTANCE);
 }
 
+/* A second word would be the engine's where nobody said so. */
+static int check_words(const struct cmd_ctx *ctx, struct err *e)
+{
+	size_t names = instance_word(ctx) ? 1 : 0;
+
+	if (opts_argc(ctx->opts) <= names || opts_dashes(ctx->opts))
+		return CMD_OK;
+	(void)err_set(e, -EINVAL,
+		      "\"%s\": what the engine is told stands behind --, as in tenure up %s -- "
+		      "--partition=gpu",
+		      opts_arg(ctx->opts, names), names ? opts_arg(ctx->opts, 0) : "NAME");
+	return CMD_USAGE;
+}
+
 static int open_named(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret,
 		      struct err *e)
 {
@@ -200,30 +214,36 @@ static void take_texts(const struct cmd_ctx *ctx, const char *name, struct text_
 	*at = text_list_copy(&opts_value(ctx->opts, name)->words);
 }
 
+/* "slurm, sge": one more. */
+static void add_engine(struct strbuf *b, const struct engine *engine)
+{
+	strbuf_addf(b, "%s%s", b->len ? ", " : "", engine->name);
+}
+
 /* The first that answers and is not this machine itself: who asks for more has more. */
 static int choose_engine(struct pool *p, struct err *e)
 {
-	struct engine_env env = { .environ = (const char *const *)environ };
-	cleanup_strbuf struct strbuf why = STRBUF_INIT;
+	struct engine_env env = { .environ = (const char *const *)environ,
+				  .settings = &p->settings };
+	cleanup_strbuf struct strbuf absent = STRBUF_INIT, failing = STRBUF_INIT;
 	const struct engine *engine;
 
 	for (size_t i = 0; (engine = engine_at(i)); i++) {
-		struct err one = ERR_INIT;
+		int r;
 
 		if (strcmp(engine->name, "local") == 0)
 			continue;
-		if (engine->probe(&env, &one) == 0) {
+		r = engine->probe(&env, NULL);
+		if (r == 0) {
 			(void)str_copy(p->engine, sizeof(p->engine), engine->name);
 			return 0;
 		}
-		if (one.code != -ENOENT)
-			strbuf_addf(&why, "; %s: %s", engine->name, one.text);
+		add_engine(r == -ENOENT ? &absent : &failing, engine);
 	}
-	return err_set(
-		e, -ENOENT,
-		"no engine answers here (tenure engines tells of each)%s; --engine names one, "
-		"and --engine local takes GPUs of this machine",
-		strbuf_str(&why));
+	return err_set(e, -ENOENT,
+		       "no engine answers here: not there %s%s%s (tenure engines says why); "
+		       "--engine names one, and --engine local takes GPUs of this machine",
+		       strbuf_str(&absent), failing.len ? "; failing " : "", strbuf_str(&failing));
 }
 
 static void take_counts(const struct cmd_ctx *ctx, bool is_new, struct pool *p)
@@ -460,8 +480,10 @@ static int run_up(const struct cmd_ctx *ctx, struct err *e)
 	struct spool *sp = NULL;
 	struct pool p = { .gpus = 0 };
 	bool is_new = false;
-	int r = open_named(ctx, SPOOL_CREATE, &sp, e);
+	int r = check_words(ctx, e);
 
+	if (r == 0)
+		r = open_named(ctx, SPOOL_CREATE, &sp, e);
 	if (r == 0)
 		r = read_or_make(ctx, sp, &p, &is_new, e);
 	if (r == 0)
