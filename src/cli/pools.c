@@ -19,6 +19,7 @@
 #include "cli/term.h"
 
 #define END_LIMIT_S 60
+#define TAIL_MAX    200
 #define LATELY_S    150 /* agents tick once a minute */
 
 extern char **environ;
@@ -67,6 +68,26 @@ struct pool_caller pools_caller(const struct cmd_ctx *ctx, const char *root)
 
 /* ---- what is shown ---- */
 
+/* A sentence; NULL: every job since `up` was called has had its agent. The caller frees it. */
+static char *tell_lost(const struct spool *sp, const struct pool_shown *p)
+{
+	for (size_t i = p->jobs.n; i-- > 0;) {
+		const struct pool_job *job = &p->jobs.all[i];
+		cleanup_free char *tail = NULL;
+
+		if (job->asked_ns != p->pool.asked_ns || (!job->lost && !job->agent[0]))
+			continue;
+		if (!job->lost)
+			return NULL;
+		tail = pool_job_tail(sp, p->name, job->token, TAIL_MAX);
+		return xasprintf("job %s%s%s: %s, and no agent of it reported; it printed %s%s",
+				 job->id, job->node[0] ? " on " : "", job->node,
+				 job->reason[0] ? job->reason : "ended", tail ? ".. " : "nothing",
+				 tail ? tail : "");
+	}
+	return NULL;
+}
+
 static void read_one(const struct spool *sp, const char *name, struct pool_shown *ret)
 {
 	struct err e = ERR_INIT;
@@ -76,6 +97,7 @@ static void read_one(const struct spool *sp, const char *name, struct pool_shown
 		ret->error = xstrdup(e.text);
 	pool_state_read(sp, name, &ret->state);
 	(void)pool_jobs_read(sp, name, &ret->jobs, NULL);
+	ret->lost = tell_lost(sp, ret);
 }
 
 int pools_read(const struct spool *sp, struct pools_shown *ret, struct err *e)
@@ -96,6 +118,7 @@ void pools_shown_clear(struct pools_shown *p)
 		pool_clear(&p->all[i].pool);
 		pool_jobs_clear(&p->all[i].jobs);
 		free(p->all[i].error);
+		free(p->all[i].lost);
 		free(p->all[i].name);
 	}
 	free(take_ptr(p->all));
@@ -137,6 +160,8 @@ static json_t *shown_json(const struct pool_shown *p)
 		(void)json_object_set_new(o, "error", json_string(error));
 	if (st->pause[0])
 		(void)json_object_set_new(o, "pause", json_string(st->pause));
+	if (p->lost)
+		(void)json_object_set_new(o, "lost", json_string(p->lost));
 	for (size_t i = 0; i < p->jobs.n; i++)
 		(void)json_array_append_new(jobs, job_json(&p->jobs.all[i]));
 	(void)json_object_set_new(o, "jobs", jobs);
@@ -219,23 +244,48 @@ void pools_print(const struct pools_shown *p)
 
 		if (st->paused)
 			cmd_warn("warning", "pool %s is paused: %s", p->all[i].name, st->pause);
+		else if (p->all[i].lost)
+			cmd_warn("warning", "pool %s: %s", p->all[i].name, p->all[i].lost);
 		if (st->error[0])
 			cmd_warn("warning", "pool %s: %s", p->all[i].name, st->error);
 	}
 	print_jobs(p);
 }
 
+/* The engine's own estimate for the first of those that wait; 0: it gives none. */
+static uint64_t next_start_ns(const struct pool_shown *p)
+{
+	uint64_t first_ns = 0;
+
+	for (size_t i = 0; i < p->jobs.n; i++) {
+		const struct pool_job *job = &p->jobs.all[i];
+
+		if (job->phase == POOL_JOB_ENDED || job->agent[0] || !job->start_ns)
+			continue;
+		if (!first_ns || job->start_ns < first_ns)
+			first_ns = job->start_ns;
+	}
+	return first_ns;
+}
+
 char *pool_sentence(const struct pool_shown *p)
 {
 	const struct pool_state *st = &p->state;
+	uint64_t start_ns = next_start_ns(p);
+	char start[CLOCK_TEXT_MAX] = "";
 
 	if (p->error)
 		return xasprintf("pool %s is none: %s", p->name, p->error);
-	return xasprintf("pool %s (%s): %u wanted, %u live, %u waiting of %u; next: %s%s%s%s%s",
-			 p->name, p->pool.engine, st->wanted, st->live, st->waiting,
-			 pool_cap(&p->pool), st->next[0] ? st->next : "its first tick",
-			 st->paused ? "; paused: " : "", st->paused ? st->pause : "",
-			 st->error[0] ? "; " : "", st->error);
+	if (start_ns)
+		(void)clock_format_local(start_ns, start);
+	return xasprintf(
+		"pool %s (%s): %u wanted, %u live, %u waiting of %u; next: %s%s%s%s%s%s%s%s%s",
+		p->name, p->pool.engine, st->wanted, st->live, st->waiting, pool_cap(&p->pool),
+		st->next[0] ? st->next : "its first tick",
+		start_ns ? "; its engine expects a start at " : "", start,
+		p->lost && !st->paused ? "; " : "", p->lost && !st->paused ? p->lost : "",
+		st->paused ? "; paused: " : "", st->paused ? st->pause : "",
+		st->error[0] ? "; " : "", st->error);
 }
 
 /* ---- what others ask ---- */

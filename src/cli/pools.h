@@ -27,6 +27,7 @@ struct pool_shown {
 	struct pool_state state;
 	struct pool_jobs jobs;
 	char *error; /* its file is none; NULL */
+	char *lost;  /* of the last job of which no agent reported, with what it printed; NULL */
 	char *name;
 };
 

@@ -20,7 +20,7 @@ if [ -e {dir}/hang ]; then sleep 600; fi
 echo $n"""
 SQUEUE = """echo asked >> {dir}/polls
 [ ! -e {dir}/down ] || {{ echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1; }}
-while read -r n name; do echo "$n|PENDING||N/A|N/A|$name|Resources"; done < {dir}/jobs"""
+while read -r n name; do echo "$n|PENDING||4000000000|N/A|$name|Resources"; done < {dir}/jobs"""
 
 
 class Site:
@@ -89,6 +89,8 @@ def test_killed_between_asking_and_knowing(site):
     job, = site.pool()["jobs"]
     assert job["id"] == "1" and job["state"] == "waiting" and job["reason"] == "Resources"
     assert site.pool()["next"] == "waits for 1 job to start"
+    i = site.run("submit", "-i", "exp1", "-g", "1", "--", "true").stdout.strip()
+    assert "its engine expects a start at 2096" in " ".join(site.run("why", "-i", "exp1", i).stdout.split())
 
 
 def test_slurm_is_asked_once_a_minute_by_however_many(site):

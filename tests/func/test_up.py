@@ -165,6 +165,7 @@ def test_agents_that_do_not_come_up_pause_it_with_the_reason(machine):
             record.write_text(json.dumps({**doc, "submitted": doc["submitted"] - 1000}))
         p.asked_long_ago()
         p.tick()
+        assert "and no agent of it reported; it printed .. tenure: unknown option" in p.pool()["lost"]
     pool = p.pool()
     assert pool["paused"] and "3 jobs in a row" in pool["pause"], json.dumps(pool, indent=1)
     assert "unknown option --no-such-option" in pool["pause"]
