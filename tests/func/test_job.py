@@ -337,9 +337,11 @@ def test_a_task_that_does_not_heed_the_end(machine, tmp_path):
     went_back(a, i, "expired")
 
 
-@pytest.mark.parametrize("answers", [True, False])
-def test_the_engine_is_asked_when_the_job_ends(machine, tmp_path, answers):
-    """On its node, by the engine's own command; where that fails it is said, and the agent goes on."""
+@pytest.mark.parametrize("answers, limit, left_h", [(True, "2h", 1.0), (True, "30m", 0.5), (False, "2h", 2.0)],
+                         ids=["answers", "clock ahead", "fails"])
+def test_the_engine_is_asked_when_the_job_ends(machine, tmp_path, answers, limit, left_h):
+    """On its node, by the engine's own command; where that fails it is said, and the agent goes on. Never later than the
+    job's limit allows: the engine's clock may be another one."""
     squeue = tmp_path / "bin/squeue"
     squeue.parent.mkdir()
     squeue.write_text("#!/bin/sh\n" + ("echo \"77|RUNNING|n7|2026-01-01T00:00:00|$(date -d '+1 hour' +%Y-%m-%dT%H:%M:%S)|j|None\"\n"
@@ -348,7 +350,7 @@ def test_the_engine_is_asked_when_the_job_ends(machine, tmp_path, answers):
     a = machine.job("a", SLURM_JOB_ID="77", SLURM_RESTART_COUNT="2", SLURMD_NODENAME="n7", SLURM_JOB_GPUS="3",
                     PATH=f"{squeue.parent}:{machine.env['PATH']}")
     del a.env["TENURE_LOCAL_JOB"]
-    a.start("--time", "2h")
+    a.start("--time", limit)
     assert wait_for(lambda: a.gpus("held") == {3}), (a.out.read_text(), a.run("status", check=False))
     key = a.status()["job"]["key"]
     assert key == "slurm.77.2" and any(name.endswith(key) for name in left(a))
@@ -356,7 +358,7 @@ def test_the_engine_is_asked_when_the_job_ends(machine, tmp_path, answers):
     def hours():
         """That are left, by the status file."""
         return [round((doc["deadline"] - time.time()) / 3600, 1) for doc in left(a).values() if "deadline" in doc]
-    must_come(lambda: hours() == [1.0 if answers else 2.0])
+    must_come(lambda: hours() == [left_h])
     if not answers:
         must_come(lambda: a.said("when this job ends is not known: "))
         assert "Socket timed out" in a.out.read_text() and "trying again" in a.out.read_text()
