@@ -228,14 +228,15 @@ static int sge_submit(const struct engine_env *env, const struct engine_request 
 	return r;
 }
 
-/* Of those that are in an error state. */
+/* Of those that wait, or are in an error state. */
 static void ask_reasons(const struct engine_env *env, struct engine_jobs *jobs)
 {
 	cleanup_strbuf struct strbuf ids = STRBUF_INIT;
 	struct command_output out;
 
 	for (size_t i = 0; i < jobs->n; i++)
-		if (jobs->all[i].state == ENGINE_JOB_HELD)
+		if (jobs->all[i].state == ENGINE_JOB_HELD ||
+		    jobs->all[i].state == ENGINE_JOB_WAITING)
 			strbuf_addf(&ids, "%s%s", ids.len ? "," : "", jobs->all[i].id);
 	if (!ids.len)
 		return;

@@ -499,17 +499,50 @@ static bool error_reason(struct piece line, struct piece *ret)
 	return true;
 }
 
+/* Line by line: whether it is one of "scheduling info", and what that says. */
+static bool scheduling_line(struct piece line, bool *in, struct piece *ret)
+{
+	if (line_value(line, "scheduling info", ret))
+		*in = true;
+	else if (*in && line.p < line.end && isspace((unsigned char)*line.p))
+		*ret = trimmed(line);
+	else
+		*in = false;
+	/* Many sites have it turned off, which says nothing of the job. */
+	return *in && ret->p < ret->end && !find_in(*ret, "turned off") &&
+	       !find_in(*ret, "no messages available");
+}
+
+/* Of what may be a line for each of a thousand queues: the first one that says what the job cannot
+ * have, or else the first. */
+static void offer_reason(struct engine_job *job, struct piece value)
+{
+	static const char telling[] = "cannot run";
+
+	if (job->reason && (!find_in(value, telling) || strstr(job->reason, telling)))
+		return;
+	free(job->reason);
+	job->reason = utf8_clean(xasprintf("%.*s", (int)(value.end - value.p), value.p));
+}
+
 void sge_add_reasons(const char *text, struct engine_jobs *jobs)
 {
 	struct piece rest = whole(text), line, value;
 	struct engine_job *job = NULL;
+	bool in = false, failed = false;
 
 	while (next_line(&rest, &line)) {
-		if (line_value(line, "job_number", &value))
+		if (line_value(line, "job_number", &value)) {
 			job = find_job(jobs, value);
-		else if (job && !job->reason && error_reason(line, &value))
-			job->reason =
-				utf8_clean(xasprintf("%.*s", (int)(value.end - value.p), value.p));
+			in = failed = false;
+		} else if (!job) {
+			continue;
+		} else if (!failed && error_reason(line, &value)) {
+			offer_reason(job, value);
+			failed = true;
+		} else if (scheduling_line(line, &in, &value) && !failed) {
+			offer_reason(job, value);
+		}
 	}
 }
 
@@ -518,17 +551,9 @@ void sge_scheduling_info(const char *text, struct strbuf *words)
 	struct piece rest = whole(text), line, value;
 	bool in = false;
 
-	while (next_line(&rest, &line)) {
-		if (line_value(line, "scheduling info", &value))
-			in = true;
-		else if (in && line.p < line.end && isspace((unsigned char)*line.p))
-			value = trimmed(line);
-		else
-			in = false;
-		if (!in || value.p == value.end)
-			continue;
-		add_shown(words, value);
-	}
+	while (next_line(&rest, &line))
+		if (scheduling_line(line, &in, &value))
+			add_shown(words, value);
 }
 
 /* -------- nodes -------- */

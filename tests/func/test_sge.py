@@ -62,8 +62,11 @@ def test_why_it_waits(sge, pool):
     other = Pool(sge)
     other.submit("/bin/sleep", "60", gpus=4)
     other.comes("running")
-    number = pool.submit("/bin/true", gpus=2)
-    pool.comes("waiting")
+    number, more = pool.submit("/bin/true", gpus=2), Pool(sge)
+    more.submit("/bin/true", gpus=3)
+    for p, gpus in (pool, 2), (more, 3):
+        must_come(lambda p=p, gpus=gpus: (j := p.job())["state"] == "waiting" and
+                  f"(-l gpu_card={gpus}) cannot run at host" in (j["reason"] or ""), 20, 0.2)
     answer = must_come(lambda: (a := sge.driver("when-job", number))["words"] and a)
     assert answer["r"] == 0
     assert "offers only hc:gpu_card=0" in answer["words"]

@@ -263,6 +263,44 @@ static void jobs_of_ours_by_their_names(void **state)
 	assert_int_equal(jobs.n, 0);
 }
 
+static void each_job_has_its_own_reason(void **state)
+{
+	static const char text[] =
+		"job_number:   3\n"
+		"scheduling info:            queue instance \"all.q@n1\" dropped because it is full\n"
+		"                            (-l gpu_card=9) cannot run at host \"n2\" because ..\n"
+		"                            (-l gpu_card=9) cannot run at host \"n3\" because ..\n"
+		"job_number:   4\n"
+		"error reason    1:          error: can't chdir to /x\n"
+		"scheduling info:            (-l gpu_card=9) cannot run at host \"n2\"\n"
+		"job_number:   5\n"
+		"scheduling info:            queue instance \"all.q@n1\" dropped because it is full\n"
+		"job_number:   6\n"
+		"scheduling info:            (Collecting of scheduler job information is turned off)\n"
+		"job_number:   7\n"
+		"scheduling info:            There are no messages available\n";
+	static const char *const reasons_of[] = {
+		"(-l gpu_card=9) cannot run at host \"n2\" because ..",
+		"error: can't chdir to /x",
+		"queue instance \"all.q@n1\" dropped because it is full",
+		NULL,
+		NULL,
+	};
+	struct engine_jobs jobs = { .n = 0 };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(reasons_of); i++)
+		engine_jobs_add(&jobs)->id = xasprintf("%zu", i + 3);
+	sge_add_reasons(text, &jobs);
+	for (size_t i = 0; i < jobs.n; i++) {
+		if (reasons_of[i])
+			assert_string_equal(jobs.all[i].reason, reasons_of[i]);
+		else
+			assert_null(jobs.all[i].reason);
+	}
+	engine_jobs_clear(&jobs);
+}
+
 /* Whatever stands in it, it can be shown. */
 static void what_others_wrote_is_cleaned(void **state)
 {
@@ -439,6 +477,7 @@ int main(void)
 		cmocka_unit_test(refusals_are_told_apart),
 		cmocka_unit_test(letters_of_a_state),
 		cmocka_unit_test(jobs_of_ours_by_their_names),
+		cmocka_unit_test(each_job_has_its_own_reason),
 		cmocka_unit_test(what_others_wrote_is_cleaned),
 		cmocka_unit_test(half_an_answer_is_none),
 		cmocka_unit_test(start_and_limit_of_a_job_that_runs),
