@@ -174,9 +174,38 @@ template=$QUEUE_ROOT/$job_id/submit.template
 write_template "$template" || die "cannot write $template"
 say "Job $JOB_PREFIX-$job_id: $nodes x $gpus GPUs for ${hours}h, queue $QUEUE_ROOT/$job_id"
 # --min 0: a job that somebody deletes is not replaced by itself while nothing waits in its queue.
-"$tenure" up "$job_id" --engine "$ENGINE" --gpus "$gpus" --nodes "$nodes" --min 0 --time "${hours}h" --keep \
-	--keep-for "${hours}h" --prefix "$JOB_PREFIX" --template "$template" "${agent_options[@]}" "${settings[@]}"
+up() {
+	"$tenure" up "$job_id" --engine "$ENGINE" --gpus "$gpus" --nodes "$nodes" --min 0 --time "${hours}h" --keep \
+		--keep-for "${hours}h" --prefix "$JOB_PREFIX" --template "$template" "${agent_options[@]}" "${settings[@]}"
+}
+
+# An agent of before that was killed looks as if it were there until it has been silent for a while.
+shows_life() {
+	local mark i
+	mark=$(mktemp "$QUEUE_ROOT/$job_id/tmp/submit.XXXXXX") || return 0
+	for ((i = 0; i < 20; i++)); do
+		sleep 1
+		if [ -n "$(find "$QUEUE_ROOT/$job_id/agents" -newer "$mark" 2>/dev/null | head -n 1)" ]; then
+			rm -f "$mark"
+			return 0
+		fi
+	done
+	rm -f "$mark"
+	return 1
+}
+
+said=$(up)
 code=$?
+[ -z "$said" ] || printf '%s\n' "$said"
+case $said in
+*'Next: nothing: it has what it wants'*)
+	say "There is a job of this JOB_ID: waiting for a sign of life"
+	if ! shows_life; then
+		up
+		code=$?
+	fi
+	;;
+esac
 if [ "$code" -ne 0 ] && [ "${#settings[@]}" -eq 0 ]; then
 	printf 'submit.sh: what %s needs besides goes into %s, a line KEY=VALUE each\n' "$ENGINE" \
 		"${ENGINE_CONF:-$CODE_DIR/$ENGINE.conf}" >&2

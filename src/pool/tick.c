@@ -109,15 +109,20 @@ static struct pool_job *find_token(struct tick *t, const char *token)
 	return NULL;
 }
 
-/* Its heartbeat is fresh, by the clock of who keeps the files; and what it has. */
-static bool is_alive(const struct tick *t, const char *agent, struct heartbeat *ret)
+/* Its heartbeat is fresh, by the clock of who keeps the files; what it has; and it is not silent.
+ */
+static bool is_alive(const struct tick *t, const char *agent, struct heartbeat *ret, bool *heard)
 {
+	uint64_t silent_ms = t->caller->silent_ms, written_ns = 0, age_s;
 	char path[SPOOL_PATH_MAX];
-	uint64_t written_ns = 0;
 
-	return heartbeat_read(t->sp, heartbeat_agent_path(agent, path), ret, &written_ns, NULL) ==
-		       0 &&
-	       !ret->ended && written_ns / NS_PER_S + t->caller->expire_ms / 1000 > t->owner.now_s;
+	*heard = false;
+	if (heartbeat_read(t->sp, heartbeat_agent_path(agent, path), ret, &written_ns, NULL) < 0 ||
+	    ret->ended)
+		return false;
+	age_s = t->owner.now_s > written_ns / NS_PER_S ? t->owner.now_s - written_ns / NS_PER_S : 0;
+	*heard = !silent_ms || age_s <= silent_ms / 1000;
+	return age_s < t->caller->expire_ms / 1000;
 }
 
 static void report_job(struct tick *t, struct pool_job *job, const struct agent_status *s)
@@ -142,14 +147,14 @@ static int look_at_agent(void *data, const char *agent)
 	struct tick *t = all->t;
 	struct agent_status *s = xcalloc(1, sizeof(*s));
 	struct heartbeat b;
-	bool alive = is_alive(t, agent, &b);
+	bool heard, alive = is_alive(t, agent, &b, &heard);
 	struct pool_job *job = NULL;
 
 	if (agent_status_read(t->sp, agent, s, NULL) == 0 && s->token[0])
 		job = find_token(t, s->token);
 	if (job && !job->agent[0] && job->phase != POOL_JOB_ENDED)
 		report_job(t, job, s);
-	if (job && alive)
+	if (job && alive && heard)
 		t->live[job - t->jobs.all] = true;
 	if (job)
 		text_list_add(&all->ours, agent);

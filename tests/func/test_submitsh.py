@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -177,6 +178,26 @@ def test_several_instances_side_by_side_on_one_node(site):
     site.client("gpu_stop all", job="test-small")
     rows = [json.loads(line) for line in site.tenured("train-large", "list", "--json").splitlines()]
     assert [r["state"] for r in rows] == ["running"]  # no business of the other one
+
+
+def test_after_a_sudden_end_it_is_submitted_again(site):
+    """The document's own answer: the same JOB_ID again, and what waits is kept."""
+    site.submit("train-exp1")
+    site.serving()
+    site.client("gpu_run 'sleep 600'")
+    assert "There is a job of this JOB_ID" in site.submit("train-exp1")  # it lives, and that is all
+    assert len(site.jobs()) == 1
+    for pid in site.processes(site.jobs()[0], ""):  # at once, as when the container is out of memory
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    must_come(lambda: site.jobs("FAILED"), 20, 0.1)
+    out = site.submit("train-exp1", TENURE_BEAT="100ms")
+    assert "submitted job" in out, out
+    must_come(lambda: site.jobs("RUNNING"), 20, 0.1)
+    rows = [json.loads(line) for line in site.tenured("train-exp1", "list", "--json").splitlines()]
+    wait_task(site, rows[0]["name"], "running", limit=60)
 
 
 def test_gpu_shutdown_ends_the_job_for_good(site):

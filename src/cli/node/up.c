@@ -408,6 +408,8 @@ static int tick(const struct cmd_ctx *ctx, const struct spool *sp, const struct 
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
 	struct pool_caller caller = pools_caller(ctx, root);
 
+	/* Who says so after an agent was killed does not wait until it has expired. */
+	caller.silent_ms = settings_num(ctx->settings, SET_BEAT) * 3 / 2;
 	return pool_tick(sp, p->name, &caller, report, e);
 }
 
