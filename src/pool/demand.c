@@ -13,7 +13,8 @@
 #include "spool/lane.h"
 #include "spool/record.h"
 
-#define READS_MOST 2000 /* files of tasks that are opened; the names of all are read */
+#define LEAVE_MS   120000 /* an agent leaves so long before its job ends, at least */
+#define READS_MOST 2000	  /* files of tasks that are opened; the names of all are read */
 
 struct counting {
 	const struct spool *sp;
@@ -44,6 +45,15 @@ static bool all_over(const struct counting *c, const struct uint_list *ids)
 	return true;
 }
 
+/* A job's time is over before such a task has to have ended: no agent of the pool ever starts it.
+ */
+static bool is_too_long(const struct pool *p, uint64_t timeout_ms)
+{
+	uint64_t lead_ms = p->lead_s * MS_PER_S > LEAVE_MS ? p->lead_s * MS_PER_S : LEAVE_MS;
+
+	return timeout_ms && p->time_ms && timeout_ms + lead_ms > p->time_ms;
+}
+
 /* What only its file tells: whether it may start, and on what. */
 static bool may_start(struct counting *c, const struct task_name *n)
 {
@@ -60,6 +70,10 @@ static bool may_start(struct counting *c, const struct task_name *n)
 	      all_over(c, &f.spec->after_any) &&
 	      (!f.spec->model || !c->pool->type || strcasestr(f.spec->model, c->pool->type) ||
 	       strcasestr(c->pool->type, f.spec->model));
+	if (yes && is_too_long(c->pool, f.spec->timeout)) {
+		c->ret->unfit++;
+		yes = false;
+	}
 	task_file_clear(&f);
 	return yes;
 }

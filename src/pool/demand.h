@@ -15,7 +15,8 @@
 struct demand {
 	unsigned int nodes;	 /* ready and running */
 	uint64_t ready, running; /* tasks, as far as they were counted */
-	uint64_t unfit;		 /* ready ones that ask for more than a node of the pool has */
+	uint64_t
+		unfit; /* ready ones that ask for more than a node of the pool has: GPUs, or time */
 };
 
 /* Tells whether a node of that name (in the spool) is the pool's. */

@@ -173,6 +173,16 @@ static unsigned int kept(const struct pool_view *v)
 	return v->pool->min;
 }
 
+/* Nothing that the pool could do helps them. */
+static void say_unfit(struct pool_state *st)
+{
+	size_t at = strlen(st->next);
+
+	(void)str_print(st->next + at, sizeof(st->next) - at,
+			"; %u task%s more GPUs, or more time, than a node of it has", st->unfit,
+			st->unfit == 1 ? " asks for" : "s ask for");
+}
+
 void pool_say_next(const struct pool_view *v, struct pool_state *st)
 {
 	uint64_t wait_s = pool_backoff_s(st, v->now_s);
@@ -200,6 +210,8 @@ void pool_say_next(const struct pool_view *v, struct pool_state *st)
 		(void)str_print(st->next, n, "nothing: it has what it wants");
 	else
 		(void)str_print(st->next, n, "nothing: no task that is ready needs a node of it");
+	if (st->unfit && !v->pool->down)
+		say_unfit(st);
 }
 
 void pool_plan(const struct pool_view *v, struct pool_state *st, struct pool_decision *ret)

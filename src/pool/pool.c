@@ -387,6 +387,7 @@ static const struct {
 	{ "live", offsetof(struct pool_state, live), 0 },
 	{ "waiting", offsetof(struct pool_state, waiting), 0 },
 	{ "cap", offsetof(struct pool_state, cap), 0 },
+	{ "unfit", offsetof(struct pool_state, unfit), 0 },
 	{ "next", offsetof(struct pool_state, next), sizeof(((struct pool_state *)0)->next) },
 	{ "error", offsetof(struct pool_state, error), sizeof(((struct pool_state *)0)->error) },
 	{ "pause", offsetof(struct pool_state, pause), sizeof(((struct pool_state *)0)->pause) },

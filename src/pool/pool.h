@@ -104,9 +104,10 @@ struct pool_state {
 	uint64_t asked_ns;
 	bool paused; /* until somebody says `up` again; text: why */
 	unsigned int wanted, live, waiting, cap;
-	char next[256];	 /* what comes next, a sentence */
-	char error[512]; /* the last one; "": the last tick had none */
-	char pause[512]; /* why it is paused */
+	unsigned int unfit; /* tasks that are ready and fit no node of it */
+	char next[256];	    /* what comes next, a sentence */
+	char error[512];    /* the last one; "": the last tick had none */
+	char pause[512];    /* why it is paused */
 };
 
 /* What cannot be read is as nothing. */

@@ -652,6 +652,7 @@ static int run(struct tick *t, struct err *e)
 	if (r < 0)
 		return r;
 	v.needed = demand.nodes;
+	st->unfit = (unsigned int)(demand.unfit < POOL_JOBS_MAX ? demand.unfit : POOL_JOBS_MAX);
 	v.strange = t->strange;
 	v.follows = t->engine->follows;
 	v.now_s = t->owner.now_s;

@@ -274,7 +274,9 @@ static bool ours(void *data, const char *agent)
 
 static struct demand demand(const struct spool *sp, unsigned int gpus, unsigned int elsewhere)
 {
-	struct pool p = { .name = "main", .engine = "local", .gpus = gpus, .max = 100 };
+	struct pool p = {
+		.name = "main", .engine = "local", .gpus = gpus, .max = 100, .time_ms = 3600000
+	};
 	char node[] = "node1";
 	struct demand d;
 	struct err e = ERR_INIT;
@@ -302,6 +304,9 @@ static void nodes_are_counted_by_what_is_ready(void **state)
 	assert_int_equal(demand(sp, 2, 0).nodes, 2);
 	assert_int_equal(demand(sp, 2, 0).unfit, 1);
 	assert_int_equal(demand(sp, 4, 0).nodes, 2);
+	/* Longer than a job of it lasts. */
+	(void)submit(sp, "{\"commands\":[\"true\"],\"gpus\":1,\"timeout\":\"59m\"}");
+	assert_int_equal(demand(sp, 2, 0).unfit, 2);
 	sp = spool_close(sp);
 }
 
