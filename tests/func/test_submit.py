@@ -342,3 +342,15 @@ def test_nothing_is_told_into_an_open_question(build, env, tmp_path):
         os.close(main)
         m.run(m.tenure, "off", "--stop-tasks", check=False)
         m.close()
+
+
+def test_words_of_the_job_that_it_is_called_in_stay_there(build, env):
+    """The task runs in another job, or in none; where the engine is is true everywhere."""
+    job = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "PMI_RANK": "0", "SGE_HGR_gpu_card": "0 2", "SENSECORE_PYTORCH_NODE_RANK": "0"}
+    kept = {"SLURM_CONF": "/etc/slurm.conf", "SGE_ROOT": "/sge", "JOB_ID": "train-exp1"}  # the latter is client.sh's
+    done = subprocess.run([build / "tenure", "submit", "--", "true"], env={**env, **job, **kept}, text=True,
+                          capture_output=True, timeout=HANG)
+    shown = subprocess.run([build / "tenure", "show", done.stdout.strip(), "--json"], env=env, text=True,
+                           capture_output=True, timeout=HANG)
+    variables = dict(v.partition("=")[::2] for v in json.loads(shown.stdout)["task"]["env"])
+    assert not set(job) & set(variables) and {k: variables[k] for k in kept} == kept

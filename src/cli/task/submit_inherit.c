@@ -32,9 +32,28 @@ static bool is_of_a_task(const char *variable)
 	return false;
 }
 
+/*
+ * What an engine told the job in which `submit` is called: the task runs in another one, or in
+ * none, and MPI and frameworks believe such words. Where the engine is stays.
+ */
+static bool is_of_a_job(const char *variable)
+{
+	static const char *const names[] = { "SLURM_",	     "SLURMD_",	  "SRUN_",     "PMI_",
+					     "PMIX_",	     "SGE_HGR_",  "SGE_TASK_", "SGE_JOB_",
+					     "PE_HOSTFILE=", "SENSECORE_" };
+
+	if (str_has_prefix(variable, "SLURM_CONF="))
+		return false;
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (str_has_prefix(variable, names[i]))
+			return true;
+	return false;
+}
+
 static bool is_ours(const char *variable)
 {
-	return strchr(variable, '=') > variable && !is_of_a_task(variable);
+	return strchr(variable, '=') > variable && !is_of_a_task(variable) &&
+	       !is_of_a_job(variable);
 }
 
 void submitter_environment(struct task_spec *s)
