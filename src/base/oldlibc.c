@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -60,6 +62,43 @@ extern char **__environ PUBLIC;
 char **__environ;
 extern char **environ __attribute__((alias("__environ"))) PUBLIC;
 extern char **_environ __attribute__((alias("__environ"))) PUBLIC;
+#endif
+
+#if !__GLIBC_PREREQ(2, 28)
+/*
+ * What static libraries of newer systems (glibc 2.38) call where they say strtol() and so on: the
+ * same, and 0b101 is a number, too, which none of them needs.
+ */
+long __isoc23_strtol(const char *text, char **end, int base);
+long __isoc23_strtol(const char *text, char **end, int base)
+{
+	return strtol(text, end, base);
+}
+
+long long __isoc23_strtoll(const char *text, char **end, int base);
+long long __isoc23_strtoll(const char *text, char **end, int base)
+{
+	return strtoll(text, end, base);
+}
+
+int __isoc23_vsscanf(const char *text, const char *format, va_list list);
+int __isoc23_vsscanf(const char *text, const char *format, va_list list)
+{
+	return vsscanf(text, format, list);
+}
+
+int __isoc23_sscanf(const char *text, const char *format, ...);
+int __isoc23_sscanf(const char *text, const char *format, ...)
+{
+	va_list list;
+
+	va_start(list, format);
+
+	int r = vsscanf(text, format, list);
+
+	va_end(list);
+	return r;
+}
 #endif
 
 #if !__GLIBC_PREREQ(2, 31)
