@@ -342,13 +342,18 @@ gpu_stop() {
 
 # What gets it nodes is told first, or it would ask for others in place of those that end.
 gpu_shutdown() {
-	local running pool
+	local running pool='' said code
 	for pool in $(_gpu_pools); do
 		_gpu_tenure down "$(_gpu_instance)" --pool "$pool" || return
 	done
-	if ! _gpu_tenure shutdown && [ -z "${pool-}" ]; then
+	said=$(_gpu_tenure shutdown 2>&1)
+	code=$?
+	# Its nodes' agents may have ended with it already.
+	if [ "$code" -ne 0 ] && { [ "$code" -ne 3 ] || [ -z "$pool" ]; }; then
+		_gpu_say "$said"
 		return 1
 	fi
+	[ "$code" -ne 0 ] || [ -z "$said" ] || printf '%s\n' "$said"
 	printf 'Shutting down: %s\n' "$(_gpu_instance)"
 	running=$(_gpu_running all)
 	[ -z "$running" ] || _gpu_say "It runs on, for the next agent (gpu_stop ends it): $running"
