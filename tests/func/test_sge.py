@@ -206,6 +206,27 @@ def test_a_host_in_two_queues_is_counted_once(sge, pool):
         sge.run("qconf", "-dq", "twice")
 
 
+def test_a_resource_that_counts_by_slot(sge, pool):
+    """As many slots as GPUs, one GPU for each."""
+    files = {"smp": "pe_name smp\nslots 99\nuser_lists NONE\nxuser_lists NONE\nstart_proc_args NONE\nstop_proc_args NONE\n"
+                    "allocation_rule $pe_slots\ncontrol_slaves FALSE\njob_is_first_task TRUE\nurgency_slots min\n"
+                    "accounting_summary FALSE\nqsort_args NONE\n",
+             "complexes": sge.run("qconf", "-sc") + "slot_gpu sgpu INT <= YES YES 0 0\n"}
+    for name, text in files.items():
+        (pool.dir / name).write_text(text)
+    sge.run("qconf", "-Mc", pool.dir / "complexes")
+    sge.run("qconf", "-aattr", "exechost", "complex_values", "slot_gpu=4", "qa-a10-023")
+    sge.run("qconf", "-Ap", pool.dir / "smp")
+    sge.run("qconf", "-aattr", "queue", "pe_list", "smp", "gpu")
+    settings = ["queue=gpu", "complex=sgpu", "count=slot", "pe=smp"]
+    pool.submit("/bin/sh", "-c", "echo $NSLOTS $TENURE_SGE_GPUS; exec sleep 60", gpus=3, settings=settings)
+    pool.comes("running")
+    assert must_come(pool.output.read_text) == "3 3\n"
+    node, = sge.driver("inventory", settings=settings)["nodes"]
+    assert (node["total"], node["used"], node["free"]) == (4, 3, 1)
+    sge.close()  # the next test has one as it was
+
+
 def test_a_dead_host_has_nothing_free(sge, pool):
     """Grid Engine still says hc:gpu_card=2 of it, and that its job runs: which it does."""
     log = pool.dir / "alive"
