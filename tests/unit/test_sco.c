@@ -389,15 +389,22 @@ static void a_name_that_sounds_like_a_failure_is_none(void **state)
 static void a_submission_without_an_answer_is_found_by_its_name(void **state)
 {
 	struct world *w = *state;
-	cleanup_free char *id = NULL, *again = NULL;
-	struct engine_jobs jobs;
+	cleanup_free char *again = NULL;
+	struct engine_jobs jobs = { .n = 0 };
 
-	write_file(w, "modes", "create lost once");
-	w->engine.limit_ms = HANG_MS;
-	assert_int_equal(submit(w, &id), ENGINE_UNSURE);
-	assert_non_null(strstr(w->e.text, "has not answered"));
+	/* Where the machine is busy it takes a while until the server has it. */
+	for (w->engine.limit_ms = HANG_MS; !jobs.n && w->engine.limit_ms < LIMIT_MS;
+	     w->engine.limit_ms *= 2) {
+		cleanup_free char *id = NULL;
+		struct engine_env patient = w->engine;
+
+		write_file(w, "modes", "create lost once");
+		assert_int_equal(submit(w, &id), ENGINE_UNSURE);
+		assert_non_null(strstr(w->e.text, "has not answered"));
+		patient.limit_ms = LIMIT_MS;
+		assert_int_equal(engine_sco.jobs(&patient, "ydj-train-exp1-", &jobs, &w->e), 0);
+	}
 	w->engine.limit_ms = LIMIT_MS;
-	jobs = jobs_of(w);
 	assert_int_equal(jobs.n, 1);
 	assert_string_equal(jobs.all[0].name, w->req.name);
 	engine_jobs_clear(&jobs);
