@@ -19,6 +19,7 @@
 #include "cli/term.h"
 
 #define END_LIMIT_S 60
+#define DELETED	    " (deleted)" /* of a link in /proc */
 #define TAIL_MAX    200
 #define LATELY_S    150 /* agents tick once a minute */
 
@@ -34,7 +35,10 @@ static char *own_program(void)
 	if (n <= 0)
 		return NULL;
 	path[n] = '\0';
-	return xstrdup(path);
+	/* After an upgrade that is another one, which is as good. */
+	if (str_has_suffix(path, DELETED))
+		path[(size_t)n - strlen(DELETED)] = '\0';
+	return access(path, X_OK) == 0 ? xstrdup(path) : NULL;
 }
 
 int pools_program(const char *root, const char *engine, char **ret, struct strbuf *note,

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from world import Phases, Skip, World, wait_for
+from world import Phases, Site, Skip, World, wait_for
 
 SCENARIOS = {}
 KILLED = 137
@@ -307,6 +307,32 @@ def client_kills(w):
             return done
         killed_at_each_call(c, submit, step)
     c.end()
+
+
+@scenario("pool-kills", slow=True)
+def pool_kills(w):
+    """`up` and `tick`, and the engine's commands under them, are killed at each of their system calls: no job is asked for twice"""
+    step, n = (1 if w.long else 5), 0
+    codes = [KILLED]
+    while KILLED in codes:
+        n += w.rng.randint(1, step) if n == 0 else step
+        where = w.tmp / f"pool-{n}"
+        where.mkdir()
+        site = Site(w.build, w.env, where, name=f"exp{n}")
+        codes = [site.up("-g", "1", check=False, through=w.stepper("kill", n)).returncode]
+        site.later(1000)
+        codes += [site.run("tick", site.name, check=False, through=w.stepper("kill", n)).returncode]
+        w.points += codes.count(KILLED)
+        if not (site.root / site.name / "pools/main.json").exists():
+            site.up("-g", "1")
+        for _ in range(3):
+            site.later(1000)
+            site.run("tick", site.name)
+        jobs = site.jobs()
+        recorded = [j["id"] for j in site.pool()["jobs"] if not j["ended"]]
+        if len(jobs) != 1 or recorded != [jobs[0].split()[0]]:
+            w.violation(f"killed at call {n}: Slurm has {jobs}, and the records say {site.pool()}")
+            return
 
 
 @scenario("client-pairs", slow=True)

@@ -4,7 +4,8 @@
  * Runs a program and all that comes of it, and does something to them at system calls that somebody
  * else could see the effect of (or could have an effect on them), before the call is made.
  *
- * stepper kill N CMD..: kill the process at the N-th of these calls; the exit status is 137 then.
+ * stepper kill N CMD..: kill the process at the N-th of these calls, be it its own or of one that
+ * it has started, which lives on; the exit status is 137 then.
  *
  * stepper hold N FILE CMD..: make FILE at the N-th, and go on when it is not there any more.
  *
@@ -212,6 +213,7 @@ static void on_call(pid_t tid)
 		if (total == at) {
 			killed = true;
 			(void)kill(first, SIGKILL);
+			go_on(tid, 0); /* what it has started lives on */
 			return;
 		}
 		break;

@@ -23,6 +23,7 @@ import queuelib  # noqa: E402
 from fusefs import CannotMount, Mount  # noqa: E402
 from machine import Machine  # noqa: E402
 from patience import wait_for  # noqa: E402
+from poolsite import Site  # noqa: E402, F401
 
 # A queue in which nothing has moved for so long, although nothing runs, does not move any more.
 QUIET_S = 25

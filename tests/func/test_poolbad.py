@@ -2,7 +2,6 @@
 """Pools on their bad days: with Slurm's commands played by scripts, and a file system with faults."""
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import time
@@ -10,61 +9,7 @@ import time
 import pytest
 
 from patience import HANG, must_come
-
-SBATCH = """cat > {dir}/script
-name=$(sed -n 's/^#SBATCH --job-name=//p' {dir}/script)
-n=$(($(wc -l < {dir}/jobs) + 1))
-[ ! -e {dir}/refuse ] || {{ echo 'sbatch: error: Batch job submission failed: Invalid partition name specified' >&2; exit 1; }}
-echo "$n $name" >> {dir}/jobs
-if [ -e {dir}/hang ]; then sleep 600; fi
-echo $n"""
-SQUEUE = """echo asked >> {dir}/polls
-[ ! -e {dir}/down ] || {{ echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1; }}
-while read -r n name; do echo "$n|PENDING||4000000000|N/A|$name|Resources"; done < {dir}/jobs"""
-
-
-class Site:
-    """A user with a queue, and a Slurm that never starts anything."""
-
-    def __init__(self, build, env, tmp_path, root=None):
-        self.tenure, self.dir = build / "tenure", tmp_path / "slurm"
-        self.dir.mkdir()
-        (self.dir / "jobs").touch()
-        self.root = pathlib.Path(root or tmp_path / "queues")
-        self.env = {**env, "PATH": f"{self.dir}:/usr/bin:/bin", "TENURE_ROOT": str(self.root)}
-        for name, script in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", "echo $* >> {dir}/cancelled"), ("sinfo", ":")):
-            path = self.dir / name
-            path.write_text("#!/bin/sh\nPATH=/usr/bin:/bin\n" + script.format(dir=self.dir) + "\n")
-            path.chmod(0o755)
-
-    def run(self, *args, check=True):
-        done = subprocess.run([self.tenure, *args], env=self.env, text=True, capture_output=True, timeout=HANG)
-        assert not check or done.returncode == 0, done.stderr
-        return done
-
-    def up(self, *args, check=True):
-        return self.run("up", "exp1", "--engine", "slurm", *args, check=check)
-
-    def popen(self, *args):
-        return subprocess.Popen([self.tenure, *args], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def pool(self):
-        return json.loads(self.run("instances", "-i", "exp1", "--json").stdout)["pools"][0]
-
-    def jobs(self):
-        """That Slurm has."""
-        return (self.dir / "jobs").read_text().splitlines()
-
-    def later(self, seconds):
-        """All that the pool remembers was so much earlier."""
-        for path in (self.root / "exp1/pools").glob("main,*"):
-            if path.suffix == ".job" or path.name.endswith(",state"):
-                doc = json.loads(path.read_text())
-                doc.update({k: max(0, doc[k] - seconds) for k in ("polled", "tried", "submitted", "began") if doc.get(k)})
-                path.write_text(json.dumps(doc))
-            elif ",owner" in path.name:
-                then = path.stat().st_mtime - seconds
-                os.utime(path, (then, then))
+from poolsite import Site
 
 
 @pytest.fixture
