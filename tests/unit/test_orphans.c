@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "task/orphans.h"
@@ -27,7 +28,9 @@ static int setup(void **state)
 {
 	static unsigned int n;
 
-	(void)str_print(token, sizeof(token), "unit-test-%d.%u", (int)getpid(), n++);
+	/* A PID comes again, and what a run that was killed has left sleeps for minutes. */
+	(void)str_print(token, sizeof(token), "unit-test-%d.%u.%llx", (int)getpid(), n++,
+			(unsigned long long)clock_mono_ns());
 	return 0;
 }
 
