@@ -73,13 +73,17 @@ static bool is_cleared(const char *const *clear, const char *variable_text)
 	return false;
 }
 
-/* Formats and languages of the user's own would change what is read. */
+/*
+ * Formats and languages of the user's own would change what is read. What tells a task its job
+ * would go on to the job that it submits, and be wrong there.
+ */
 static struct text_list own_environment(const struct command *c, const char *const *env)
 {
+	static const char *const never[] = { ENGINE_KEY_VARIABLE "=", NULL };
 	struct text_list own = { .n = 0 };
 
 	for (; *env; env++)
-		if (!is_cleared(c->clear, *env))
+		if (!is_cleared(c->clear, *env) && !is_cleared(never, *env))
 			text_list_add(&own, *env);
 	if (!c->keep_language)
 		text_list_set_variable(&own, "LC_ALL=C");

@@ -80,8 +80,12 @@ static void what_prints_without_end_is_ended(void **state)
 
 static void the_environment_is_ours(void **state)
 {
-	const char *const env[] = { "PATH=/usr/bin:/bin", "SQUEUE_FORMAT=%i", "LC_ALL=de_DE",
-				    "KEEP=1", NULL };
+	const char *const env[] = { "PATH=/usr/bin:/bin",
+				    "SQUEUE_FORMAT=%i",
+				    "LC_ALL=de_DE",
+				    "KEEP=1",
+				    "TENURE_JOB_KEY=slurm.1.0",
+				    NULL };
 	const char *const clear[] = { "SQUEUE_", NULL };
 	const char *const set[] = { "MORE=2", NULL };
 	struct command how = { .environ = env, .clear = clear, .set = set };
@@ -89,8 +93,9 @@ static void the_environment_is_ours(void **state)
 	struct err e = ERR_INIT;
 
 	(void)state;
-	assert_int_equal(run("echo $SQUEUE_FORMAT,$LC_ALL,$KEEP,$MORE", &how, &o, &e), 0);
-	assert_string_equal(strbuf_str(&o.out), ",C,1,2\n");
+	assert_int_equal(
+		run("echo $SQUEUE_FORMAT,$LC_ALL,$KEEP,$MORE,$TENURE_JOB_KEY", &how, &o, &e), 0);
+	assert_string_equal(strbuf_str(&o.out), ",C,1,2,\n");
 	command_output_clear(&o);
 }
 
