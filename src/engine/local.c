@@ -22,6 +22,7 @@
 #include "engine/engine.h"
 #include "engine/script.h"
 
+#define VARIABLES     "TENURE_LOCAL_"
 #define NAME_VARIABLE "TENURE_LOCAL_JOB="
 #define GPUS_VARIABLE "TENURE_LOCAL_GPUS="
 #define RESTARTS_VARIABLE                                                                          \
@@ -139,14 +140,18 @@ static int local_submit(const struct engine_env *env, const struct engine_reques
 	char *const argv[] = { shell, option, text, NULL };
 	struct text_list own = { .n = 0 };
 	struct spawn s = SPAWN_INIT;
+	bool in_task = script_variable(env->environ, "TENURE_TASK_ID=");
 	struct proc_peek peek;
 	struct proc_id id;
 	int r = open_files(req->output, s.fds);
 
 	if (r < 0)
 		return err_sys(e, -r, "open %s", req->output);
+	/* Of a job or a task that asks for another job, its own are not meant. */
 	for (const char *const *v = env->environ; *v; v++)
-		text_list_add(&own, *v);
+		if (!str_has_prefix(*v, VARIABLES) &&
+		    !(in_task && str_has_prefix(*v, "CUDA_VISIBLE_DEVICES=")))
+			text_list_add(&own, *v);
 	text_list_take(&own, xasprintf(NAME_VARIABLE "%s", req->name));
 	text_list_take(&own, xasprintf(GPUS_VARIABLE "%u", req->gpus));
 	text_list_take(&own, NULL);

@@ -199,3 +199,17 @@ def test_a_relay_queues_the_next_job_behind_this_one(slurm, cluster, tmp_path):
     assert slurm.jobs()[job][1] == "COMPLETED" and again["agent"].endswith(f"slurm.{job + 1}.0")
     go.touch()
     cluster.await_task("exp1", task, "done")
+
+
+def test_a_task_that_is_too_long_for_a_job_is_not_started(cluster):
+    cluster.up("exp1", "-g", "1", "--time", "10m", "--idle-exit", "10m")
+    must_come(lambda: cluster.agents("exp1"), 30)
+    task = cluster.submit("exp1", "-g", "1", "--timeout", "30m", "--", "true")
+    short = cluster.submit("exp1", "-g", "1", "--timeout", "1m", "--", "true")
+    cluster.await_task("exp1", short, "done")
+    assert cluster.row("exp1", task)["state"] == "pending"
+    cluster.tick("exp1")
+    why = " ".join(cluster.run("why", "-i", "exp1", str(task)).split())
+    assert "it may run for 30m (timeout), and what runs in the job of this agent is stopped at" in why
+    assert "1 task asks for more GPUs, or more time, than a node of it has" in why, why
+    cluster.run("down", "exp1", "--now")

@@ -134,6 +134,15 @@ def test_task_larger_than_any_node_is_taken_where_a_pool_can_bring_one(machine):
     p.wait(i, "done")
 
 
+def test_a_job_can_ask_for_another_one(machine):
+    """Of what it was told itself the other one hears nothing."""
+    p, q = machine.pooled("one"), machine.pooled("two")
+    p.submit("-g", "1", "--", str(machine.tenure), "up", "two", "--engine", "local", "-g", "1", "--idle-exit", "10m")
+    p.up("-g", "1", "--idle-exit", "10m")
+    must_come(lambda: p.agents() and q.spool.is_dir() and q.agents())
+    assert {a["job"]["id"].rpartition("-")[0] for a in (*p.agents(), *q.agents())} == {"tenure-one-main", "tenure-two-main"}
+
+
 def test_again_goes_on_with_what_was_said(machine):
     p = machine.pooled()
     p.up("-g", "2", "--max", "3", "--min", "0", "--", "--not-for-sh")
