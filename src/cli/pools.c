@@ -63,6 +63,34 @@ int pools_program(const char *root, const char *engine, char **ret, struct strbu
 	return 0;
 }
 
+/* What an agent was told about its own node and job, which is not for those that it asks for. */
+static const char *const *agents_environment(void)
+{
+	static const char *const own[] = { "LD_PRELOAD=", "TMPDIR=", "UV_THREADPOOL_SIZE=",
+					   "CUDA_VISIBLE_DEVICES=" };
+	struct text_list l = { .n = 0 }; /* for as long as the process lives */
+
+	for (char **v = environ; *v; v++) {
+		bool left_out = false;
+
+		for (size_t i = 0; i < ARRAY_LEN(own); i++)
+			left_out = left_out || str_has_prefix(*v, own[i]);
+		if (!left_out)
+			text_list_add(&l, *v);
+	}
+	text_list_take(&l, NULL);
+	return (const char *const *)l.texts;
+}
+
+struct pool_caller pools_caller_of_agent(const struct cmd_ctx *ctx, const char *root)
+{
+	struct pool_caller caller = pools_caller(ctx, root);
+
+	caller.by_agent = true;
+	caller.environ = agents_environment();
+	return caller;
+}
+
 struct pool_caller pools_caller(const struct cmd_ctx *ctx, const char *root)
 {
 	return (struct pool_caller){ .environ = (const char *const *)environ,
@@ -344,14 +372,14 @@ void pools_tick_after_submit(const struct cmd_ctx *ctx, const struct spool *sp)
 void pools_tick_at_end(const struct cmd_ctx *ctx, const char *token)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
-	struct pool_caller caller = pools_caller(ctx, root);
+	struct pool_caller caller = pools_caller_of_agent(ctx, root);
 	struct spool_trust trust = trust_from_settings(ctx->settings);
 	struct spool *sp = NULL;
 
 	(void)signal(SIGALRM, SIG_DFL);
 	(void)alarm(END_LIMIT_S);
-	caller.by_agent = true;
 	caller.token = token;
+	caller.patience_ms = END_LIMIT_S * 1000ULL / 2;
 	if (spool_open(root, settings_str(ctx->settings, SET_INSTANCE), &trust, 0, &sp, NULL) == 0)
 		pool_tick_all(sp, &caller);
 	sp = spool_close(sp);

@@ -12,6 +12,8 @@
 
 /* Who ticks: this process; root is borrowed. */
 struct pool_caller pools_caller(const struct cmd_ctx *ctx, const char *root);
+/* The same of an agent, in the midst of a job. */
+struct pool_caller pools_caller_of_agent(const struct cmd_ctx *ctx, const char *root);
 
 /*
  * What the jobs of an engine run: this program, or, where the engine has nodes of its own, its copy

@@ -69,6 +69,14 @@ char *pool_job_file(const char *token, const char *kind, char *buf)
 	return str_print(buf, 32, "%s.%s", token, kind);
 }
 
+static bool is_id(const char *text)
+{
+	static const char known[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				    ".:_+[]-";
+
+	return text[0] != '-' && !text[strspn(text, known)];
+}
+
 int pool_job_parse(const char *text, size_t len, struct pool_job *ret)
 {
 	json_t *doc = json_loadb(text, len, 0, NULL);
@@ -80,7 +88,10 @@ int pool_job_parse(const char *text, size_t len, struct pool_job *ret)
 
 	*ret = (struct pool_job){ .phase = (enum pool_job_phase)n };
 	ret->state = (enum engine_job_state)json_get_small(doc, "state", ENGINE_JOB_STATE_MAX - 1);
+	json_get_text(doc, "engine", ret->engine, sizeof(ret->engine));
 	json_get_text(doc, "id", ret->id, sizeof(ret->id));
+	if (!is_id(ret->id)) /* it becomes a word of a command */
+		r = -EINVAL;
 	json_get_text(doc, "node", ret->node, sizeof(ret->node));
 	json_get_text(doc, "agent", ret->agent, sizeof(ret->agent));
 	json_get_text(doc, "reason", ret->reason, sizeof(ret->reason));
@@ -93,6 +104,7 @@ int pool_job_parse(const char *text, size_t len, struct pool_job *ret)
 	ret->asked_ns = json_get_u64(doc, "asked_ns");
 	json_get_text(doc, "after", ret->after, sizeof(ret->after));
 	ret->first = json_get_flag(doc, "first");
+	ret->told = json_get_flag(doc, "told");
 	ret->lost = json_get_flag(doc, "lost");
 	ret->cancelled = json_get_flag(doc, "cancelled");
 	json_decref(doc);
@@ -102,14 +114,15 @@ int pool_job_parse(const char *text, size_t len, struct pool_job *ret)
 static char *job_text(const struct pool_job *job)
 {
 	json_t *doc = json_pack(
-		"{s:s, s:i, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b}",
+		"{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:b}",
 		"phase", enum_name(phase_names, ARRAY_LEN(phase_names), job->phase), "state",
-		(int)job->state, "id", job->id, "node", job->node, "agent", job->agent, "reason",
-		job->reason, "gpus", (int)job->gpus, "submitted", (json_int_t)job->submitted_s,
-		"began", (json_int_t)job->began_s, "ended", (json_int_t)job->ended_s, "start_ns",
-		(json_int_t)job->start_ns, "end_ns", (json_int_t)job->end_ns, "asked_ns",
-		(json_int_t)job->asked_ns, "after", job->after, "first", job->first, "lost",
-		job->lost, "cancelled", job->cancelled);
+		(int)job->state, "engine", job->engine, "id", job->id, "node", job->node, "agent",
+		job->agent, "reason", job->reason, "gpus", (int)job->gpus, "submitted",
+		(json_int_t)job->submitted_s, "began", (json_int_t)job->began_s, "ended",
+		(json_int_t)job->ended_s, "start_ns", (json_int_t)job->start_ns, "end_ns",
+		(json_int_t)job->end_ns, "asked_ns", (json_int_t)job->asked_ns, "after", job->after,
+		"first", job->first, "told", job->told, "lost", job->lost, "cancelled",
+		job->cancelled);
 	char *text = json_dumps(doc, JSON_INDENT(2));
 
 	json_decref(doc);

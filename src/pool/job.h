@@ -27,6 +27,7 @@ struct pool_job {
 	char token[ENGINE_TOKEN_MAX + 1];
 	enum pool_job_phase phase;
 	enum engine_job_state state;	/* as the engine said last */
+	char engine[16];		/* that has it; "": of a version that did not say */
 	char id[ENGINE_JOB_ID_MAX];	/* "": not known */
 	char node[64];			/* "": none yet */
 	char agent[NAME_AGENT_MAX + 1]; /* "": none has reported */
@@ -40,6 +41,7 @@ struct pool_job {
 	uint64_t start_ns;		  /* wall, by the engine: when it began, or may */
 	bool first;			  /* submitted because `up` asked for it, whatever waits */
 	bool lost;			  /* it ended and no agent had reported */
+	bool told;			  /* its agent, that the pool is down */
 	bool cancelled;			  /* by us */
 };
 

@@ -4,8 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +17,7 @@
 #include "base/str.h"
 #include "pool/pool.h"
 
+#define MARK_MAX  512
 #define EPOCH_MAX 999999999ULL
 
 struct highest {
@@ -77,6 +81,19 @@ static char *owner_path(const char *prefix, uint64_t epoch, char *buf)
 			 epoch);
 }
 
+/* By what stands in it, its process was one of ours here and is gone. */
+static bool is_gone_here(const struct spool *sp, const char *path)
+{
+	char boot[SPOOL_BOOT_MAX] = "";
+	cleanup_free char *text = NULL;
+	size_t len;
+	int pid = 0;
+
+	return spool_read(sp, path, MARK_MAX, &text, &len, NULL) == 0 &&
+	       sscanf(text, "%*s %d %*s %63s", &pid, boot) == 2 && pid > 1 &&
+	       strcmp(boot, spool_boot(sp)) == 0 && kill(pid, 0) < 0 && errno == ESRCH;
+}
+
 /* Its owner has refreshed it lately. */
 static bool is_kept(const struct spool *sp, const char *path, uint64_t now_s)
 {
@@ -84,19 +101,22 @@ static bool is_kept(const struct spool *sp, const char *path, uint64_t now_s)
 
 	if (spool_stat(sp, path, &st) < 0)
 		return false;
-	return mtime_s(&st) + POOL_OWNER_MS / 1000 > now_s;
+	return mtime_s(&st) + POOL_OWNER_MS / 1000 > now_s && !is_gone_here(sp, path);
 }
 
 static int take(const struct spool *sp, const char *prefix, uint64_t epoch, struct pool_owner *ret,
 		struct err *e)
 {
-	char who[128], lower[SPOOL_PATH_MAX];
-	uint64_t now_highest = 0;
+	char lower[SPOOL_PATH_MAX];
+	uint64_t now_highest = 0, random = 0;
 	int r;
 
-	(void)str_print(who, sizeof(who), "%s %d\n", spool_host(sp), (int)getpid());
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		abort(); /* so few bytes are never cut, and the kernel has it since 3.17 */
+	(void)str_print(ret->mark, sizeof(ret->mark), "%s %d %llx %s\n", spool_host(sp),
+			(int)getpid(), (unsigned long long)random, spool_boot(sp));
 	(void)owner_path(prefix, epoch, ret->path);
-	r = spool_write_new(sp, ret->path, who, strlen(who), false, e);
+	r = spool_write_new(sp, ret->path, ret->mark, strlen(ret->mark), false, e);
 	if (r == -EEXIST)
 		return POOL_BUSY;
 	if (r == 0)
@@ -128,14 +148,31 @@ int pool_own(const struct spool *sp, const char *pool, struct pool_owner *ret, s
 	return take(sp, prefix, epoch + 1, ret, e);
 }
 
+/* It is that very file: another owner's may have its name by now. The descriptor, or negative. */
+static int open_own(const struct spool *sp, const struct pool_owner *owner)
+{
+	cleanup_fd int fd = spool_open_file(sp, owner->path, O_RDWR, NULL, NULL);
+	char text[sizeof(owner->mark)] = "";
+
+	if (fd < 0 || pread(fd, text, sizeof(text) - 1, 0) < 0 || strcmp(text, owner->mark) != 0)
+		return -ESTALE;
+	return take_fd(fd);
+}
+
 bool pool_owns(const struct spool *sp, const struct pool_owner *owner)
 {
-	cleanup_fd int fd = spool_open_file(sp, owner->path, O_WRONLY, NULL, NULL);
+	cleanup_fd int fd = open_own(sp, owner);
 
 	return fd >= 0 && futimens(fd, NULL) == 0;
 }
 
+/* The file stays, for its number: one that began anew would meet who still believes in an old one.
+ */
 void pool_disown(const struct spool *sp, const struct pool_owner *owner)
 {
-	(void)spool_remove(sp, owner->path);
+	static const struct timespec long_ago[2] = { { .tv_sec = 1 }, { .tv_sec = 1 } };
+	cleanup_fd int fd = open_own(sp, owner);
+
+	if (fd >= 0 && ftruncate(fd, 0) == 0)
+		(void)futimens(fd, long_ago);
 }

@@ -5,11 +5,12 @@
 /*
  * Who ticks a pool: one process of one node at a time, for as long as a tick takes.
  *
- *	pools/NAME,owner,eN	made exclusively; the highest counts, and its owner refreshes it
+ *	pools/NAME,owner,eN	made exclusively, with the owner's mark in it; the highest counts,
+ *				and its owner refreshes it; who is done gives it an old time
  *
- * An owner that died is passed over when its file has not been refreshed for POOL_OWNER_MS by the
- * clock of who keeps the files: who looks makes a file of its own and compares the two times, so
- * no node's clock is compared with another's.
+ * An owner that died is passed over: at once where its process was one of this node, else when its
+ * file has not been refreshed for POOL_OWNER_MS by the clock of who keeps the files. Who looks
+ * makes a file of its own and compares the two times, so no node's clock is compared with another.
  */
 
 #include <stdbool.h>
@@ -23,6 +24,7 @@
 
 struct pool_owner {
 	char path[SPOOL_PATH_MAX];
+	char mark[256]; /* what stands in it: node, PID and a random number */
 	uint64_t now_s; /* the file server's clock when it was taken, seconds */
 };
 

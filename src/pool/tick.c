@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -14,10 +15,13 @@
 #include "pool/owner.h"
 #include "pool/plan.h"
 #include "spool/agent_status.h"
+#include "spool/control.h"
 #include "spool/heartbeat.h"
 
 #define ENDED_KEPT    20
 #define EXCLUDED_MOST 8
+#define BUSY_STEP_MS  200
+#define NOT_ASKED     3	 /* the engine was not, besides what submit() gives */
 #define UNLISTED_S    60 /* an engine may take so long to list what it has just taken */
 #define TAIL_MAX      200
 #define TEMPLATE_MAX  65536
@@ -31,11 +35,12 @@ struct tick {
 	struct pool pool;
 	struct pool_owner owner;
 	struct pool_jobs jobs;
-	bool live[POOL_JOBS_MAX * 2];
+	bool *live;		/* by job, of those that there were at the beginning */
 	unsigned int elsewhere; /* GPUs of live agents that are not the pool's */
 	char mark[POOL_MARK_LEN + 1];
 	unsigned int strange;
-	bool absent; /* the engine's commands are not on this node */
+	bool overtaken; /* somebody else has taken the pool over meanwhile */
+	bool absent;	/* the engine's commands are not on this node */
 	struct pool_report *report;
 };
 
@@ -251,7 +256,7 @@ static const char *token_of(const char *name)
 
 static void take_listing(struct tick *t, const struct engine_jobs *listed)
 {
-	bool seen[POOL_JOBS_MAX * 2] = { false };
+	cleanup_free bool *seen = xcalloc(t->jobs.n + 1, sizeof(*seen));
 
 	t->strange = 0;
 	for (size_t i = 0; i < listed->n; i++) {
@@ -479,6 +484,9 @@ static void settle_submission(struct tick *t, struct pool_job *job, int r, const
 		pool_note_submitted(st);
 		t->report->submitted++;
 		say(t, "submitted job %s (%s)", job->id, t->engine->name);
+	} else if (r == NOT_ASKED) {
+		forget_job(t, job);
+		return;
 	} else if (r == -ENOENT) {
 		forget_job(t, job);
 		engine_failed(t, r, e);
@@ -531,6 +539,7 @@ static bool submit_one(struct tick *t, bool first, const struct pool_job *before
 	(void)str_copy(job->after, sizeof(job->after), was.token);
 	job->asked_ns = t->pool.asked_ns;
 	pool_job_token(t->mark, job->token);
+	(void)str_copy(job->engine, sizeof(job->engine), t->engine->name);
 	job->gpus = t->pool.gpus;
 	job->first = first;
 	job->submitted_s = t->owner.now_s;
@@ -544,8 +553,12 @@ static bool submit_one(struct tick *t, bool first, const struct pool_job *before
 		r = write_script(t, job->token, &script, &e);
 	if (r == 0)
 		r = pool_job_write(t->sp, t->pool.name, job, true, &e);
-	if (r == 0 && !pool_owns(t->sp, &t->owner))
-		r = err_set(&e, -EBUSY, "somebody else has taken the pool over meanwhile");
+	if (r == -ENOENT) /* a file of ours; it says nothing of the engine */
+		r = -EIO;
+	if (r == 0 && !pool_owns(t->sp, &t->owner)) {
+		t->overtaken = true;
+		r = NOT_ASKED;
+	}
 	if (r == 0)
 		r = t->engine->submit(&t->env, &o.req, strbuf_str(&script), &id, &e);
 	settle_submission(t, job, r, id, &e);
@@ -588,6 +601,23 @@ static void cancel_some(struct tick *t, const struct pool_decision *d)
 }
 
 /* ---- all of it ---- */
+
+/* Whoever serves a pool that is down ends when its tasks have; one that came up later, too. */
+static void tell_agents(struct tick *t)
+{
+	json_t *order = json_pack("{s:s, s:s}", "command", "shutdown", "how", "drain");
+	char sent[SPOOL_PATH_MAX];
+
+	for (size_t i = 0; i < t->jobs.n; i++) {
+		struct pool_job *job = &t->jobs.all[i];
+
+		if (job->phase == POOL_JOB_ENDED || !t->live[i] || job->told)
+			continue;
+		job->told = control_send(t->sp, job->agent, order, sent, NULL) == 0;
+		save(t, job);
+	}
+	json_decref(order);
+}
 
 static void act(struct tick *t, const struct pool_decision *d)
 {
@@ -633,7 +663,7 @@ static int run(struct tick *t, struct err *e)
 	struct agents agents = { .t = t };
 	struct pool_decision d = { .submit = 0 };
 	struct demand demand;
-	struct pool_view v = { .pool = &t->pool, .jobs = &t->jobs, .live = t->live };
+	struct pool_view v = { .pool = &t->pool, .jobs = &t->jobs };
 	struct pool_state *st = &t->report->state;
 	int r;
 
@@ -644,8 +674,8 @@ static int run(struct tick *t, struct err *e)
 	r = pool_job_mark(t->sp, t->pool.name, t->mark, e);
 	if (r == 0)
 		r = pool_jobs_read(t->sp, t->pool.name, &t->jobs, e);
-	if (r == 0 && t->jobs.n >= POOL_JOBS_MAX)
-		r = err_set(e, -EMFILE, "there are %zu records of jobs in pools/", t->jobs.n);
+	t->live = xcalloc(t->jobs.n + 1, sizeof(*t->live));
+	v.live = t->live;
 	if (r == 0)
 		r = look(t, &agents, &demand, e);
 	text_list_clear(&agents.ours);
@@ -657,11 +687,28 @@ static int run(struct tick *t, struct err *e)
 	v.follows = t->engine->follows;
 	v.now_s = t->owner.now_s;
 	pool_plan(&v, st, &d);
+	if (t->pool.down && t->caller->by_agent)
+		tell_agents(t);
 	act(t, &d);
 	recount(t);
 	pool_say_next(&v, st);
 	pool_jobs_prune(t->sp, t->pool.name, &t->jobs, ENDED_KEPT);
-	return t->absent && t->caller->by_agent ? 0 : pool_state_write(t->sp, t->pool.name, st, e);
+	if (t->overtaken || (t->absent && t->caller->by_agent))
+		return 0;
+	return pool_state_write(t->sp, t->pool.name, st, e);
+}
+
+/* As pool_own(), for as long as the caller has patience. */
+static int own_in_time(struct tick *t, struct err *e)
+{
+	uint64_t until_ns = clock_mono_ns() + t->caller->patience_ms * NS_PER_MS;
+	int r = pool_own(t->sp, t->pool.name, &t->owner, e);
+
+	while (r == POOL_BUSY && clock_mono_ns() < until_ns) {
+		(void)usleep(BUSY_STEP_MS * 1000);
+		r = pool_own(t->sp, t->pool.name, &t->owner, e);
+	}
+	return r;
 }
 
 int pool_tick(const struct spool *sp, const char *name, const struct pool_caller *caller,
@@ -677,7 +724,7 @@ int pool_tick(const struct spool *sp, const char *name, const struct pool_caller
 	t->env = (struct engine_env){ .environ = caller->environ, .settings = &t->pool.settings };
 	if (r == 0) {
 		t->engine = engine_find(t->pool.engine);
-		r = pool_own(sp, name, &t->owner, e);
+		r = own_in_time(t, e);
 		ret->busy = r == POOL_BUSY;
 	}
 	if (r == 0) {
@@ -690,6 +737,7 @@ int pool_tick(const struct spool *sp, const char *name, const struct pool_caller
 	}
 	pool_jobs_clear(&t->jobs);
 	pool_clear(&t->pool);
+	free(t->live);
 	free(t);
 	return r;
 }

@@ -22,6 +22,7 @@
 struct pool_caller {
 	const char *const *environ; /* of whoever asks */
 	const char *root;	    /* absolute, as its nodes see it, too */
+	uint64_t patience_ms;	    /* somebody else's tick is waited for so long */
 	bool by_agent;	    /* where the engine's commands are not there it leaves all to others */
 	const char *token;  /* of an agent that has just left: its job is over; NULL */
 	uint64_t expire_ms; /* an agent that has been silent for longer is not alive */

@@ -59,5 +59,5 @@ class Site:
                 doc.update({k: max(0, doc[k] - seconds) for k in ("polled", "tried", "submitted", "began") if doc.get(k)})
                 path.write_text(json.dumps(doc))
             elif ",owner" in path.name:
-                then = path.stat().st_mtime - seconds
+                then = max(1, path.stat().st_mtime - seconds)
                 os.utime(path, (then, then))

@@ -26,16 +26,74 @@ def test_killed_between_asking_and_knowing(site):
     up.wait()
     subprocess.run(["pkill", "-f", f"{site.dir}/sbatch"], check=False)
     (site.dir / "hang").unlink()
-    # Whoever comes now finds it owned by one that may live, and says so.
-    assert "Somebody else sees to it" in site.up().stdout
-    site.later(1000)
-    site.run("tick", "exp1")
+    # Whoever comes next on this node sees that its owner is gone, and finds the job by its name.
+    assert "waits for 1 job to start" in site.up().stdout
     assert len(site.jobs()) == 1
     job, = site.pool()["jobs"]
     assert job["id"] == "1" and job["state"] == "waiting" and job["reason"] == "Resources"
     assert site.pool()["next"] == "waits for 1 job to start"
     i = site.run("submit", "-i", "exp1", "-g", "1", "--", "true").stdout.strip()
     assert "its engine expects a start at 2096" in " ".join(site.run("why", "-i", "exp1", i).stdout.split())
+
+
+def slowly(site, seconds=600):
+    """Somebody who has the pool, and waits for Slurm."""
+    (site.dir / "hang").touch()
+    up = site.popen("up", "exp1", "--engine", "slurm", "-g", "1")
+    must_come(lambda: len(site.jobs()) == 1)
+    return up
+
+
+def test_down_waits_for_whoever_is_at_it(site):
+    """It does not say that it is down while a job is being asked for that nobody has the id of yet."""
+    up = slowly(site)
+    down = site.popen("down", "exp1")
+    time.sleep(1)
+    assert down.poll() is None
+    subprocess.run(["pkill", "-f", f"{site.dir}/sbatch"], check=False)
+    (site.dir / "hang").unlink()
+    up.wait(HANG)
+    assert down.wait(HANG) == 0
+    site.later(1000)
+    site.run("tick", "exp1")
+    assert (site.dir / "cancelled").read_text().split() == ["1"], site.pool()
+
+
+def test_whoever_was_overtaken_asks_for_nothing(site):
+    """Stopped for minutes, it wakes when another one has the pool: what it would do next is not done."""
+    site.up("-g", "1", "--min", "0", "--max", "4")
+    owner = site.root / "exp1/pools/main,owner,e1"
+    assert owner.read_text() == "" and owner.stat().st_mtime < 10  # free, and it keeps its number
+    site.run("tick", "exp1")
+    assert [p.name for p in (site.root / "exp1/pools").glob("main,owner,*")] == ["main,owner,e2"]
+
+
+def test_jobs_of_one_engine_are_not_given_to_another(site):
+    site.up("-g", "1")
+    done = site.run("up", "exp1", "--engine", "local", check=False)
+    assert done.returncode == 1 and "has jobs of slurm (1)" in done.stderr, done.stderr
+    assert json.loads((site.root / "exp1/pools/main.json").read_text())["engine"] == "slurm"
+    site.run("down", "exp1", "--now")
+    site.run("up", "exp1", "--engine", "local", "--min", "0")
+
+
+def test_id_that_is_an_option_is_none(site):
+    """It would be a word of scancel's: --me ends all jobs of the user."""
+    site.up("-g", "1")
+    record, = (site.root / "exp1/pools").glob("*.job")
+    record.write_text(json.dumps({**json.loads(record.read_text()), "id": "--me"}))
+    site.run("down", "exp1", "--now")
+    assert not (site.dir / "cancelled").exists() and any(p.suffix == ".job" for p in (site.root / "exp1/bad").iterdir())
+
+
+def test_template_that_is_gone_is_told(site, tmp_path):
+    template = tmp_path / "template"
+    template.write_text("#!/bin/sh\n{directives}\n{launch}\n")
+    site.up("-g", "1", "--min", "0", "--max", "1", "--template", str(template))
+    template.unlink()
+    done = site.run("submit", "-i", "exp1", "-g", "1", "--", "true")
+    assert "takes no job" in done.stderr and str(template) in done.stderr, done.stderr
+    assert "tries again in" in site.pool()["next"]
 
 
 def test_slurm_is_asked_once_a_minute_by_however_many(site):

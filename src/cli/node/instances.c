@@ -185,7 +185,8 @@ static json_t *tell_nodes(struct instances *all, const struct spool *sp, const s
 
 	if (sp)
 		(void)node_agents_read(all->ctx, sp, &agents, NULL);
-	if (agents.n && current && queue)
+	if (agents.n && current && queue &&
+	    strcmp(all->now, settings_str(all->ctx->settings, SET_INSTANCE)) == 0)
 		update(all->ctx, sp, queue, &agents);
 	for (size_t i = 0; i < agents.n && !all->t; i++)
 		(void)json_array_append_new(nodes, node_agent_json(&agents.all[i]));
@@ -279,7 +280,9 @@ static int run_instances(const struct cmd_ctx *ctx, struct err *e)
 	bool json = opts_flag(ctx->opts, "json");
 	struct instances all = { .ctx = ctx,
 				 .root = root,
-				 .now = settings_str(ctx->settings, SET_INSTANCE),
+				 .now = opts_arg(ctx->opts, 0)
+						? opts_arg(ctx->opts, 0)
+						: settings_str(ctx->settings, SET_INSTANCE),
 				 .t = json ? NULL : table_new(columns),
 				 .pools = &pools };
 	struct instance_note *s = instance_note_begin(root);
@@ -301,6 +304,7 @@ static int run_instances(const struct cmd_ctx *ctx, struct err *e)
 
 static const struct cmd_example instances_examples[] = {
 	{ "tenure instances", "all queues, which one commands mean now, and who serves that" },
+	{ "tenure instances exp1", "who serves that one, and its pools" },
 	{ 0 },
 };
 
@@ -315,6 +319,8 @@ const struct cmd cmd_instances = {
 		"marked, is asked for the rest, too. \"silent\": for longer than "
 		"expire, and it may run on, cut off. \"gone\": taken for dead, so that others take its "
 		"tasks over where these send no heartbeat either. \"ended\": its tasks run on, for the next one.",
+	.args = "[NAME]",
+	.max_args = 1,
 	.examples = instances_examples,
 	.flags = CMD_JSON_LINES,
 	.setting_groups = SETTING_GROUP_QUEUE,

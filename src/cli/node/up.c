@@ -22,8 +22,9 @@
 #include "cli/pools.h"
 #include "cli/term.h"
 
-#define MAIN_POOL "main"
-#define MIB_BYTES (1ULL << 20)
+#define DOWN_PATIENCE_MS 20000 /* longer than a command of an engine */
+#define MAIN_POOL	 "main"
+#define MIB_BYTES	 (1ULL << 20)
 
 extern char **environ;
 
@@ -399,7 +400,8 @@ static void print_report(const struct cmd_ctx *ctx, const struct pool *p,
 	if (report->busy)
 		printf("Somebody else sees to it at this moment.\n");
 	printf("Next: %s.\n", st->next[0] ? st->next : "its first tick");
-	printf("tenure instances shows how it goes, tenure down %s ends it.\n", instance_of(ctx));
+	printf("tenure instances %s shows how it goes, tenure down %s ends it.\n", instance_of(ctx),
+	       instance_of(ctx));
 }
 
 static int tick(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *p,
@@ -410,6 +412,7 @@ static int tick(const struct cmd_ctx *ctx, const struct spool *sp, const struct 
 
 	/* Who says so after an agent was killed does not wait until it has expired. */
 	caller.silent_ms = settings_num(ctx->settings, SET_BEAT) * 3 / 2;
+	caller.patience_ms = p->down ? DOWN_PATIENCE_MS : 0;
 	return pool_tick(sp, p->name, &caller, report, e);
 }
 
@@ -434,6 +437,24 @@ static int take_program(const struct cmd_ctx *ctx, struct pool *p, struct err *e
 	r = pools_program(root, p->engine, &p->program, &note, e);
 	if (r == 0 && note.len)
 		cmd_warn("note", "%s", strbuf_str(&note));
+	return r;
+}
+
+/* Its jobs are that engine's, and their ids mean others to another one. */
+static int check_engine(const struct spool *sp, const struct pool *p, struct err *e)
+{
+	struct pool_jobs jobs = { .n = 0 };
+	int r = pool_jobs_read(sp, p->name, &jobs, e);
+
+	for (size_t i = 0; i < jobs.n && r == 0; i++)
+		if (jobs.all[i].phase != POOL_JOB_ENDED && jobs.all[i].engine[0] &&
+		    strcmp(jobs.all[i].engine, p->engine) != 0)
+			r = err_set(
+				e, -EBUSY,
+				"pool %s has jobs of %s (%s): tenure down %s --now ends them, or "
+				"--pool NAME makes another pool",
+				p->name, jobs.all[i].engine, jobs.all[i].id, spool_instance(sp));
+	pool_jobs_clear(&jobs);
 	return r;
 }
 
@@ -490,6 +511,8 @@ static int run_up(const struct cmd_ctx *ctx, struct err *e)
 		r = read_or_make(ctx, sp, &p, &is_new, e);
 	if (r == 0)
 		r = take_all(ctx, is_new, &p, e);
+	if (r == 0)
+		r = check_engine(sp, &p, e);
 	if (r == 0)
 		r = take_program(ctx, &p, e);
 	if (r == 0)
@@ -581,10 +604,11 @@ static int cancel_jobs(const struct pool *p, const struct pool_jobs *jobs, struc
 	for (size_t i = 0; i < jobs->n; i++)
 		if (jobs->all[i].phase != POOL_JOB_ENDED && jobs->all[i].id[0]) {
 			text_list_add(&ids, jobs->all[i].id);
-			printf("ended job %s\n", jobs->all[i].id);
 		}
 	if (ids.n)
 		r = engine_find(p->engine)->cancel(&env, &ids, e);
+	for (size_t i = 0; i < ids.n && r == 0; i++)
+		printf("ended job %s\n", ids.texts[i]);
 	text_list_clear(&ids);
 	return r;
 }
@@ -601,6 +625,12 @@ static int say_down(const struct cmd_ctx *ctx, const struct spool *sp, struct po
 	if (r == 0)
 		r = tick(ctx, sp, p, &report, e);
 	(void)fputs(strbuf_str(&report.said), stdout);
+	if (r == 0 && report.busy)
+		r = err_set(
+			e, -EBUSY,
+			"pool %s is to be down, and asks for nothing more; but somebody is at it "
+			"for longer than %d s, so what it has was left: call tenure down %s again",
+			p->name, DOWN_PATIENCE_MS / 1000, instance_of(ctx));
 	if (r == 0)
 		r = pool_jobs_read(sp, p->name, &jobs, e);
 	if (r == 0 && opts_flag(ctx->opts, "now"))
@@ -668,12 +698,11 @@ static void tell_tick(const char *name, const struct pool_report *report)
 static int run_tick(const struct cmd_ctx *ctx, struct err *e)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
-	struct pool_caller caller = pools_caller(ctx, root);
+	struct pool_caller caller = pools_caller_of_agent(ctx, root);
 	struct text_list names = { .n = 0 };
 	struct spool *sp = NULL;
 	int r = open_named(ctx, 0, &sp, e);
 
-	caller.by_agent = true;
 	if (r == 0)
 		r = pool_list(sp, &names, e);
 	for (size_t i = 0; i < names.n; i++) {

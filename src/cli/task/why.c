@@ -216,6 +216,8 @@ static void without_agent(const struct cmd_ctx *ctx, const struct spool *sp,
 		return;
 	if (!f->text->len)
 		add(f, &(struct reason){ .code = REASON_READY });
+	if (pools_most_gpus(sp)) /* what these do is told behind it */
+		return;
 	add(f,
 	    &(struct reason){ .code = REASON_NO_AGENT, .where = spool_instance(sp), .text = on });
 }
