@@ -14,7 +14,8 @@
 #include "spool/record.h"
 
 #define LEAVE_MS   120000 /* an agent leaves so long before its job ends, at least */
-#define READS_MOST 2000	  /* files of tasks that are opened; the names of all are read */
+#define BINS_MAX   1024
+#define READS_MOST 2000 /* files of tasks that are opened; the names of all are read */
 
 struct counting {
 	const struct spool *sp;
@@ -22,8 +23,9 @@ struct counting {
 	const struct scan *queue;
 	uint64_t now_ns;
 	struct text_list lanes; /* from which a task is ready or runs already */
-	uint64_t gpus, whole;	/* that are asked for; nodes of which all is */
-	bool cpu;		/* something without a GPU is ready */
+	/* Tasks by the GPUs that each asks for, and those that ask for all of a node. */
+	uint64_t running[POOL_GPUS_MAX + 1], ready[POOL_GPUS_MAX + 1], whole;
+	bool cpu; /* something without a GPU is ready */
 	unsigned int reads;
 	struct demand *ret;
 };
@@ -90,13 +92,13 @@ static uint64_t waiting_of(struct counting *c, const struct task_name *n)
 	return waiting;
 }
 
-static void add(struct counting *c, const struct task_name *n, uint64_t tasks)
+static void add(struct counting *c, const struct task_name *n, uint64_t tasks, uint64_t *sizes)
 {
 	if (n->gpus == SPEC_ALL)
 		c->whole += tasks;
-	else if (n->gpus)
-		c->gpus += tasks * n->gpus;
-	else
+	else if (n->gpus && n->gpus <= POOL_GPUS_MAX)
+		sizes[n->gpus] += tasks;
+	else if (!n->gpus)
 		c->cpu = true;
 }
 
@@ -120,18 +122,115 @@ static void add_ready(struct counting *c, const struct task_name *n)
 		return;
 	tasks = n->lane[0] ? 1 : n->count ? waiting_of(c, n) : 1;
 	c->ret->ready += tasks;
-	add(c, n, tasks);
+	add(c, n, tasks, c->ready);
 }
 
-static unsigned int nodes_of(const struct counting *c, unsigned int elsewhere)
-{
-	uint64_t gpus = c->gpus > elsewhere ? c->gpus - elsewhere : 0;
-	uint64_t per = c->pool->gpus ? c->pool->gpus : 1;
-	uint64_t nodes = c->whole + (gpus + per - 1) / per;
+/* ---- on which nodes ---- */
 
-	if (!nodes && c->cpu)
-		nodes = 1;
-	return nodes > POOL_JOBS_MAX ? POOL_JOBS_MAX : (unsigned int)nodes;
+struct bin {
+	unsigned int left;
+	bool ours, used, fresh; /* fresh: there is none yet */
+};
+
+struct bins {
+	const struct pool *pool;
+	unsigned int cap;
+	size_t n;
+	struct bin all[BINS_MAX];
+};
+
+/* A node with so many GPUs left. */
+static struct bin *find_bin(struct bins *b, unsigned int gpus, bool ours_alone, bool unused)
+{
+	for (size_t i = 0; i < b->n; i++) {
+		struct bin *bin = &b->all[i];
+
+		if (bin->left >= gpus && (bin->ours || !ours_alone) && !(unused && bin->used))
+			return bin;
+	}
+	return NULL;
+}
+
+/* One more; NULL: the pool may have no more, or so many are asked for that more make no difference.
+ */
+static struct bin *add_bin(struct bins *b)
+{
+	size_t fresh = 0;
+
+	for (size_t i = 0; i < b->n; i++)
+		fresh += b->all[i].fresh;
+	if (fresh > b->cap || b->n == BINS_MAX)
+		return NULL;
+	b->all[b->n] = (struct bin){ .left = b->pool->gpus, .ours = true, .fresh = true };
+	return &b->all[b->n++];
+}
+
+static void put(struct bin *bin, unsigned int gpus)
+{
+	bin->used = true;
+	bin->left -= gpus < bin->left ? gpus : bin->left;
+}
+
+/* What runs has its node already, whichever it is. */
+static void put_running(struct bins *b, const uint64_t *tasks)
+{
+	for (unsigned int size = POOL_GPUS_MAX; size; size--) {
+		struct bin *bin;
+
+		for (uint64_t n = tasks[size]; n && (bin = find_bin(b, size, true, false)); n--)
+			put(bin, size);
+	}
+}
+
+static void put_ready(struct bins *b, const uint64_t *tasks)
+{
+	for (unsigned int size = POOL_GPUS_MAX; size; size--)
+		for (uint64_t n = tasks[size]; n; n--) {
+			struct bin *bin = find_bin(b, size, false, false);
+
+			if (!bin && !(bin = add_bin(b)))
+				return;
+			put(bin, size);
+		}
+}
+
+static void put_whole(struct bins *b, uint64_t tasks)
+{
+	for (; tasks; tasks--) {
+		struct bin *bin = find_bin(b, 1, true, true);
+
+		if (!bin && !(bin = add_bin(b)))
+			return;
+		put(bin, bin->left);
+	}
+}
+
+static void count_bins(const struct counting *c, struct bins *b, struct demand *ret)
+{
+	put_running(b, c->running);
+	put_whole(b, c->whole);
+	put_ready(b, c->ready);
+	for (size_t i = 0; i < b->n; i++) {
+		ret->nodes += b->all[i].ours && b->all[i].used;
+		ret->more += b->all[i].fresh;
+	}
+	/* A task without a GPU is one more guest of any node, and a reason for the first. */
+	if (c->cpu && !ret->nodes) {
+		ret->nodes = 1;
+		ret->more = b->n ? 0 : 1;
+	}
+}
+
+static void make_bins(struct bins *b, const struct pool *pool, const struct demand_node *nodes,
+		      size_t n_nodes)
+{
+	*b = (struct bins){ .pool = pool, .cap = pool_cap(pool) };
+	/* Others first: what they can take asks for nothing. */
+	for (int ours = 0; ours < 2; ours++)
+		for (size_t i = 0; i < n_nodes && b->n < BINS_MAX / 2; i++)
+			if (nodes[i].ours == ours)
+				b->all[b->n++] = (struct bin){ .left = nodes[i].gpus,
+							       .ours = nodes[i].ours };
 }
 
 /* What runs on a node of the pool keeps that busy. An element's file says nothing of its GPUs; its
@@ -146,17 +245,18 @@ static void add_running(struct counting *c, const struct task_name *n, demand_ou
 	c->ret->running++;
 	if (n->lane[0])
 		(void)lane_is_taken(c, n->lane);
-	add(c, batch ? &batch->name : n, 1);
+	add(c, batch ? &batch->name : n, 1, c->running);
 }
 
 int demand_read(const struct spool *sp, const struct pool *pool, uint64_t now_wall_ns,
-		demand_ours_fn ours, void *data, unsigned int elsewhere, struct demand *ret,
-		struct err *e)
+		demand_ours_fn ours, void *data, const struct demand_node *nodes, size_t n_nodes,
+		struct demand *ret, struct err *e)
 {
 	struct scan *queue = scan_new(sp, 0);
 	struct counting c = {
 		.sp = sp, .pool = pool, .queue = queue, .now_ns = now_wall_ns, .ret = ret
 	};
+	cleanup_free struct bins *bins = xmalloc(sizeof(*bins));
 	const struct scan_task *t;
 	size_t iter = 0;
 	int r;
@@ -167,10 +267,11 @@ int demand_read(const struct spool *sp, const struct pool *pool, uint64_t now_wa
 		if (t->dir == SPOOL_RUNNING)
 			add_running(&c, &t->name, ours, data);
 	iter = 0;
-	while (r == 0 && nodes_of(&c, elsewhere) <= pool_cap(pool) && (t = scan_next(queue, &iter)))
+	while (r == 0 && (t = scan_next(queue, &iter)))
 		if (t->dir == SPOOL_PENDING)
 			add_ready(&c, &t->name);
-	ret->nodes = nodes_of(&c, elsewhere);
+	make_bins(bins, pool, nodes, n_nodes);
+	count_bins(&c, bins, ret);
 	text_list_clear(&c.lanes);
 	queue = scan_free(queue);
 	return r;

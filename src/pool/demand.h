@@ -12,8 +12,15 @@
 #include "pool/pool.h"
 #include "spool/scan.h"
 
+/* A node whose agent lives. */
+struct demand_node {
+	unsigned int gpus; /* of one of the pool's all that its job has; else those that are free */
+	bool ours;
+};
+
 struct demand {
-	unsigned int nodes;	 /* ready and running */
+	unsigned int nodes;	 /* of the pool that would have something to do: */
+	unsigned int more;	 /* of these, so many more than there are */
 	uint64_t ready, running; /* tasks, as far as they were counted */
 	uint64_t
 		unfit; /* ready ones that ask for more than a node of the pool has: GPUs, or time */
@@ -23,11 +30,12 @@ struct demand {
 typedef bool (*demand_ours_fn)(void *data, const char *agent);
 
 /*
- * elsewhere: GPUs of agents that are not the pool's and may take tasks now; what they can take asks
- * for nothing here. It stops to count when more nodes are asked for than the pool may have.
+ * Tasks are put on nodes, the largest first: what runs on the pool's stays there; what is ready
+ * goes where GPUs are free, on the pool's nodes or on others, and asks for one more where no node
+ * has as many together. It stops to count when more are asked for than the pool may have.
  */
 int demand_read(const struct spool *sp, const struct pool *pool, uint64_t now_wall_ns,
-		demand_ours_fn ours, void *data, unsigned int elsewhere, struct demand *ret,
-		struct err *e);
+		demand_ours_fn ours, void *data, const struct demand_node *nodes, size_t n_nodes,
+		struct demand *ret, struct err *e);
 
 #endif

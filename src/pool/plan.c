@@ -240,7 +240,7 @@ void pool_plan(const struct pool_view *v, struct pool_state *st, struct pool_dec
 	}
 	first = less(v->pool->first, st->given);
 	st->wanted = least(cap, most(needed, most(first + c.first, 0)));
-	missing = less(needed, there);
+	missing = most(less(v->more, c.waiting), less(kept(v), there));
 	/* What is late does not count as on its way, but its node is not free yet. */
 	missing = least(missing, less(most(POOL_BACKLOG, less(kept(v), c.live)), c.waiting));
 	missing = most(missing, less(first, there));
@@ -251,5 +251,6 @@ void pool_plan(const struct pool_view *v, struct pool_state *st, struct pool_dec
 	ret->first = least(first, ret->submit);
 	if (v->pool->relay && !st->paused && !pool_backoff_s(st, v->now_s))
 		plan_relay(v, needed, ret);
-	cancel_surplus(v, less(there, needed), POOL_SETTLE_S, false, ret);
+	cancel_surplus(v, less(c.waiting, most(v->more, less(kept(v), c.live))), POOL_SETTLE_S,
+		       false, ret);
 }

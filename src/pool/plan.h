@@ -34,6 +34,7 @@ struct pool_view {
 	const struct pool *pool;
 	const struct pool_jobs *jobs;
 	const bool *live;     /* by job: its agent has reported, and sends heartbeats */
+	unsigned int more;    /* of these, so many more than there are with an agent */
 	unsigned int needed;  /* nodes that would be busy, by what is ready or runs on them */
 	bool follows;	      /* a job of the engine can be queued behind another one */
 	unsigned int strange; /* jobs of our name that the engine lists and no record knows */

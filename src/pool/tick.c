@@ -35,8 +35,9 @@ struct tick {
 	struct pool pool;
 	struct pool_owner owner;
 	struct pool_jobs jobs;
-	bool *live;		/* by job, of those that there were at the beginning */
-	unsigned int elsewhere; /* GPUs of live agents that are not the pool's */
+	bool *live;		   /* by job, of those that there were at the beginning */
+	struct demand_node *nodes; /* whose agents live */
+	size_t n_nodes;
 	char mark[POOL_MARK_LEN + 1];
 	unsigned int strange;
 	bool overtaken; /* somebody else has taken the pool over meanwhile */
@@ -146,6 +147,12 @@ static void report_job(struct tick *t, struct pool_job *job, const struct agent_
 	save(t, job);
 }
 
+static void add_node(struct tick *t, unsigned int gpus, bool ours)
+{
+	t->nodes = xgrow(t->nodes, t->n_nodes, sizeof(*t->nodes));
+	t->nodes[t->n_nodes++] = (struct demand_node){ .gpus = gpus, .ours = ours };
+}
+
 static int look_at_agent(void *data, const char *agent)
 {
 	struct agents *all = data;
@@ -163,8 +170,8 @@ static int look_at_agent(void *data, const char *agent)
 		t->live[job - t->jobs.all] = true;
 	if (job)
 		text_list_add(&all->ours, agent);
-	else if (alive && !b.draining)
-		t->elsewhere += b.held + b.idle;
+	if (alive && !b.draining)
+		add_node(t, job ? job->gpus : b.held + b.idle, job != NULL);
 	free(s);
 	return 0;
 }
@@ -645,7 +652,8 @@ static int look(struct tick *t, struct agents *agents, struct demand *ret, struc
 	end_own(t);
 	end_left(t);
 	ask_engine(t);
-	return demand_read(t->sp, &t->pool, clock_wall_ns(), is_ours, agents, t->elsewhere, ret, e);
+	return demand_read(t->sp, &t->pool, clock_wall_ns(), is_ours, agents, t->nodes, t->n_nodes,
+			   ret, e);
 }
 
 /* The numbers after what was done, for who looks at them until the next one. */
@@ -682,6 +690,7 @@ static int run(struct tick *t, struct err *e)
 	if (r < 0)
 		return r;
 	v.needed = demand.nodes;
+	v.more = demand.more;
 	st->unfit = (unsigned int)(demand.unfit < POOL_JOBS_MAX ? demand.unfit : POOL_JOBS_MAX);
 	v.strange = t->strange;
 	v.follows = t->engine->follows;
@@ -738,6 +747,7 @@ int pool_tick(const struct spool *sp, const char *name, const struct pool_caller
 	pool_jobs_clear(&t->jobs);
 	pool_clear(&t->pool);
 	free(t->live);
+	free(t->nodes);
 	free(t);
 	return r;
 }

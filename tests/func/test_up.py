@@ -123,6 +123,36 @@ def test_as_many_nodes_as_the_queue_needs_and_no_more(machine):
         p.run("stop", str(i), "--now")
 
 
+def test_pools_of_different_nodes_side_by_side(machine):
+    """GPUs that are free on small nodes are no place for a task that needs a large one."""
+    p = machine.pooled()
+    p.up("-g", "1", "--pool", "small", "--nodes", "2", "--idle-exit", "10m")
+    must_come(lambda: len(p.agents()) == 2)
+    p.up("-g", "2", "--pool", "large", "--min", "0", "--max", "1", "--idle-exit", "10m")
+    i = p.submit("-g", "2", "--", "true")
+    p.tick()
+    p.wait(i, "done")
+    must_come(lambda: p.pool("large")["live"] == 1)
+
+
+def test_last_agents_tick_waits_for_whoever_is_at_it(machine):
+    """Else nobody would ever ask for the node that its task goes on."""
+    p = machine.pooled()
+    i = p.submit("-g", "1", "--", "sleep", "600")
+    p.up("-g", "1", "--min", "0", "--max", "1")
+    p.wait(i, "running")
+    pools = p.spool / "pools"
+    own = max(pools.glob("main,owner,*"), key=lambda f: int(f.name.rpartition("e")[2]))
+    other = pools / f"main,owner,e{int(own.name.rpartition('e')[2]) + 1}"
+    other.write_text("elsewhere 1 0 no-boot-of-ours\n")  # for longer than the agent's own ticks
+    job, = p.jobs()
+    os.kill(int(job["id"].partition(".")[0]), signal.SIGTERM)
+    must_come(lambda: p.task(i)["state"] == "pending")
+    other.write_text("")
+    os.utime(other, (1, 1))
+    p.wait(i, "running", 60)
+
+
 def test_task_larger_than_any_node_is_taken_where_a_pool_can_bring_one(machine):
     p = machine.pooled()
     p.up("-g", "1", "--idle-exit", "10m")

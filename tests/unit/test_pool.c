@@ -272,7 +272,8 @@ static bool ours(void *data, const char *agent)
 	return strcmp(data, agent) == 0;
 }
 
-static struct demand demand(const struct spool *sp, unsigned int gpus, unsigned int elsewhere)
+static struct demand demand_beside(const struct spool *sp, unsigned int gpus,
+				   const struct demand_node *nodes, size_t n)
 {
 	struct pool p = {
 		.name = "main", .engine = "local", .gpus = gpus, .max = 100, .time_ms = 3600000
@@ -281,9 +282,17 @@ static struct demand demand(const struct spool *sp, unsigned int gpus, unsigned 
 	struct demand d;
 	struct err e = ERR_INIT;
 
-	assert_int_equal(
-		demand_read(sp, &p, 1000000000ULL * 1000000, ours, node, elsewhere, &d, &e), 0);
+	assert_int_equal(demand_read(sp, &p, 1000000000ULL * 1000000, ours, node, nodes, n, &d, &e),
+			 0);
 	return d;
+}
+
+/* elsewhere: GPUs that are free on one node that is not the pool's. */
+static struct demand demand(const struct spool *sp, unsigned int gpus, unsigned int elsewhere)
+{
+	struct demand_node other = { .gpus = elsewhere };
+
+	return demand_beside(sp, gpus, &other, elsewhere ? 1 : 0);
 }
 
 static void nodes_are_counted_by_what_is_ready(void **state)
@@ -310,6 +319,30 @@ static void nodes_are_counted_by_what_is_ready(void **state)
 	sp = spool_close(sp);
 }
 
+/* Four free GPUs on two nodes are no place for a task of three. */
+static void tasks_have_to_fit_a_node(void **state)
+{
+	static const struct demand_node apart[] = { { .gpus = 2 }, { .gpus = 2 } };
+	static const struct demand_node small[] = { { .gpus = 1, .ours = true } };
+	static const struct demand_node own[] = { { .gpus = 4, .ours = true } };
+	struct spool *sp = open_spool();
+	struct demand d;
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		(void)submit(sp, "{\"commands\":[\"true\"],\"gpus\":3}");
+	assert_int_equal(demand(sp, 4, 0).nodes, 4);
+	assert_int_equal(demand_beside(sp, 4, apart, 2).more, 4);
+	d = demand_beside(sp, 4, own, 1);
+	assert_int_equal(d.nodes, 4);
+	assert_int_equal(d.more, 3);
+	/* A node that is there, and too small, is none of those that are needed. */
+	d = demand_beside(sp, 4, small, 1);
+	assert_int_equal(d.nodes, 4);
+	assert_int_equal(d.more, 4);
+	sp = spool_close(sp);
+}
+
 static void what_may_not_start_asks_for_nothing(void **state)
 {
 	struct spool *sp = open_spool();
@@ -333,6 +366,7 @@ static void what_may_not_start_asks_for_nothing(void **state)
 
 static void elements_that_wait_count_and_those_that_run_here(void **state)
 {
+	static const struct demand_node own[] = { { .gpus = 4, .ours = true } };
 	struct spool *sp = open_spool();
 	struct claimer who = self(sp, "node1"), other = self(sp, "node2");
 
@@ -340,9 +374,9 @@ static void elements_that_wait_count_and_those_that_run_here(void **state)
 	(void)submit(sp, "{\"script\":\"true\",\"gpus\":1,\"array\":\"1-10\"}");
 	assert_int_equal(demand(sp, 4, 0).nodes, 3);
 	(void)claim(sp, submit(sp, "{\"commands\":[\"true\"],\"gpus\":4}"), &who);
-	assert_int_equal(demand(sp, 4, 0).nodes, 4);
+	assert_int_equal(demand_beside(sp, 4, own, 1).nodes, 4);
 	(void)claim(sp, submit(sp, "{\"commands\":[\"true\"],\"gpus\":4}"), &other);
-	assert_int_equal(demand(sp, 4, 0).nodes, 4);
+	assert_int_equal(demand_beside(sp, 4, own, 1).nodes, 4);
 	sp = spool_close(sp);
 }
 
@@ -362,6 +396,7 @@ int main(void)
 		WITH_SPOOL(one_at_a_time_ticks),
 		WITH_SPOOL(an_owner_that_died_is_passed_over),
 		WITH_SPOOL(nodes_are_counted_by_what_is_ready),
+		WITH_SPOOL(tasks_have_to_fit_a_node),
 		WITH_SPOOL(what_may_not_start_asks_for_nothing),
 		WITH_SPOOL(elements_that_wait_count_and_those_that_run_here),
 	};

@@ -62,6 +62,11 @@ static void add_live(struct world *w)
 
 static unsigned int submits(struct world *w)
 {
+	unsigned int live = 0;
+
+	for (size_t i = 0; i < w->jobs.n; i++)
+		live += w->live[i];
+	w->v.more = w->v.needed > live ? w->v.needed - live : 0;
 	pool_plan(&w->v, &w->st, &w->d);
 	pool_say_next(&w->v, &w->st);
 	return w->d.submit;
