@@ -157,7 +157,8 @@ struct engine {
 	const char *name;
 	/* A sentence for `tenure engines`. */
 	const char *title;
-	bool follows; /* its jobs can wait for the end of another one: request.after */
+	bool here_alone; /* its jobs are of the machine on which they were asked for */
+	bool follows;	 /* its jobs can wait for the end of another one: request.after */
 	/* What a pool may set for it (engine/keys.h), to a NULL name; NULL: nothing. */
 	const struct engine_key *keys;
 

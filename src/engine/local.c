@@ -245,6 +245,7 @@ static int local_deadline(const struct engine_env *env, const struct engine_here
 
 const struct engine engine_local = {
 	.name = "local",
+	.here_alone = true,
 	.title = "this machine: processes of its own, for what needs no other",
 	.probe = local_probe,
 	.render = local_render,

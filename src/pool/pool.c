@@ -37,6 +37,7 @@ static const struct key keys[] = {
 	KEY("engine", STRING, engine, 1, sizeof(((struct pool *)0)->engine)),
 	KEY("prefix", STRING, prefix, 1, sizeof(((struct pool *)0)->prefix)),
 	KEY("user", STRING, user, 0, sizeof(((struct pool *)0)->user)),
+	KEY("host", STRING, host, 0, sizeof(((struct pool *)0)->host)),
 	KEY("gpus", UINT, gpus, 0, POOL_GPUS_MAX),
 	KEY("cpus", UINT, cpus, 0, 4096),
 	KEY("mem_mib", U64, mem_mib, 0, 1ULL << 30),
@@ -277,6 +278,11 @@ int pool_check(const struct pool *p, struct err *e)
 			"engine: there is no \"%s\" (tenure engines lists those that there are)",
 			p->engine);
 	return r;
+}
+
+bool pool_is_here(const struct spool *sp, const struct pool *p)
+{
+	return !p->host[0] || strcmp(p->host, spool_host(sp)) == 0;
 }
 
 unsigned int pool_cap(const struct pool *p)

@@ -64,6 +64,7 @@ struct pool {
 	struct text_list settings; /* KEY=VALUE, what the engine needs besides */
 	struct text_list agent;	   /* options of its agents */
 	uint64_t asked_ns; /* wall: when `up` was last called; jobs before do not count for first */
+	char host[64];	   /* of a pool whose engine is one machine; "" */
 	char user[64];	   /* who did */
 };
 
@@ -90,6 +91,8 @@ int pool_write(const struct spool *sp, const struct pool *p, struct err *e);
 /* Names of the pools, sorted. None is no error. */
 int pool_list(const struct spool *sp, struct text_list *ret, struct err *e);
 
+/* Whoever asks can see its jobs; else only its host can. */
+bool pool_is_here(const struct spool *sp, const struct pool *p);
 /* Nodes that it may have at a time, by its max and its total of GPUs. */
 unsigned int pool_cap(const struct pool *p);
 

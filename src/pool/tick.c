@@ -682,6 +682,8 @@ static int run(struct tick *t, struct err *e)
 	r = pool_job_mark(t->sp, t->pool.name, t->mark, e);
 	if (r == 0)
 		r = pool_jobs_read(t->sp, t->pool.name, &t->jobs, e);
+	if (r == 0)
+		pool_jobs_prune(t->sp, t->pool.name, &t->jobs, ENDED_KEPT);
 	t->live = xcalloc(t->jobs.n + 1, sizeof(*t->live));
 	v.live = t->live;
 	if (r == 0)
@@ -701,7 +703,6 @@ static int run(struct tick *t, struct err *e)
 	act(t, &d);
 	recount(t);
 	pool_say_next(&v, st);
-	pool_jobs_prune(t->sp, t->pool.name, &t->jobs, ENDED_KEPT);
 	if (t->overtaken || (t->absent && t->caller->by_agent))
 		return 0;
 	return pool_state_write(t->sp, t->pool.name, st, e);
@@ -733,14 +734,17 @@ int pool_tick(const struct spool *sp, const char *name, const struct pool_caller
 	t->env = (struct engine_env){ .environ = caller->environ, .settings = &t->pool.settings };
 	if (r == 0) {
 		t->engine = engine_find(t->pool.engine);
+		ret->elsewhere = !pool_is_here(sp, &t->pool);
+	}
+	if (r == 0 && !ret->elsewhere) {
 		r = own_in_time(t, e);
 		ret->busy = r == POOL_BUSY;
 	}
-	if (r == 0) {
+	if (r == 0 && !ret->elsewhere) {
 		r = run(t, e);
 		pool_disown(sp, &t->owner);
 	}
-	if (ret->busy) {
+	if (ret->busy || ret->elsewhere) {
 		pool_state_read(sp, name, &ret->state);
 		r = 0;
 	}

@@ -33,7 +33,8 @@ struct pool_caller {
 };
 
 struct pool_report {
-	bool busy; /* somebody else ticks it now: nothing was done */
+	bool elsewhere; /* the pool is of another machine, and nothing was done */
+	bool busy;	/* somebody else ticks it now: nothing was done */
 	unsigned int submitted, cancelled, refused;
 	struct strbuf said; /* a sentence per line of what was done */
 	struct pool_state state;

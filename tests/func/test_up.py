@@ -173,6 +173,23 @@ def test_a_job_can_ask_for_another_one(machine):
     assert {a["job"]["id"].rpartition("-")[0] for a in (*p.agents(), *q.agents())} == {"tenure-one-main", "tenure-two-main"}
 
 
+def test_a_pool_of_another_machine_is_left_alone(machine):
+    """Whose processes it is about, only that one can see."""
+    p = machine.pooled()
+    p.up("-g", "1", "--idle-exit", "10m")
+    must_come(lambda: p.agents())
+    path = p.spool / "pools/main.json"
+    ours = path.read_text()
+    path.write_text(json.dumps({**json.loads(ours), "host": "elsewhere"}))
+    p.asked_long_ago()
+    p.tick()
+    assert len(p.jobs()) == 1
+    for command in ("down", "up"):
+        done = machine.run(machine.tenure, command, "exp1", check=False)
+        assert done.returncode == 1 and "elsewhere" in done.stderr, done.stderr
+    path.write_text(ours)
+
+
 def test_again_goes_on_with_what_was_said(machine):
     p = machine.pooled()
     p.up("-g", "2", "--max", "3", "--min", "0", "--", "--not-for-sh")

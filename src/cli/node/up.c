@@ -440,22 +440,40 @@ static int take_program(const struct cmd_ctx *ctx, struct pool *p, struct err *e
 	return r;
 }
 
-/* Its jobs are that engine's, and their ids mean others to another one. */
-static int check_engine(const struct spool *sp, const struct pool *p, struct err *e)
+/* Jobs are one engine's, and their ids mean others to another one; those of one machine are seen
+ * there alone. */
+static int check_jobs(const struct spool *sp, const struct pool *p, struct err *e)
 {
 	struct pool_jobs jobs = { .n = 0 };
 	int r = pool_jobs_read(sp, p->name, &jobs, e);
 
-	for (size_t i = 0; i < jobs.n && r == 0; i++)
-		if (jobs.all[i].phase != POOL_JOB_ENDED && jobs.all[i].engine[0] &&
-		    strcmp(jobs.all[i].engine, p->engine) != 0)
+	for (size_t i = 0; i < jobs.n && r == 0; i++) {
+		const struct pool_job *job = &jobs.all[i];
+
+		if (job->phase == POOL_JOB_ENDED || !job->engine[0])
+			continue;
+		if (strcmp(job->engine, p->engine) != 0)
 			r = err_set(
 				e, -EBUSY,
 				"pool %s has jobs of %s (%s): tenure down %s --now ends them, or "
 				"--pool NAME makes another pool",
-				p->name, jobs.all[i].engine, jobs.all[i].id, spool_instance(sp));
+				p->name, job->engine, job->id, spool_instance(sp));
+		else if (!pool_is_here(sp, p))
+			r = err_set(e, -EBUSY,
+				    "pool %s has jobs on %s: call this there, or --pool NAME makes "
+				    "another pool",
+				    p->name, p->host);
+	}
 	pool_jobs_clear(&jobs);
 	return r;
+}
+
+/* Of an engine that is one machine: this one. */
+static void take_host(const struct spool *sp, struct pool *p)
+{
+	bool here = engine_find(p->engine)->here_alone;
+
+	(void)str_copy(p->host, sizeof(p->host), here ? spool_host(sp) : "");
 }
 
 static int say_up(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *p,
@@ -512,7 +530,9 @@ static int run_up(const struct cmd_ctx *ctx, struct err *e)
 	if (r == 0)
 		r = take_all(ctx, is_new, &p, e);
 	if (r == 0)
-		r = check_engine(sp, &p, e);
+		r = check_jobs(sp, &p, e);
+	if (r == 0)
+		take_host(sp, &p);
 	if (r == 0)
 		r = take_program(ctx, &p, e);
 	if (r == 0)
@@ -620,6 +640,9 @@ static int say_down(const struct cmd_ctx *ctx, const struct spool *sp, struct po
 	struct pool_jobs jobs = { .n = 0 };
 	int r;
 
+	if (!pool_is_here(sp, p))
+		return err_set(e, -EXDEV, "pool %s is of %s: call tenure down %s there", p->name,
+			       p->host, instance_of(ctx));
 	p->down = true;
 	r = pool_write(sp, p, e);
 	if (r == 0)
