@@ -325,6 +325,28 @@ static void take_settings(const struct cmd_ctx *ctx, struct pool *p)
 		text_list_set_variable(&p->settings, words->texts[i]);
 }
 
+/* A word that no agent knows would be found out by three jobs, one after another. */
+static int check_agent_options(const struct pool *p, struct err *e)
+{
+	struct text_list argv = { .n = 0 };
+	struct opts *o = cmd_opts(&cmd_agent);
+	int r;
+
+	text_list_add(&argv, cmd_agent.name);
+	for (size_t i = 0; i < p->agent.n; i++)
+		text_list_add(&argv, p->agent.texts[i]);
+	r = opts_parse(o, (int)argv.n, argv.texts, OPTS_DEFAULT, e);
+	if (r == 0 && opts_argc(o))
+		r = err_set(e, -EINVAL,
+			    "\"%s\" is no option; write it as --agent-option=--NAME=VALUE",
+			    opts_arg(o, 0));
+	if (r < 0)
+		(void)err_wrap(e, "--agent-option");
+	(void)opts_free(o);
+	text_list_clear(&argv);
+	return r;
+}
+
 static int take_all(const struct cmd_ctx *ctx, bool is_new, struct pool *p, struct err *e)
 {
 	uint64_t ms = p->lead_s * 1000ULL, bytes = p->mem_mib * MIB_BYTES;
@@ -356,7 +378,7 @@ static int take_all(const struct cmd_ctx *ctx, bool is_new, struct pool *p, stru
 	p->down = false;
 	p->asked_ns = clock_wall_ns();
 	(void)user_name(geteuid(), p->user, sizeof(p->user));
-	if (pool_check_limits(p, e) < 0)
+	if (pool_check_limits(p, e) < 0 || check_agent_options(p, e) < 0)
 		return CMD_USAGE;
 	if (!p->engine[0] && choose_engine(p, e) < 0)
 		return CMD_FAILED;
