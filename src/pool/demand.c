@@ -171,14 +171,19 @@ static void put(struct bin *bin, unsigned int gpus)
 	bin->left -= gpus < bin->left ? gpus : bin->left;
 }
 
-/* What runs has its node already, whichever it is. */
-static void put_running(struct bins *b, const uint64_t *tasks)
+/* What runs has its node already, whichever it is; where no node of the pool is there, it is one of
+ * a node that was lost. */
+static void put_running(struct bins *b, uint64_t *tasks, uint64_t *ready)
 {
+	bool none = !find_bin(b, 0, true, false);
+
 	for (unsigned int size = POOL_GPUS_MAX; size; size--) {
 		struct bin *bin;
 
-		for (uint64_t n = tasks[size]; n && (bin = find_bin(b, size, true, false)); n--)
+		for (; tasks[size] && (bin = find_bin(b, size, true, false)); tasks[size]--)
 			put(bin, size);
+		if (none)
+			ready[size] += tasks[size];
 	}
 }
 
@@ -205,9 +210,9 @@ static void put_whole(struct bins *b, uint64_t tasks)
 	}
 }
 
-static void count_bins(const struct counting *c, struct bins *b, struct demand *ret)
+static void count_bins(struct counting *c, struct bins *b, struct demand *ret)
 {
-	put_running(b, c->running);
+	put_running(b, c->running, c->ready);
 	put_whole(b, c->whole);
 	put_ready(b, c->ready);
 	for (size_t i = 0; i < b->n; i++) {
@@ -240,12 +245,14 @@ static void add_running(struct counting *c, const struct task_name *n, demand_ou
 {
 	const struct scan_task *batch = n->element ? scan_find(c->queue, n->id, 0) : NULL;
 
-	if (n->agent[0] && !ours(data, n->agent))
+	enum demand_owner owner = n->agent[0] ? ours(data, n->agent) : DEMAND_OURS;
+
+	if (owner == DEMAND_OTHERS)
 		return;
 	c->ret->running++;
 	if (n->lane[0])
 		(void)lane_is_taken(c, n->lane);
-	add(c, batch ? &batch->name : n, 1, c->running);
+	add(c, batch ? &batch->name : n, 1, owner == DEMAND_OURS ? c->running : c->ready);
 }
 
 int demand_read(const struct spool *sp, const struct pool *pool, uint64_t now_wall_ns,

@@ -26,8 +26,14 @@ struct demand {
 		unfit; /* ready ones that ask for more than a node of the pool has: GPUs, or time */
 };
 
-/* Tells whether a node of that name (in the spool) is the pool's. */
-typedef bool (*demand_ours_fn)(void *data, const char *agent);
+/* Whose a node of that name (in the spool) is. */
+enum demand_owner {
+	DEMAND_OTHERS,
+	DEMAND_OURS,
+	DEMAND_OURS_LOST /* its agent lives no more: what it ran waits for another node */
+};
+
+typedef enum demand_owner (*demand_ours_fn)(void *data, const char *agent);
 
 /*
  * Tasks are put on nodes, the largest first: what runs on the pool's stays there; what is ready

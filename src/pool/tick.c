@@ -102,11 +102,6 @@ static void end_job(struct tick *t, struct pool_job *job, const char *reason)
 
 /* ---- agents ---- */
 
-struct agents {
-	struct tick *t;
-	struct text_list ours; /* names of agents of the pool */
-};
-
 static struct pool_job *find_token(struct tick *t, const char *token)
 {
 	for (size_t i = 0; i < t->jobs.n; i++)
@@ -155,8 +150,7 @@ static void add_node(struct tick *t, unsigned int gpus, bool ours)
 
 static int look_at_agent(void *data, const char *agent)
 {
-	struct agents *all = data;
-	struct tick *t = all->t;
+	struct tick *t = data;
 	struct agent_status *s = xcalloc(1, sizeof(*s));
 	struct heartbeat b;
 	bool heard, alive = is_alive(t, agent, &b, &heard);
@@ -168,8 +162,6 @@ static int look_at_agent(void *data, const char *agent)
 		report_job(t, job, s);
 	if (job && alive && heard)
 		t->live[job - t->jobs.all] = true;
-	if (job)
-		text_list_add(&all->ours, agent);
 	if (alive && !b.draining)
 		add_node(t, job ? job->gpus : b.held + b.idle, job != NULL);
 	free(s);
@@ -207,14 +199,15 @@ static void end_left(struct tick *t)
 	}
 }
 
-static bool is_ours(void *data, const char *agent)
+static enum demand_owner whose(void *data, const char *agent)
 {
-	const struct agents *all = data;
+	const struct tick *t = data;
+	enum demand_owner owner = DEMAND_OTHERS;
 
-	for (size_t i = 0; i < all->ours.n; i++)
-		if (strcmp(all->ours.texts[i], agent) == 0)
-			return true;
-	return false;
+	for (size_t i = 0; i < t->jobs.n; i++)
+		if (strcmp(t->jobs.all[i].agent, agent) == 0)
+			owner = t->live[i] ? DEMAND_OURS : DEMAND_OURS_LOST;
+	return owner;
 }
 
 /* ---- what the engine says ---- */
@@ -643,17 +636,17 @@ static void act(struct tick *t, const struct pool_decision *d)
 			return;
 }
 
-static int look(struct tick *t, struct agents *agents, struct demand *ret, struct err *e)
+static int look(struct tick *t, struct demand *ret, struct err *e)
 {
-	int r = heartbeat_each_agent(t->sp, look_at_agent, agents, e);
+	int r = heartbeat_each_agent(t->sp, look_at_agent, t, e);
 
 	if (r < 0)
 		return r;
 	end_own(t);
 	end_left(t);
 	ask_engine(t);
-	return demand_read(t->sp, &t->pool, clock_wall_ns(), is_ours, agents, t->nodes, t->n_nodes,
-			   ret, e);
+	return demand_read(t->sp, &t->pool, clock_wall_ns(), whose, t, t->nodes, t->n_nodes, ret,
+			   e);
 }
 
 /* The numbers after what was done, for who looks at them until the next one. */
@@ -668,7 +661,6 @@ static void recount(struct tick *t)
 
 static int run(struct tick *t, struct err *e)
 {
-	struct agents agents = { .t = t };
 	struct pool_decision d = { .submit = 0 };
 	struct demand demand;
 	struct pool_view v = { .pool = &t->pool, .jobs = &t->jobs };
@@ -687,8 +679,7 @@ static int run(struct tick *t, struct err *e)
 	t->live = xcalloc(t->jobs.n + 1, sizeof(*t->live));
 	v.live = t->live;
 	if (r == 0)
-		r = look(t, &agents, &demand, e);
-	text_list_clear(&agents.ours);
+		r = look(t, &demand, e);
 	if (r < 0)
 		return r;
 	v.needed = demand.nodes;

@@ -267,9 +267,11 @@ static void an_owner_that_died_is_passed_over(void **state)
 
 /* ---- what the queue needs ---- */
 
-static bool ours(void *data, const char *agent)
+static enum demand_owner ours(void *data, const char *agent)
 {
-	return strcmp(data, agent) == 0;
+	if (strcmp(agent, "lost") == 0)
+		return DEMAND_OURS_LOST;
+	return strcmp(data, agent) == 0 ? DEMAND_OURS : DEMAND_OTHERS;
 }
 
 static struct demand demand_beside(const struct spool *sp, unsigned int gpus,
@@ -316,6 +318,22 @@ static void nodes_are_counted_by_what_is_ready(void **state)
 	/* Longer than a job of it lasts. */
 	(void)submit(sp, "{\"commands\":[\"true\"],\"gpus\":1,\"timeout\":\"59m\"}");
 	assert_int_equal(demand(sp, 2, 0).unfit, 2);
+	sp = spool_close(sp);
+}
+
+/* What a lost node ran waits for another one, though its file is in running/ yet. */
+static void what_a_lost_node_ran_needs_another_one(void **state)
+{
+	static const struct demand_node own[] = { { .gpus = 4, .ours = true } };
+	struct spool *sp = open_spool();
+	struct claimer lost = self(sp, "lost"), alive = self(sp, "node1");
+
+	(void)state;
+	(void)claim(sp, submit(sp, "{\"commands\":[\"true\"],\"gpus\":4}"), &lost);
+	assert_int_equal(demand(sp, 4, 0).more, 1);
+	assert_int_equal(demand_beside(sp, 4, own, 1).more, 0);
+	(void)claim(sp, submit(sp, "{\"commands\":[\"true\"],\"gpus\":4}"), &alive);
+	assert_int_equal(demand_beside(sp, 4, own, 1).more, 1);
 	sp = spool_close(sp);
 }
 
@@ -397,6 +415,7 @@ int main(void)
 		WITH_SPOOL(an_owner_that_died_is_passed_over),
 		WITH_SPOOL(nodes_are_counted_by_what_is_ready),
 		WITH_SPOOL(tasks_have_to_fit_a_node),
+		WITH_SPOOL(what_a_lost_node_ran_needs_another_one),
 		WITH_SPOOL(what_may_not_start_asks_for_nothing),
 		WITH_SPOOL(elements_that_wait_count_and_those_that_run_here),
 	};
