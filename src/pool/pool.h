@@ -8,7 +8,7 @@
  *
  *	pools/NAME.json		what is wanted: struct pool
  *	pools/NAME,state	what came of the last tick: struct pool_state
- *	pools/NAME,owner	who ticks now
+ *	pools/NAME,owner,eN	who ticks now (pool/owner.h)
  *	pools/NAME,TOKEN.job	one job: struct pool_job (pool/job.h)
  *	pools/NAME,TOKEN.sh	its script, as it was submitted
  *	pools/NAME,TOKEN.out	what it printed
@@ -34,9 +34,7 @@
 #define POOL_GPUS_MAX	64    /* of one node */
 #define POOL_FILE_MAX	65536 /* bytes */
 #define POOL_IDLE_MS	300000
-#define POOL_KEEP_MS	86400000
 #define POOL_START_MS	600000
-#define POOL_TOTAL_GPUS 8 /* of all nodes at a time, unless more are asked for */
 
 struct pool {
 	char name[POOL_NAME_MAX + 1];
