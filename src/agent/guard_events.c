@@ -40,10 +40,12 @@ static void look_at_guard(struct agent *a, const struct msg_guard *g)
 	if (a->view.life.phase > LIFE_STARTING_DRAIN)
 		return;
 	/* In a job those that it was given may come later. One that was given none runs what needs
-	 * none, and its node need not have a driver. */
+	 * none, and its node need not have a driver; nor where they are known by name alone. */
 	if (g->flags & GUARD_SEES && (g->n_devices || a->c->devices || a->c->n_devices))
 		life_tell_policy(a);
 	else if (none && (g->flags & GUARD_SEES || g->trouble[0]))
+		life_tell_policy(a);
+	else if (g->trouble[0] && g->n_unseen && g->n_devices)
 		life_tell_policy(a);
 	else if (g->flags & GUARD_SEES)
 		no_gpus(a, "there are no GPUs on this node; to try tenure without one: tenure sim "

@@ -516,10 +516,12 @@ static void act_on_empty(struct agent *a)
 /* What cannot be seen now is not empty, and not full again either. */
 static bool is_known(const struct agent *a)
 {
-	bool none = a->c->devices && !a->c->devices[0]; /* in its job there are none to be seen */
+	const struct msg_guard *g = &a->view.guard;
+	/* In its job there are none to be seen. */
+	bool none = (a->c->devices && !a->c->devices[0]) || (g->n_unseen && g->n_devices);
 
 	return a->view.life.phase == LIFE_SERVING && !a->life->pause && a->view.guard_up &&
-	       (none || a->view.guard.flags & GUARD_SEES) && dispatch_is_known(a->queue);
+	       (none || g->flags & GUARD_SEES) && dispatch_is_known(a->queue);
 }
 
 void life_look_idle(struct agent *a)

@@ -42,7 +42,8 @@ static void fill_devices(const struct view *v, struct agent_status *s)
 			continue;
 		(void)str_copy(to->uuid, sizeof(to->uuid), d->uuid);
 		(void)str_copy(to->model, sizeof(to->model), d->name);
-		(void)str_copy(to->state, sizeof(to->state), dev_state_name(d->state));
+		(void)str_copy(to->state, sizeof(to->state),
+			       dev_state_shown(d->state, d->flags & DEVICE_UNSEEN));
 		to->mem_bytes = d->known & KNOWN_MEM ? d->mem_total : 0;
 		s->n_devices++;
 	}

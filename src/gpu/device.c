@@ -126,7 +126,8 @@ bool gpu_list_is_old(const struct nvml *n, const struct gpu_list *list)
 	if (list->n_failed || n->count(&count) != NVML_SUCCESS || count != list->n_cards)
 		return true;
 	for (uint32_t i = 0; i < list->n; i++)
-		if (list->d[i].mig < 0 && (list->d[i].mig_parent || is_mig_card(n, &list->d[i])))
+		if (list->d[i].mig < 0 && !list->d[i].unseen &&
+		    (list->d[i].mig_parent || is_mig_card(n, &list->d[i])))
 			return true;
 	return false;
 }
@@ -298,6 +299,8 @@ const char *gpu_unfit(const struct gpu_device *dev, const struct gpu_look *look)
 {
 	if (dev->mig_parent)
 		return "in MIG mode: its instances are held, not the card";
+	if (dev->unseen)
+		return "given to this job and not visible here: tasks may use it, it is never held";
 	if (look->valid & GPU_VALID_MODE && look->mode == NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
 		return "compute mode EXCLUSIVE_PROCESS: a newcomer could not start beside a holder";
 	if (look->valid & GPU_VALID_MODE && look->mode == NVML_COMPUTEMODE_PROHIBITED)

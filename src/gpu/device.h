@@ -27,6 +27,7 @@ struct gpu_device {
 	int32_t minor;					 /* N of /dev/nvidiaN, or -1 */
 	int32_t mig;	     /* MIG instance number on its card, or -1: a whole card */
 	bool mig_parent;     /* a card in MIG mode: its instances are the devices */
+	bool unseen;	     /* NVML does not show it: hold/guard/granted.h */
 	uint64_t rest_bytes; /* where only v1 memory info exists: used of the resting card */
 };
 

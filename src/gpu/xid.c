@@ -109,7 +109,7 @@ void gpu_errors_open(const struct nvml *n, const struct gpu_list *list, struct g
 	}
 	/* MIG instances have no events of their own; their card tells. */
 	for (uint32_t i = 0; i < list->n; i++)
-		ret->n += list->d[i].mig < 0 &&
+		ret->n += list->d[i].mig < 0 && !list->d[i].unseen &&
 			  n->register_events(list->d[i].handle, nvmlEventTypeXidCriticalError,
 					     ret->set) == NVML_SUCCESS;
 	if (ret->n == 0)

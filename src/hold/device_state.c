@@ -95,6 +95,11 @@ const char *dev_state_name(unsigned int state)
 	return state < DEV_STATE_MAX ? state_names[state] : "?";
 }
 
+const char *dev_state_shown(unsigned int state, bool unseen)
+{
+	return unseen && state != DEV_LENT ? "unseen" : dev_state_name(state);
+}
+
 const char *dev_event_name(unsigned int event)
 {
 	return event < DEV_EVENT_MAX ? event_names[event] : "?";

@@ -17,6 +17,8 @@
  * An event that a state has no row for leaves the state as it is and does nothing.
  */
 
+#include <stdbool.h>
+
 enum dev_state {
 	DEV_BUSY,     /* not idle, or not to be held; the reason says why */
 	DEV_IDLE,     /* nothing foreign; the idle clock runs */
@@ -67,6 +69,8 @@ struct dev_step dev_state_step(enum dev_state state, enum dev_event event);
 
 /* Lower-case words for status and logs; "?" out of range. */
 const char *dev_state_name(unsigned int state);
+/* The same of a device that may be one which NVML does not show: "unseen", unless a task has it. */
+const char *dev_state_shown(unsigned int state, bool unseen);
 const char *dev_event_name(unsigned int event);
 
 #endif

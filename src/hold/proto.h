@@ -285,6 +285,7 @@ enum dev_flags {
 	DEVICE_PROHIBITED = 1 << 2,  /* by its compute mode no program can use it */
 	DEVICE_MIG_CARD = 1 << 3,    /* in MIG mode: its instances are the devices */
 	DEVICE_UNJUDGED = 1 << 4, /* selected since the last look: its state is not from one yet */
+	DEVICE_UNSEEN = 1 << 5,	  /* given to the job and not visible to NVML: for tasks alone */
 };
 
 struct dev_status {

@@ -26,6 +26,7 @@ static struct board_dev board_dev_of(const struct sched_device *d)
 		.one_process = d->exclusive_process,
 		.own_python = d->own_python,
 		.mem_known = d->mem_known,
+		.unmeasured = d->unmeasured,
 		.total_bytes = d->total_bytes,
 		.room_bytes = d->mem_known ? amount(d->free_bytes) + amount(d->hold_bytes) : 0,
 	};

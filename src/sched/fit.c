@@ -45,12 +45,12 @@ static bool process_there(const struct shape *s, const struct fit_dev *d)
 
 static bool memory_unknown(const struct shape *s, const struct fit_dev *d)
 {
-	return s->mem_bytes && !d->mem_known;
+	return s->mem_bytes && !d->mem_known && (!d->unmeasured || s->shared);
 }
 
 static bool memory_taken(const struct shape *s, const struct fit_dev *d)
 {
-	return d->room_bytes < (int64_t)s->mem_bytes;
+	return d->mem_known && d->room_bytes < (int64_t)s->mem_bytes;
 }
 
 static const struct {

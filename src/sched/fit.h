@@ -35,7 +35,7 @@ struct fit_dev {
 	enum sched_cause shut; /* EXCLUDED .. FAULTY, or NONE */
 	bool foreign;
 	bool lent; /* to something that is not ours */
-	bool one_process, own_python, mem_known;
+	bool one_process, own_python, mem_known, unmeasured;
 	uint64_t total_bytes;
 	int64_t room_bytes; /* free now, without our holder, less what is promised; negative where
 			       others took what we had promised */

@@ -86,6 +86,7 @@ struct sched_device {
 	enum sched_dev_state state;
 	uint32_t xid; /* SCHED_DEV_FAULTY: the number of the error */
 	bool mem_known;
+	bool unmeasured; /* nor ever will be: a task that wants it alone may have it */
 	uint64_t total_bytes;
 	uint64_t free_bytes; /* now, beside everything that runs and is held */
 	uint64_t hold_bytes; /* of our holder, which would be free without it */

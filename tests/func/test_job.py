@@ -143,15 +143,63 @@ def test_jobs_that_are_given_a_number(machine):
     must_come(lambda: jobs[0].gpus("held") == before)
 
 
+def visible(node, i):
+    """What the task i has printed of its GPUs, once it has ended."""
+    node.wait(i, "done")
+    return "".join(line for line in node.run("logs", str(i)).stdout.splitlines() if not line.startswith("==="))
+
+
+PRINTS = ("--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+
+
 def test_gpus_that_are_not_there(machine):
-    """What the job was given and NVML does not show is counted, and said."""
+    """What the job was given and NVML does not show is counted, and said; it is never held, and tasks may use it."""
     a = machine.job("a", CUDA_VISIBLE_DEVICES="1,6,GPU-ffff")
     a.start()
     must_come(lambda: a.gpus("held") == {1})
     assert a.status()["job"]["unseen"] == 2
-    assert "2 of its GPUs are not visible here; 3 GPUs of this node are not its own" in \
-        " ".join(a.run("status").stdout.split())
+    said = " ".join(a.run("status").stdout.split())
+    assert "2 of its GPUs are not visible here; 3 GPUs of this node are not its own" in said and "; 2 unseen" in said
     must_come(lambda: [d.get("unseen") for d in left(a).values()] == [2])
+    assert a.gpus("unseen") == {4, 6}
+    must_come(lambda: [[d["state"] for d in doc["devices"]].count("unseen") for doc in left(a).values()] == [2])
+    uuid = next(d["uuid"] for d in a.status()["devices"] if d["gpu"] == 1)
+    assert visible(a, a.submit("-g", "3", *PRINTS)).split(",") == [uuid, "6", "GPU-ffff"]
+
+
+def test_without_nvml(machine):
+    """A node of cards of another maker, or without NVML: what the job was given by name is there for tasks, with and
+    without an amount of memory, and back when they are over; nothing is held, and nobody shares what cannot be measured."""
+    a = machine.job("a", CUDA_VISIBLE_DEVICES="0,3", LD_LIBRARY_PATH="")
+    a.start()
+    assert a.gpus("unseen") == {0, 3} and not a.status()["guard"]["sees"]
+    assert "cannot see the GPUs, so nothing is held, and tasks alone use them" in " ".join(a.run("status").stdout.split())
+    i = a.submit("-g", "2", "-m", "20G", "--", "sleep", "600")
+    a.wait(i, "running")
+    assert a.gpus("lent") == {0, 3}
+    j = a.submit("-g", "1", *PRINTS)
+    assert "0 of 2 free" in a.why(j)
+    a.run("stop", str(i))
+    assert visible(a, j) in ("0", "3")
+    must_come(lambda: a.gpus("unseen") == {0, 3})
+    k = a.submit("-g", "1", "--shared", "-m", "1G", *PRINTS)
+    assert "of which the free memory is not known" in a.why(k)
+    # The guard dies, and the next one knows them again, and the task that is there.
+    i = a.submit("-g", "1", "--", "sleep", "600")
+    a.wait(i, "running")
+    guard = a.status()["guard"]["pid"]
+    os.kill(guard, signal.SIGKILL)
+    must_come(lambda: (a.status() or {"guard": {}})["guard"].get("pid", guard) != guard)
+    must_come(lambda: len(a.gpus("lent")) == 1 and len(a.gpus("unseen")) == 1)
+    a.run("stop", str(i))
+    must_come(lambda: a.gpus("unseen") == {0, 3})
+
+
+def test_without_nvml_and_without_names(machine):
+    """Of cards of which the engine says only how many there are, none can be given to a task: it says so, and ends."""
+    a = machine.job("a", TENURE_LOCAL_GPUS="2", LD_LIBRARY_PATH="")
+    assert a.start_unready().wait(HANG) != 0
+    assert a.said("no NVIDIA driver found")
 
 
 def test_no_gpus_in_the_job(machine):

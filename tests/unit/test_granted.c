@@ -154,6 +154,45 @@ static void fewer_than_were_counted_are_unseen(void **state)
 	assert_left("GPU-a0 GPU-b3", 1, 1, "two chosen");
 }
 
+static void assert_unseen(const char *words, const char *want)
+{
+	struct strbuf b = STRBUF_INIT;
+
+	granted_parse(&granted, words, 0);
+	granted_find(&granted, &list);
+	granted_filter(&granted, &list);
+	granted_add_unseen(&granted, &list);
+	for (uint32_t i = 0; i < list.n; i++)
+		if (list.d[i].unseen)
+			strbuf_addf(&b, "%s%u=%s", b.len ? " " : "", list.d[i].index,
+				    list.d[i].uuid);
+	assert_string_equal(strbuf_str(&b), want);
+	strbuf_clear(&b);
+}
+
+static void what_is_not_shown_stands_by_its_name(void **state)
+{
+	make_list();
+	assert_unseen("1,7,GPU-zz,MIG-GPU-a0/1/0", "7=7 4=GPU-zz 5=MIG-GPU-a0/1/0");
+	make_list();
+	assert_unseen("4,GPU-zz,4", "4=4 5=GPU-zz"); /* nor twice */
+	make_list();
+	assert_unseen("1,3", "");
+	/* One that cannot be asked may be it, and is broken. */
+	make_list();
+	list.n_failed = 1;
+	assert_unseen("1,7", "");
+	granted_parse(&granted, "2,0", 0);
+	granted_blind(&granted, &list);
+	assert_int_equal(list.n, 2);
+	assert_true(list.d[0].unseen && list.d[0].index == 2 && granted.n_unseen == 2);
+	assert_non_null(gpu_unfit(&list.d[0], &(struct gpu_look){ .valid = 0 }));
+	/* Of these nobody knows the names. */
+	granted_parse(&granted, NULL, 2);
+	granted_blind(&granted, &list);
+	assert_true(list.n == 0 && granted.n_unseen == 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -163,6 +202,7 @@ int main(void)
 		cmocka_unit_test(what_was_found_stays_whatever_its_number),
 		cmocka_unit_test(numbers_are_of_cards_that_are_not_hidden),
 		cmocka_unit_test(fewer_than_were_counted_are_unseen),
+		cmocka_unit_test(what_is_not_shown_stands_by_its_name),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

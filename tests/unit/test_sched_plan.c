@@ -356,6 +356,23 @@ static void test_limited_number_of_devices(void **state)
 	bench_close(&b);
 }
 
+/* What nobody can measure is for one task alone, whatever amount that says. */
+static void test_memory_that_is_not_known(void **state)
+{
+	bench_open(&b, 2);
+	b.d[0].mem_known = b.d[1].mem_known = false;
+	bench_add(&b, T(.id = 1, .gpus = 1, .mem_bytes = 30 * GIB));
+	expect("");
+	b.d[0].unmeasured = b.d[1].unmeasured = true;
+	bench_add(&b, T(.id = 2, .gpus = 1, .mem_bytes = 1 * GIB, .shared = true));
+	bench_add(&b, T(.id = 3, .gpus = 1, .shared = true));
+	expect("start 1 0; start 3 1");
+	assert_int_equal(sched_end(b.q, ref(1)), 0);
+	assert_int_equal(sched_end(b.q, ref(3)), 0);
+	expect("");
+	bench_close(&b);
+}
+
 /* A preemptible task's place is as good as its device. */
 static void test_limit_and_preemption(void **state)
 {
@@ -748,6 +765,7 @@ int main(void)
 		cmocka_unit_test(test_limited_number_of_devices),
 		cmocka_unit_test(test_limit_and_preemption),
 		cmocka_unit_test(test_shared_memory),
+		cmocka_unit_test(test_memory_that_is_not_known),
 		cmocka_unit_test(test_held_memory_counts_as_free),
 		cmocka_unit_test(test_compete_rules),
 		cmocka_unit_test(test_collecting),

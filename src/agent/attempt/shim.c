@@ -27,6 +27,14 @@ struct connection {
 
 /* ---- launch ---- */
 
+/* An instance of MIG has no number, and of what is unseen a name may be all that is known. */
+static bool has_number(const struct dev_status *d)
+{
+	uint64_t number;
+
+	return d->mig < 0 && (!(d->flags & DEVICE_UNSEEN) || str_to_u64(d->uuid, &number) == 0);
+}
+
 /* CUDA_VISIBLE_DEVICES, and the same in words. */
 static void name_devices(struct attempt *a, struct strbuf *visible, bool *by_index)
 {
@@ -34,7 +42,7 @@ static void name_devices(struct attempt *a, struct strbuf *visible, bool *by_ind
 
 	*by_index = a->ops->by_index || !a->place->c->by_uuid;
 	devset_each(slot, a->devices) *by_index =
-		*by_index && a->place->view->devices[slot].mig < 0;
+		*by_index && has_number(&a->place->view->devices[slot]);
 	devset_each(slot, a->devices)
 	{
 		const struct dev_status *d = &a->place->view->devices[slot];

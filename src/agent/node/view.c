@@ -123,6 +123,10 @@ void view_tally(const struct view *v, struct tally *ret)
 		ret->held_bytes[use] += d->held_bytes;
 		if (card || d->state >= DEV_STATE_MAX)
 			continue;
+		if (d->flags & DEVICE_UNSEEN && d->state != DEV_LENT) {
+			ret->unseen++;
+			continue;
+		}
 		ret->states[d->state]++;
 		ret->unused[d->state] += use == VIEW_UNUSED;
 	}

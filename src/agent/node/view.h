@@ -119,6 +119,7 @@ enum view_use view_use_of(const struct dev_status *d);
 struct tally {
 	unsigned int states[DEV_STATE_MAX]; /* without cards in MIG mode, as the next two */
 	unsigned int unused[DEV_STATE_MAX]; /* of these, those that no task has or is to have */
+	unsigned int unseen;		    /* that no task has; in neither of them */
 	unsigned int held_by_others;
 	unsigned int uses[VIEW_USE_MAX];
 	uint64_t held_bytes[VIEW_USE_MAX];

@@ -82,6 +82,7 @@ static struct sched_device planned_device(const struct view *view, const char *i
 				  .state = planned_state(d),
 				  .xid = d->xid,
 				  .mem_known = d->known & KNOWN_MEM,
+				  .unmeasured = d->flags & DEVICE_UNSEEN,
 				  .total_bytes = d->mem_total,
 				  .free_bytes = d->mem_free,
 				  .hold_bytes = d->held_bytes,

@@ -167,7 +167,7 @@ void sentence_device(const struct dev_status *dev, const char *own, uint64_t now
 		strbuf_addf(out, "  not ours: held for instance %s", dev->instance);
 		return;
 	}
-	strbuf_addf(out, "  %s", dev_state_name(dev->state));
+	strbuf_addf(out, "  %s", dev_state_shown(dev->state, dev->flags & DEVICE_UNSEEN));
 	if (dev->held_bytes)
 		strbuf_addf(out, " %s", unit_format_gib(dev->held_bytes, size));
 	dev_reason_text(&dev->reason, names, &why);

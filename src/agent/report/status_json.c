@@ -44,7 +44,11 @@ static void set(json_t *o, const char *key, json_t *value)
 
 static void say_blind(const struct view *v, struct strbuf *b)
 {
-	strbuf_addf(b, "cannot see the GPUs, so nothing is held: %s",
+	struct tally n;
+
+	view_tally(v, &n);
+	strbuf_addf(b, "cannot see the GPUs, so nothing is held%s: %s",
+		    n.unseen || n.uses[VIEW_BY_TASK] ? ", and tasks alone use them" : "",
 		    v->guard.trouble[0] ? v->guard.trouble : "NVML has not answered yet");
 }
 
@@ -140,6 +144,8 @@ static void say_counts(const struct view *v, struct strbuf *b)
 	for (size_t i = 0; i < ARRAY_LEN(others); i++)
 		if (n.unused[others[i]])
 			strbuf_addf(b, "; %u %s", n.unused[others[i]], dev_state_name(others[i]));
+	if (n.unseen)
+		strbuf_addf(b, "; %u unseen", n.unseen);
 	if (n.held_by_others)
 		strbuf_addf(b, "; %u held by other instances", n.held_by_others);
 }
@@ -283,7 +289,7 @@ json_t *status_device(const struct view *v, const struct dev_status *d, struct e
 	set(o, "mig", d->mig >= 0 ? json_integer(d->mig) : json_null());
 	set(o, "uuid", json_string(d->uuid));
 	set(o, "name", json_string(d->name));
-	set(o, "state", json_string(dev_state_name(d->state)));
+	set(o, "state", json_string(dev_state_shown(d->state, d->flags & DEVICE_UNSEEN)));
 	set(o, "reason", text_json(strbuf_str(&reason)));
 	set(o, "reason_code", json_string(dev_reason_code_name(d->reason.code)));
 	set(o, "held_for",

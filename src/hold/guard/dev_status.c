@@ -90,7 +90,7 @@ static uint32_t flags_of(const struct device *d)
 	bool known = d->sample.seq && look->valid & GPU_VALID_MODE;
 
 	return (d->seen.room != ROOM_NONE ? DEVICE_VACANT : 0) |
-	       (d->id.mig_parent ? DEVICE_MIG_CARD : 0) |
+	       (d->id.mig_parent ? DEVICE_MIG_CARD : 0) | (d->id.unseen ? DEVICE_UNSEEN : 0) |
 	       (d->state == DEV_BUSY && !d->announced ? DEVICE_UNJUDGED : 0) |
 	       (known && look->mode == NVML_COMPUTEMODE_EXCLUSIVE_PROCESS ? DEVICE_ONE_PROCESS
 									  : 0) |

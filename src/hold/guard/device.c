@@ -60,7 +60,7 @@ bool device_lock(struct device *d, struct dev_reason *why)
 	char name[108];
 	struct ucred who;
 
-	if (d->hold.lock_fd >= 0)
+	if (d->hold.lock_fd >= 0 || d->id.unseen) /* which has no name of its own */
 		return true;
 	(void)str_print(name, sizeof(name), "tenure/dev/%s", d->id.uuid);
 	d->hold.lock_fd = sock_listen(name, &other);

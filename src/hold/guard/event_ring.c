@@ -52,8 +52,9 @@ void event_add_state(struct guard *g, const struct device *d)
 {
 	char lead[sizeof(d->said.reason.lead)];
 
-	(void)event_add_reason(g, d, EVENT_STATE,
-			       str_print(lead, sizeof(lead), "%s: ", dev_state_name(d->state)));
+	(void)event_add_reason(
+		g, d, EVENT_STATE,
+		str_print(lead, sizeof(lead), "%s: ", dev_state_shown(d->state, d->id.unseen)));
 }
 
 void event_tell(struct guard *g, struct client *c)

@@ -114,24 +114,14 @@ static struct slot *slot_of(struct eyes *eyes, const struct gpu_device *d)
 static bool lists_card(const struct gpu_list *list, const struct gpu_device *d)
 {
 	for (uint32_t i = 0; i < list->n; i++)
-		if (list->d[i].mig < 0 && list->d[i].index == d->index)
+		if (list->d[i].mig < 0 && !list->d[i].unseen && list->d[i].index == d->index)
 			return true;
 	return false;
 }
 
-/*
- * eyes->list is filled: give every device its slot. Handles from before NVML was restarted are not
- * valid any more; while it runs, a card that just could not be asked is still the one it was, and
- * its looks say how it is.
- */
-static void take_list(struct eyes *eyes, bool restarted)
+/* eyes->list is filled: give every device its slot. */
+static void give_slots(struct eyes *eyes)
 {
-	for (uint32_t i = 0; i < eyes->n; i++) {
-		struct slot *s = &eyes->slots[i];
-
-		s->joined = false;
-		s->present = s->present && !restarted && !lists_card(&eyes->list, &s->device);
-	}
 	if (eyes->granted) {
 		eyes->n_others = eyes->granted->n_others;
 		eyes->n_unseen = eyes->granted->n_unseen;
@@ -150,6 +140,23 @@ static void take_list(struct eyes *eyes, bool restarted)
 		s->due_ns = 0;
 		s->misses = 0;
 	}
+}
+
+/*
+ * The same where NVML filled it. Handles from before it was restarted are not valid any more; while
+ * it runs, a card that just could not be asked is still the one it was, and its looks say how it
+ * is.
+ */
+static void take_list(struct eyes *eyes, bool restarted)
+{
+	for (uint32_t i = 0; i < eyes->n; i++) {
+		struct slot *s = &eyes->slots[i];
+
+		s->joined = false;
+		s->present = s->present && !restarted && !s->device.unseen &&
+			     !lists_card(&eyes->list, &s->device);
+	}
+	give_slots(eyes);
 }
 
 /* The next time; the last one took so long. */
@@ -192,8 +199,12 @@ static void start_nvml(struct eyes *eyes)
 		(void)eyes->nvml.driver_version(driver, sizeof(driver));
 	if (r == 0)
 		gpu_errors_open(&eyes->nvml, &eyes->list, &eyes->errors);
+	else if (r == -ENOENT && eyes->granted)
+		granted_blind(eyes->granted, &eyes->list);
 
 	(void)pthread_mutex_lock(&eyes->lock);
+	if (r == -ENOENT && eyes->granted)
+		give_slots(eyes);
 	if (r == 0) {
 		take_list(eyes, true);
 		(void)str_copy(eyes->driver, sizeof(eyes->driver), driver);
@@ -424,6 +435,18 @@ static void look_at(struct eyes *eyes, struct slot *s)
 		take_look(eyes, s, code, depth, e.text);
 }
 
+/* There is nothing that could be asked, and so nothing that speaks against a task. */
+static void look_at_unseen(struct eyes *eyes, struct slot *s)
+{
+	uint64_t now = clock_mono_ns();
+	enum gpu_depth depth = choose_depth(s, now);
+
+	s->deep_now = false;
+	s->due_ns = now + EYES_DEEP_NS;
+	eyes->look = (struct gpu_look){ .begin_ns = now, .end_ns = now };
+	take_look(eyes, s, 0, depth, "");
+}
+
 static void add_error(struct eyes *eyes, nvmlDevice_t handle, uint32_t xid)
 {
 	int32_t slot = -1;
@@ -463,7 +486,8 @@ static void read_errors(struct eyes *eyes, uint64_t now)
 static struct slot *not_joined(struct eyes *eyes)
 {
 	for (uint32_t i = 0; i < eyes->n; i++)
-		if (eyes->slots[i].present && !eyes->slots[i].joined)
+		if (eyes->slots[i].present && !eyes->slots[i].joined &&
+		    !eyes->slots[i].device.unseen)
 			return &eyes->slots[i];
 	return NULL;
 }
@@ -483,7 +507,7 @@ static void join(struct eyes *eyes, struct slot *s)
 	for (uint32_t i = 0; i < n; i++) {
 		const struct slot *other = &eyes->slots[i];
 
-		if (other != s && other->present &&
+		if (other != s && other->present && !other->device.unseen &&
 		    gpu_nvlinked(&eyes->nvml, &s->device, &other->device))
 			peers.w[i / 64] |= UINT64_C(1) << (i % 64);
 	}
@@ -501,7 +525,8 @@ static struct slot *most_due(struct eyes *eyes)
 	for (uint32_t i = 0; i < eyes->n; i++) {
 		struct slot *s = &eyes->slots[i];
 
-		if (s->present && (!due || s->due_ns < due->due_ns))
+		if (s->present && (eyes->code == 0 || s->device.unseen) &&
+		    (!due || s->due_ns < due->due_ns))
 			due = s;
 	}
 	return due;
@@ -510,7 +535,8 @@ static struct slot *most_due(struct eyes *eyes)
 static bool all_fail(const struct eyes *eyes)
 {
 	for (uint32_t i = 0; i < eyes->n; i++)
-		if (eyes->slots[i].present && eyes->slots[i].sample.code == 0)
+		if (eyes->slots[i].present && !eyes->slots[i].device.unseen &&
+		    eyes->slots[i].sample.code == 0)
 			return false;
 	return true;
 }
@@ -523,6 +549,35 @@ static void wait_until(struct eyes *eyes, uint64_t at_ns)
 	(void)pthread_cond_timedwait(&eyes->wake, &eyes->lock, &ts);
 }
 
+/* A step of the thread; the lock as for look_at(). */
+static void turn(struct eyes *eyes, uint64_t now)
+{
+	struct slot *s = most_due(eyes);
+	bool works = eyes->code == 0;
+
+	if ((!works || all_fail(eyes)) && now >= eyes->restart_ns) {
+		(void)pthread_mutex_unlock(&eyes->lock);
+		start_nvml(eyes);
+		(void)pthread_mutex_lock(&eyes->lock);
+	} else if (!s) {
+		wait_until(eyes, eyes->restart_ns);
+	} else if (s->due_ns <= now && s->device.unseen) {
+		look_at_unseen(eyes, s);
+	} else if (s->due_ns <= now) {
+		look_at(eyes, s);
+	} else if (!works) {
+		wait_until(eyes, s->due_ns < eyes->restart_ns ? s->due_ns : eyes->restart_ns);
+	} else if (now >= eyes->errors_ns && eyes->errors.set) {
+		read_errors(eyes, now);
+	} else if (now >= eyes->relist_ns && is_quiet(eyes, now)) {
+		relist(eyes, now);
+	} else if (not_joined(eyes)) {
+		join(eyes, not_joined(eyes));
+	} else {
+		wait_until(eyes, s->due_ns);
+	}
+}
+
 static void *eyes_thread(void *arg)
 {
 	struct eyes *eyes = arg;
@@ -530,30 +585,8 @@ static void *eyes_thread(void *arg)
 	(void)prctl(PR_SET_NAME, "tenure-eyes");
 	start_nvml(eyes);
 	(void)pthread_mutex_lock(&eyes->lock);
-	while (!eyes->stop) {
-		uint64_t now = clock_mono_ns();
-		struct slot *s = eyes->code == 0 ? most_due(eyes) : NULL;
-
-		if (!s || (all_fail(eyes) && now >= eyes->restart_ns)) {
-			if (now < eyes->restart_ns) {
-				wait_until(eyes, eyes->restart_ns);
-				continue;
-			}
-			(void)pthread_mutex_unlock(&eyes->lock);
-			start_nvml(eyes);
-			(void)pthread_mutex_lock(&eyes->lock);
-		} else if (s->due_ns > now && now >= eyes->errors_ns && eyes->errors.set) {
-			read_errors(eyes, now);
-		} else if (s->due_ns > now && now >= eyes->relist_ns && is_quiet(eyes, now)) {
-			relist(eyes, now);
-		} else if (s->due_ns > now && not_joined(eyes)) {
-			join(eyes, not_joined(eyes));
-		} else if (s->due_ns > now) {
-			wait_until(eyes, s->due_ns);
-		} else {
-			look_at(eyes, s);
-		}
-	}
+	while (!eyes->stop)
+		turn(eyes, clock_mono_ns());
 	(void)pthread_mutex_unlock(&eyes->lock);
 	nvml_stop(&eyes->nvml);
 	return NULL;

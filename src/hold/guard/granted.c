@@ -127,6 +127,58 @@ void granted_filter(struct granted *g, struct gpu_list *list)
 	g->n_unseen = wanted > seen ? wanted - seen : 0;
 }
 
+static bool has_word(const struct gpu_list *list, const char *word)
+{
+	for (uint32_t i = 0; i < list->n; i++)
+		if (strcasecmp(list->d[i].uuid, word) == 0)
+			return true;
+	return false;
+}
+
+static bool has_index(const struct gpu_list *list, uint64_t index)
+{
+	for (uint32_t i = 0; i < list->n; i++)
+		if (list->d[i].index == index)
+			return true;
+	return false;
+}
+
+/* The number that it was named with; else one that no card has. */
+static uint32_t index_of_unseen(const struct gpu_list *list, const char *word)
+{
+	uint64_t number;
+
+	if (str_to_u64(word, &number) == 0 && number <= UINT32_MAX && !has_index(list, number))
+		return (uint32_t)number;
+	number = list->n_cards;
+	while (has_index(list, number))
+		number++;
+	return (uint32_t)number;
+}
+
+void granted_add_unseen(const struct granted *g, struct gpu_list *list)
+{
+	for (uint32_t i = 0; i < g->n && !list->n_failed && list->n < GPU_DEVICES_MAX; i++) {
+		const struct granted_card *c = &g->cards[i];
+		struct gpu_device d = { .index = index_of_unseen(list, c->word),
+					.minor = -1,
+					.mig = -1,
+					.unseen = true };
+
+		if (c->found || has_word(list, c->word))
+			continue;
+		(void)str_copy(d.uuid, sizeof(d.uuid), c->word);
+		list->d[list->n++] = d;
+	}
+}
+
+void granted_blind(struct granted *g, struct gpu_list *ret)
+{
+	ret->n = ret->n_cards = ret->n_failed = 0;
+	granted_filter(g, ret);
+	granted_add_unseen(g, ret);
+}
+
 /* ---- where the engine says only how many ---- */
 
 struct candidate {
@@ -213,4 +265,5 @@ void granted_apply(struct granted *g, const struct nvml *nvml, struct gpu_list *
 	lock_found(g);
 	choose(g, nvml, list);
 	granted_filter(g, list);
+	granted_add_unseen(g, list);
 }

@@ -12,6 +12,11 @@
  * so that two jobs never choose the same one. What was given and is not found, or is in use by
  * others, is `unseen`, and is looked for again.
  *
+ * What was named and NVML does not show (cards of another maker, a MIG instance under its old name,
+ * a node without NVML) stands in the list all the same, by the word that it was named with, as a
+ * device that is `unseen`: its job has it to itself, so tasks may use it. Not so where NVML counts
+ * cards that it cannot tell of, because it may be one of these, and broken.
+ *
  *	granted_parse(&g, "0,GPU-12", 0)
  *	granted_apply(&g, nvml, &list)		whenever the devices were listed
  */
@@ -47,8 +52,13 @@ void granted_find(struct granted *g, const struct gpu_list *list);
  * instance alone. Sets n_others and n_unseen. */
 void granted_filter(struct granted *g, struct gpu_list *list);
 
-/* Find, choose where there are too few, filter. Asks NVML, and makes names in the user's private
- * directory, on a thread that may wait. */
+/* Pure: adds what was named and is not in the list, which was filtered. */
+void granted_add_unseen(const struct granted *g, struct gpu_list *list);
+/* Pure: what there is where there is no NVML. */
+void granted_blind(struct granted *g, struct gpu_list *ret);
+
+/* Find, choose where there are too few, filter, add. Asks NVML, and makes names in the user's
+ * private directory, on a thread that may wait. */
 void granted_apply(struct granted *g, const struct nvml *nvml, struct gpu_list *list);
 
 #endif

@@ -172,7 +172,7 @@ int lease_check_memory(const struct guard *g, const struct device *d, uint64_t b
 {
 	uint64_t free_bytes = available(g, d);
 
-	if (!bytes || bytes <= free_bytes)
+	if (!bytes || bytes <= free_bytes || d->id.unseen)
 		return 0;
 	return dev_reason_set(why, -ENOMEM, "needs %.1f GiB; %.1f GiB are free and not promised",
 			      in_gib(bytes), in_gib(free_bytes));
