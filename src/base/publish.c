@@ -56,17 +56,12 @@ static int make_dir(const char *dir, struct err *e)
 	return check_dir(dir, e);
 }
 
-/* ABOVE/bin, or -errno. */
-static int make_bin(const char *above, char **ret, struct err *e)
+static int make_bin(const char *above, struct err *e)
 {
 	cleanup_free char *bin = xasprintf("%s/bin", above);
 	int r = make_dir(above, e);
 
-	if (r == 0)
-		r = make_dir(bin, e);
-	if (r == 0)
-		*ret = take_ptr(bin);
-	return r;
+	return r == 0 ? make_dir(bin, e) : r;
 }
 
 /* 1: the whole of the program is there, and nobody else can change it; 0: it is not; -errno: that
@@ -151,19 +146,20 @@ int program_hash(char ret[SHA256_HEX_MAX], struct err *e)
 	return r;
 }
 
+static char *path_in(const char *above, const struct program *p)
+{
+	return xasprintf("%s/bin/tenure-" TENURE_VERSION "-%.*s", above, PUBLISH_HASH_DIGITS,
+			 p->hash);
+}
+
 /* One of the two places. */
 static int publish_in(const char *above, const struct program *p, char **ret_path, struct err *e)
 {
-	cleanup_free char *bin = NULL;
-	int r = make_bin(above, &bin, e);
+	cleanup_free char *path = path_in(above, p);
+	int r = make_bin(above, e);
 
-	if (r < 0)
-		return r;
-
-	cleanup_free char *path =
-		xasprintf("%s/tenure-" TENURE_VERSION "-%.*s", bin, PUBLISH_HASH_DIGITS, p->hash);
-
-	r = publish(path, p, e);
+	if (r == 0)
+		r = publish(path, p, e);
 	if (r == 0)
 		*ret_path = take_ptr(path);
 	return r;
@@ -187,6 +183,27 @@ int program_publish(const char *root, char **ret_path, struct err *e)
 	}
 	free(p.data);
 	return r < 0 ? err_wrap(e, "cannot put the program where other nodes find it") : 0;
+}
+
+int program_publish_path(const char *root, char **ret_path, struct err *e)
+{
+	cleanup_free char *shared = xasprintf("%s/.tenure", root);
+	cleanup_free char *own = xasprintf("%s-%u", shared, (unsigned int)geteuid());
+	cleanup_free char *path = NULL;
+	struct program p = { .data = NULL };
+	struct stat st;
+	int r = read_program(&p, e);
+
+	if (r == 0)
+		path = path_in(shared, &p);
+	if (r == 0 && lstat(shared, &st) == 0 && st.st_uid != geteuid() &&
+	    is_published(path, &p) <= 0) {
+		free(path);
+		path = path_in(own, &p);
+	}
+	*ret_path = take_ptr(path);
+	free(p.data);
+	return r;
 }
 
 char *program_publish_note(const char *path)

@@ -25,6 +25,9 @@
  */
 int program_publish(const char *root, char **ret_path, struct err *e);
 
+/* The path that it would have, and nothing is made; the caller frees it. 0 or -errno. */
+int program_publish_path(const char *root, char **ret_path, struct err *e);
+
 /* The SHA-256 of the running program, which tells builds of one version apart. */
 int program_hash(char ret[SHA256_HEX_MAX], struct err *e);
 

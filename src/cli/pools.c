@@ -41,26 +41,26 @@ static char *own_program(void)
 	return access(path, X_OK) == 0 ? xstrdup(path) : NULL;
 }
 
-int pools_program(const char *root, const char *engine, char **ret, struct strbuf *note,
-		  struct err *e)
+/* The engine's nodes are this machine. */
+static bool runs_here(const char *engine)
 {
-	cleanup_free char *said = NULL;
-	bool local = strcmp(engine, "local") == 0;
-	int r = 0;
+	return strcmp(engine, "local") == 0;
+}
 
+int pools_program(const char *root, const char *engine, bool write, char **ret, struct err *e)
+{
 	*ret = NULL;
-	if (local)
-		*ret = own_program();
-	else
-		r = program_publish(root, ret, e);
-	if (r < 0)
-		return r;
+	if (!runs_here(engine))
+		return write ? program_publish(root, ret, e) : program_publish_path(root, ret, e);
+	*ret = own_program();
 	if (!*ret)
 		return err_set(e, -ENOENT, "/proc/self/exe does not say where this program is");
-	said = local ? NULL : program_publish_note(*ret);
-	if (said)
-		strbuf_adds(note, said);
 	return 0;
+}
+
+char *pools_program_note(const char *engine, const char *program)
+{
+	return runs_here(engine) ? NULL : program_publish_note(program);
 }
 
 /* What an agent was told about its own node and job, which is not for those that it asks for. */

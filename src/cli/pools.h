@@ -17,11 +17,12 @@ struct pool_caller pools_caller_of_agent(const struct cmd_ctx *ctx, const char *
 
 /*
  * What the jobs of an engine run: this program, or, where the engine has nodes of its own, its copy
- * on the disk of the queues, which they see, too (base/publish.h); note gets what is to be said of
- * that. The caller frees *ret. 0 or -errno.
+ * on the disk of the queues, which they see, too (base/publish.h); with write it is made, without
+ * it is only said where it would be. The caller frees *ret. 0 or -errno.
  */
-int pools_program(const char *root, const char *engine, char **ret, struct strbuf *note,
-		  struct err *e);
+int pools_program(const char *root, const char *engine, bool write, char **ret, struct err *e);
+/* What is to be said of it; NULL: nothing. The caller frees it. */
+char *pools_program_note(const char *engine, const char *program);
 
 /* All of an instance, each with what came of its last tick and its jobs that have not ended. */
 struct pool_shown {

@@ -347,7 +347,7 @@ static void add_ms(struct text_list *l, const char *name, uint64_t ms)
 
 /* What a node of the pool runs: an agent that leaves when there is nothing to do, or, where its
  * owner has said so, holds its GPUs for so long. */
-static struct text_list agent_command(const struct spool *sp, const struct pool *pool,
+static struct text_list agent_command(const char *instance, const struct pool *pool,
 				      const struct pool_caller *caller, const char *token)
 {
 	struct text_list l = { .n = 0 };
@@ -355,7 +355,7 @@ static struct text_list agent_command(const struct spool *sp, const struct pool 
 	text_list_add(&l, pool->program ? pool->program : "tenure");
 	text_list_add(&l, "agent");
 	add_option(&l, "--root", caller->root);
-	add_option(&l, "--instance", spool_instance(sp));
+	add_option(&l, "--instance", instance);
 	add_option(&l, "--pool", pool->name);
 	add_option(&l, "--token", token);
 	if (pool->time_ms) {
@@ -383,18 +383,17 @@ static int read_template(const struct pool *pool, struct order *o, struct err *e
 	return fs_read_own_file(pool->template_path, TEMPLATE_MAX, &o->template_text, &len, e);
 }
 
-static int make_order(const struct spool *sp, const struct pool *pool,
+static int make_order(const char *instance, const struct pool *pool,
 		      const struct pool_caller *caller, const char *token, struct order *o,
 		      struct err *e)
 {
 	char path[SPOOL_PATH_MAX], file[32];
-	cleanup_free char *middle = xasprintf("%s-%s", spool_instance(sp), pool->name);
+	cleanup_free char *middle = xasprintf("%s-%s", instance, pool->name);
 
-	*o = (struct order){ .agent = agent_command(sp, pool, caller, token) };
-	o->title = xasprintf("%s-%s", pool->prefix, spool_instance(sp));
-	o->dir = xasprintf("%s/%s/%s", caller->root, spool_instance(sp),
-			   spool_dir_name(SPOOL_POOLS));
-	o->output = xasprintf("%s/%s/%s", caller->root, spool_instance(sp),
+	*o = (struct order){ .agent = agent_command(instance, pool, caller, token) };
+	o->title = xasprintf("%s-%s", pool->prefix, instance);
+	o->dir = xasprintf("%s/%s/%s", caller->root, instance, spool_dir_name(SPOOL_POOLS));
+	o->output = xasprintf("%s/%s/%s", caller->root, instance,
 			      pool_path_of(pool->name, pool_job_file(token, "out", file), path));
 	text_list_take(&o->agent, NULL);
 	o->req = (struct engine_request){
@@ -420,12 +419,12 @@ static int make_order(const struct spool *sp, const struct pool *pool,
 	return 0;
 }
 
-int pool_script(const struct spool *sp, const struct pool *pool, const struct pool_caller *caller,
+int pool_script(const char *instance, const struct pool *pool, const struct pool_caller *caller,
 		struct strbuf *script, struct err *e)
 {
 	const struct engine *engine = engine_find(pool->engine);
 	struct order o;
-	int r = make_order(sp, pool, caller, "token", &o, e);
+	int r = make_order(instance, pool, caller, "token", &o, e);
 
 	if (r == 0)
 		r = engine->render(&o.req, script, e);
@@ -433,13 +432,13 @@ int pool_script(const struct spool *sp, const struct pool *pool, const struct po
 	return r;
 }
 
-int pool_when(const struct spool *sp, const struct pool *pool, const struct pool_caller *caller,
+int pool_when(const char *instance, const struct pool *pool, const struct pool_caller *caller,
 	      uint64_t *ret_ns, struct strbuf *words, struct err *e)
 {
 	const struct engine *engine = engine_find(pool->engine);
 	struct engine_env env = { .environ = caller->environ, .settings = &pool->settings };
 	struct order o;
-	int r = make_order(sp, pool, caller, "token", &o, e);
+	int r = make_order(instance, pool, caller, "token", &o, e);
 
 	if (r == 0)
 		r = engine->when(&env, &o.req, NULL, ret_ns, words, e);
@@ -543,7 +542,7 @@ static bool submit_one(struct tick *t, bool first, const struct pool_job *before
 	job->gpus = t->pool.gpus;
 	job->first = first;
 	job->submitted_s = t->owner.now_s;
-	r = make_order(t->sp, &t->pool, t->caller, job->token, &o, &e);
+	r = make_order(spool_instance(t->sp), &t->pool, t->caller, job->token, &o, &e);
 	avoid_nodes(t, &o);
 	if (t->engine->follows && was.id[0])
 		o.req.after = was.id;

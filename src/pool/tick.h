@@ -50,12 +50,13 @@ void pool_report_clear(struct pool_report *report);
  */
 void pool_tick_all(const struct spool *sp, const struct pool_caller *caller);
 
-/* The script of the next job, as --dry-run shows it. 0, -EINVAL, -errno. */
-int pool_script(const struct spool *sp, const struct pool *pool, const struct pool_caller *caller,
+/* The script of the next job, as --dry-run shows it; its instance need not be there yet. 0,
+ * -EINVAL, -errno. */
+int pool_script(const char *instance, const struct pool *pool, const struct pool_caller *caller,
 		struct strbuf *script, struct err *e);
 
 /* When such a job would start, as engine.when() says it of one that is not there. */
-int pool_when(const struct spool *sp, const struct pool *pool, const struct pool_caller *caller,
+int pool_when(const char *instance, const struct pool *pool, const struct pool_caller *caller,
 	      uint64_t *ret_ns, struct strbuf *words, struct err *e);
 
 #endif

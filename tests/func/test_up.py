@@ -204,7 +204,30 @@ def test_dry_run_shows_the_script_and_asks_for_nothing(machine):
     p = machine.pooled()
     script = p.up("-g", "2", "--dry-run", "--agent-option=--load=gemm", "--", "echo hello").stdout
     assert script.startswith("#!/bin/sh\necho hello\nexec ") and "'--load=gemm'" in script
-    assert "'--instance' 'exp1'" in script and not p.shown()["pools"]
+    assert "'--instance' 'exp1'" in script
+
+
+@pytest.mark.parametrize("args, code, said", [
+    (["--engine", "local", "--dry-run"], 0, ""),
+    (["--engine", "slurm", "--dry-run"], 0, "no such command on PATH"),
+    ([], 1, "no engine answers here"),
+    (["--engine", "sco", "--set", "image=i"], 2, "workspace="),
+    (["--engine", "local", "--template", "/nowhere/template"], 2, "/nowhere/template"),
+    (["--engine", "local", "-g", "65"], 2, "gpus"),
+    (["--engine", "local", "--agent-option=--laod=gemm"], 2, "did you mean --load"),
+    (["--engine", "pbs"], 2, "tenure engines")])
+def test_what_was_only_asked_or_is_wrong_leaves_nothing_behind(machine, args, code, said):
+    bare = {**machine.env, "PATH": "/nowhere"}  # no engine's command is there, whatever this machine has
+    state = machine.tmp / "home/.local/state"
+    done = machine.run(machine.tenure, "up", "exp1", *args, check=False, env=bare)
+    assert done.returncode == code and said in " ".join(done.stderr.split()), done.stderr
+    assert not state.exists()
+    # Nor does a queue that is there change.
+    p = machine.pooled()
+    p.submit("-g", "1", "--", "true")
+    files = sorted(f for f in state.rglob("*"))
+    assert machine.run(machine.tenure, "up", "exp1", *args, check=False, env=bare).returncode == code
+    assert sorted(state.rglob("*")) == files and not p.shown()["pools"]
 
 
 def test_agents_that_do_not_come_up_pause_it_with_the_reason(machine):

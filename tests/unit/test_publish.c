@@ -108,9 +108,22 @@ static void expect_whole(const char *path, const char *sub)
 	assert_int_equal(n_files(bin), 1);
 }
 
+/* It is where it was said to be before; nothing was made for that. */
+static char *said_path(void)
+{
+	char *path = NULL;
+
+	assert_int_equal(program_publish_path(root, &path, NULL), 0);
+	return path;
+}
+
 static void test_once(void **state)
 {
+	cleanup_free char *said = said_path();
 	struct stat first, second;
+
+	assert_int_equal(stat(said, &first), -1);
+	assert_int_equal(n_files(root), 0);
 
 	(void)umask(077); /* which takes nothing away from the copy */
 
@@ -119,6 +132,7 @@ static void test_once(void **state)
 	char hash[SHA256_HEX_MAX];
 
 	expect_whole(path, ".tenure");
+	assert_string_equal(path, said);
 	assert_int_equal(program_hash(hash, NULL), 0);
 	assert_memory_equal(strrchr(path, '-') + 1, hash, PUBLISH_HASH_DIGITS);
 	assert_int_equal(stat(path, &first), 0);
@@ -276,9 +290,11 @@ static void test_not_ours(void **state)
 	assert_int_equal(chmod(shared, 0755), 0);
 	assert_int_equal(chown(shared, 12345, 12345), 0);
 
+	cleanup_free char *said = said_path();
 	cleanup_free char *path = published();
 
 	expect_whole(path, own);
+	assert_string_equal(path, said);
 	/* And that one as well. */
 	assert_int_equal(chown(own_path, 12345, 12345), 0);
 	assert_int_equal(program_publish(root, &none, &e), -EPERM);

@@ -74,6 +74,18 @@ static int open_named(const struct cmd_ctx *ctx, unsigned int flags, struct spoo
 	return spool_open(root, instance_of(ctx), &trust, flags, ret, e);
 }
 
+/* *ret is NULL where there is none yet. */
+static int open_if_there(const struct cmd_ctx *ctx, struct spool **ret, struct err *e)
+{
+	int r = open_named(ctx, 0, ret, e);
+
+	if (r != -ENOENT)
+		return r;
+	if (e)
+		*e = (struct err)ERR_INIT;
+	return 0;
+}
+
 static const char *pool_name(const struct cmd_ctx *ctx)
 {
 	return opts_value(ctx->opts, "pool")->str;
@@ -385,11 +397,11 @@ static int take_all(const struct cmd_ctx *ctx, bool is_new, struct pool *p, stru
 	return pool_check(p, e) < 0 ? CMD_USAGE : CMD_OK;
 }
 
-/* As it is, or one with what every pool begins with. */
+/* As it is, or one with what every pool begins with. sp: NULL where there is no such instance. */
 static int read_or_make(const struct cmd_ctx *ctx, const struct spool *sp, struct pool *ret,
 			bool *ret_new, struct err *e)
 {
-	int r = pool_read(sp, pool_name(ctx), ret, e);
+	int r = sp ? pool_read(sp, pool_name(ctx), ret, e) : -ENOENT;
 
 	*ret_new = r == -ENOENT;
 	if (r != -ENOENT)
@@ -439,27 +451,30 @@ static int tick(const struct cmd_ctx *ctx, const struct spool *sp, const struct 
 }
 
 /* What is missing for a job is found before anything is written. */
-static int make_script(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *p,
-		       struct strbuf *script, struct err *e)
+static int make_script(const struct cmd_ctx *ctx, const struct pool *p, struct strbuf *script,
+		       struct err *e)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
 	struct pool_caller caller = pools_caller(ctx, root);
 
-	return pool_script(sp, p, &caller, script, e) < 0 ? CMD_USAGE : CMD_OK;
+	return pool_script(instance_of(ctx), p, &caller, script, e) < 0 ? CMD_USAGE : CMD_OK;
 }
 
-/* What its jobs run from now on. */
-static int take_program(const struct cmd_ctx *ctx, struct pool *p, struct err *e)
+/* What its jobs run from now on; where it is not written, that which they would. */
+static int take_program(const struct cmd_ctx *ctx, struct pool *p, bool write, struct err *e)
 {
-	cleanup_strbuf struct strbuf note = STRBUF_INIT;
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
-	int r;
 
 	free(take_ptr(p->program));
-	r = pools_program(root, p->engine, &p->program, &note, e);
-	if (r == 0 && note.len)
-		cmd_warn("note", "%s", strbuf_str(&note));
-	return r;
+	return pools_program(root, p->engine, write, &p->program, e);
+}
+
+static void tell_program(const struct pool *p)
+{
+	cleanup_free char *note = pools_program_note(p->engine, p->program);
+
+	if (note)
+		cmd_warn("note", "%s", note);
 }
 
 /* Jobs are one engine's, and their ids mean others to another one; those of one machine are seen
@@ -498,14 +513,21 @@ static void take_host(const struct spool *sp, struct pool *p)
 	(void)str_copy(p->host, sizeof(p->host), here ? spool_host(sp) : "");
 }
 
-static int say_up(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *p,
-		  struct err *e)
+/* sp: NULL where the instance is to be made. */
+static int say_up(const struct cmd_ctx *ctx, struct spool **sp, struct pool *p, struct err *e)
 {
 	struct pool_report report = { .busy = false };
-	int r = pool_write(sp, p, e);
+	int r = *sp ? 0 : open_named(ctx, SPOOL_CREATE, sp, e);
 
 	if (r == 0)
-		r = tick(ctx, sp, p, &report, e);
+		r = take_program(ctx, p, true, e);
+	if (r == 0) {
+		tell_program(p);
+		take_host(*sp, p);
+		r = pool_write(*sp, p, e);
+	}
+	if (r == 0)
+		r = tick(ctx, *sp, p, &report, e);
 	if (r == 0)
 		print_report(ctx, p, &report);
 	if (r == 0 && report.state.error[0])
@@ -515,7 +537,7 @@ static int say_up(const struct cmd_ctx *ctx, const struct spool *sp, const struc
 }
 
 /* What the engine itself says of such a job, which it does not get. */
-static void tell_when(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *p)
+static void tell_when(const struct cmd_ctx *ctx, const struct pool *p)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
 	struct pool_caller caller = pools_caller(ctx, root);
@@ -523,7 +545,7 @@ static void tell_when(const struct cmd_ctx *ctx, const struct spool *sp, const s
 	char start[CLOCK_TEXT_MAX];
 	struct err e = ERR_INIT;
 	uint64_t at_ns = 0;
-	int r = pool_when(sp, p, &caller, &at_ns, &words, &e);
+	int r = pool_when(instance_of(ctx), p, &caller, &at_ns, &words, &e);
 
 	(void)fflush(stdout);
 	if (r == ENGINE_REFUSED)
@@ -537,6 +559,14 @@ static void tell_when(const struct cmd_ctx *ctx, const struct spool *sp, const s
 		cmd_warn("note", "%s does not say when it would start: %s", p->engine, e.text);
 }
 
+static void dry_run(const struct cmd_ctx *ctx, const struct pool *p, const struct strbuf *script)
+{
+	tell_program(p);
+	(void)fputs(strbuf_str(script), stdout);
+	tell_when(ctx, p);
+}
+
+/* Nothing is written before all that can be wrong with what was said has been looked at. */
 static int run_up(const struct cmd_ctx *ctx, struct err *e)
 {
 	cleanup_strbuf struct strbuf script = STRBUF_INIT;
@@ -546,24 +576,21 @@ static int run_up(const struct cmd_ctx *ctx, struct err *e)
 	int r = check_words(ctx, e);
 
 	if (r == 0)
-		r = open_named(ctx, SPOOL_CREATE, &sp, e);
+		r = open_if_there(ctx, &sp, e);
 	if (r == 0)
 		r = read_or_make(ctx, sp, &p, &is_new, e);
 	if (r == 0)
 		r = take_all(ctx, is_new, &p, e);
-	if (r == 0)
+	if (r == 0 && sp)
 		r = check_jobs(sp, &p, e);
 	if (r == 0)
-		take_host(sp, &p);
+		r = take_program(ctx, &p, false, e);
 	if (r == 0)
-		r = take_program(ctx, &p, e);
-	if (r == 0)
-		r = make_script(ctx, sp, &p, &script, e);
-	if (r == 0 && opts_flag(ctx->opts, "dry-run")) {
-		(void)fputs(strbuf_str(&script), stdout);
-		tell_when(ctx, sp, &p);
-	} else if (r == 0)
-		r = say_up(ctx, sp, &p, e);
+		r = make_script(ctx, &p, &script, e);
+	if (r == 0 && opts_flag(ctx->opts, "dry-run"))
+		dry_run(ctx, &p, &script);
+	else if (r == 0)
+		r = say_up(ctx, &sp, &p, e);
 	pool_clear(&p);
 	sp = spool_close(sp);
 	return r;
