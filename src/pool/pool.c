@@ -315,6 +315,7 @@ int pool_read(const struct spool *sp, const char *name, struct pool *ret, struct
 {
 	char path[SPOOL_PATH_MAX];
 	cleanup_free char *text = NULL;
+	struct err why = ERR_INIT;
 	size_t len;
 	int r = spool_read(sp, pool_path(name, path), POOL_FILE_MAX, &text, &len, e);
 
@@ -325,9 +326,12 @@ int pool_read(const struct spool *sp, const char *name, struct pool *ret, struct
 			       spool_instance(sp), name);
 	if (r < 0)
 		return r;
-	r = pool_parse(name, text, len, ret, e);
+	r = pool_parse(name, text, len, ret, &why);
 	if (r < 0)
-		(void)err_wrap(e, "%s", path);
+		(void)err_set(e, r,
+			      "%s/%s: %s; correct it, or remove that file and call tenure up %s "
+			      "again",
+			      spool_path_of(sp), path, why.text, spool_instance(sp));
 	return r;
 }
 

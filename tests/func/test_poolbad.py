@@ -178,6 +178,58 @@ def test_rename_that_fails_though_it_worked_makes_no_second_job(build, env, tmp_
     assert len([j for j in pool["jobs"] if not j["ended"]]) == len(set(site.jobs()))
 
 
+def written(site, **change):
+    """The pool file, as somebody has changed it by hand."""
+    path = site.root / "exp1/pools/main.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    return path
+
+
+@pytest.mark.parametrize("change, wrong", [
+    ({"gpus": 65}, "gpus: a whole number from 0 to 64"), ({"max": 257}, "max: a whole number from 0 to 256"),
+    ({"first": 257}, "first: a whole number"), ({"min": 3}, "at least min (3)"),
+    ({"time_ms": 10 ** 18}, "time_ms: a whole number"), ({"total_gpus": 2 ** 40}, "total_gpus: a whole number"),
+    ({"gpus": 8, "total_gpus": 4}, "no more than 4 (total_gpus)")])
+def test_a_pool_file_that_asks_for_more_than_may_be_is_none(site, change, wrong):
+    site.up("-g", "1", "--min", "0")
+    good = (site.root / "exp1/pools/main.json").read_text()
+    path = written(site, **change)
+    task = site.run("submit", "-i", "exp1", "-g", "1", "--", "true").stdout.strip()
+    for command in (("tick", "exp1"), ("why", "-i", "exp1", task), ("instances", "-i", "exp1"), ("up", "exp1", "-g", "1"),
+                    ("down", "exp1", "--now")):
+        done = site.run(*command, check=False)
+        assert done.returncode == (command[0] in ("up", "down")), done
+        said = " ".join((done.stdout + done.stderr).split())
+        # In a table it is cut into lines, beside other columns.
+        words = said if command[0] != "instances" else site.pool()["error"]
+        assert f"{path}: " in words and wrong in words, said
+        assert "correct it, or remove that file and call tenure up exp1 again" in words
+    assert not site.jobs() and site.pool()["cap"] == 0
+    path.write_text(good)
+    site.run("tick", "exp1")
+    assert len(site.jobs()) == 1
+    # What is there is not forgotten with the file, and can be ended.
+    written(site, **change)
+    path.unlink()
+    site.up("-g", "1")
+    assert len(site.jobs()) == 1 and "cancelled job 1" in site.run("down", "exp1", "--now").stdout
+
+
+@pytest.mark.parametrize("change, nodes", [({"first": 200}, 1), ({"first": 256, "max": 256, "gpus": 4, "total_gpus": 11}, 2),
+                                           ({"min": 3, "max": 3, "gpus": 2, "total_gpus": 5}, 2)])
+def test_a_pool_file_gets_no_more_than_its_own_caps(site, change, nodes):
+    site.up("-g", "1", "--min", "0")
+    written(site, **change, asked_ns=time.time_ns())
+    task = site.run("submit", "-i", "exp1", "-g", "1", "--array", "1-9", "--", "true").stdout.strip()
+    for _ in range(3):
+        site.later(200)
+        site.run("tick", "exp1")
+    assert len(site.jobs()) == nodes
+    pool = site.pool()
+    assert (pool["cap"], pool["wanted"], pool["waiting"]) == (nodes, nodes, nodes), pool
+    assert f"{nodes} wanted, 0 live, {nodes} waiting of {nodes}" in " ".join(site.run("why", "-i", "exp1", task).stdout.split())
+
+
 def test_garbage_in_its_records_goes_aside(site):
     site.up("-g", "1")
     pools = site.root / "exp1/pools"
