@@ -127,8 +127,9 @@ static void read_one(const struct spool *sp, const char *name, struct pool_shown
 	*ret = (struct pool_shown){ .name = xstrdup(name) };
 	if (pool_read(sp, name, &ret->pool, &e) < 0)
 		ret->error = xstrdup(e.text);
-	pool_state_read(sp, name, &ret->state);
-	(void)pool_jobs_read(sp, name, &ret->jobs, NULL);
+	if (pool_state_read(sp, name, &ret->state, &e) < 0 ||
+	    pool_jobs_read(sp, name, &ret->jobs, &e) < 0)
+		(void)str_copy(ret->state.error, sizeof(ret->state.error), e.text);
 	ret->lost = tell_lost(sp, ret);
 }
 

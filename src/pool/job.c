@@ -164,6 +164,7 @@ struct reading {
 	const struct spool *sp;
 	const char *pool;
 	struct pool_jobs *jobs;
+	struct err *e;
 };
 
 /* The token of "POOL,TOKEN.job"; false: another file. */
@@ -185,16 +186,23 @@ static int read_one(void *data, const char *file, unsigned char type)
 	cleanup_free char *text = NULL;
 	struct pool_job job;
 	size_t len;
+	int r;
 
 	(void)type;
-	if (!token_of(file, g->pool, token) ||
-	    spool_read(g->sp, spool_path(SPOOL_POOLS, file, path), POOL_FILE_MAX, &text, &len,
-		       NULL) < 0)
+	if (!token_of(file, g->pool, token))
 		return 0;
-	if (pool_job_parse(text, len, &job) < 0) {
+	r = spool_read(g->sp, spool_path(SPOOL_POOLS, file, path), POOL_FILE_MAX, &text, &len,
+		       g->e);
+	r = spool_confirm(g->sp, path, r, g->e);
+	if (r == -ENOENT)
+		return 0; /* it was removed meanwhile */
+	if (r == -EINVAL || r == -ELOOP || r == -EFBIG ||
+	    (r == 0 && pool_job_parse(text, len, &job) < 0)) {
 		(void)spool_refuse(g->sp, path, "it is no record of a job", NULL);
 		return 0;
 	}
+	if (r < 0)
+		return r;
 	(void)str_copy(job.token, sizeof(job.token), token);
 	*pool_jobs_add(g->jobs) = job;
 	return 0;
@@ -211,7 +219,8 @@ static int by_age(const void *a, const void *b)
 
 int pool_jobs_read(const struct spool *sp, const char *pool, struct pool_jobs *ret, struct err *e)
 {
-	struct reading g = { .sp = sp, .pool = pool, .jobs = ret };
+	struct err none = ERR_INIT;
+	struct reading g = { .sp = sp, .pool = pool, .jobs = ret, .e = e ? e : &none };
 	int r = spool_each(sp, spool_dir_name(SPOOL_POOLS), read_one, &g, e);
 
 	if (ret->n)

@@ -68,7 +68,8 @@ struct pool_jobs {
 	struct pool_job *all; /* the newest last */
 };
 
-/* Those of a pool. What cannot be read is passed over, and goes to bad/ where it is no record. */
+/* Those of a pool. What is no record goes to bad/; one that cannot be read now is an error, because
+ * its job is there all the same. 0 or -errno; ret is to be cleared in each case. */
 int pool_jobs_read(const struct spool *sp, const char *pool, struct pool_jobs *ret, struct err *e);
 void pool_jobs_clear(struct pool_jobs *jobs);
 struct pool_job *pool_jobs_add(struct pool_jobs *jobs);

@@ -425,15 +425,21 @@ bool pool_state_parse(const char *text, size_t len, struct pool_state *ret)
 	return good;
 }
 
-void pool_state_read(const struct spool *sp, const char *name, struct pool_state *ret)
+int pool_state_read(const struct spool *sp, const char *name, struct pool_state *ret, struct err *e)
 {
 	char path[SPOOL_PATH_MAX];
 	cleanup_free char *text = NULL;
+	struct err why = ERR_INIT;
 	size_t len;
+	int r = spool_read(sp, pool_path_of(name, STATE, path), POOL_FILE_MAX, &text, &len, &why);
 
 	*ret = (struct pool_state){ .ticked_s = 0 };
-	if (spool_read(sp, pool_path_of(name, STATE, path), POOL_FILE_MAX, &text, &len, NULL) == 0)
+	r = spool_confirm(sp, path, r, &why);
+	if (r == 0)
 		(void)pool_state_parse(text, len, ret);
+	if (r == 0 || r == -ENOENT || r == -EFBIG || r == -EINVAL || r == -ELOOP)
+		return 0;
+	return err_set(e, r, "%s", why.text);
 }
 
 int pool_state_write(const struct spool *sp, const char *name, const struct pool_state *st,

@@ -111,8 +111,10 @@ struct pool_state {
 	char pause[512];    /* why it is paused */
 };
 
-/* What cannot be read is as nothing. */
-void pool_state_read(const struct spool *sp, const char *name, struct pool_state *ret);
+/* What is no state, and one that is not there, is as nothing. 0 or -errno; ret is set in each case.
+ */
+int pool_state_read(const struct spool *sp, const char *name, struct pool_state *ret,
+		    struct err *e);
 int pool_state_write(const struct spool *sp, const char *name, const struct pool_state *st,
 		     struct err *e);
 /* Of a text; false: it is none, and ret is zeroed. */

@@ -666,11 +666,12 @@ static int run(struct tick *t, struct err *e)
 	struct pool_state *st = &t->report->state;
 	int r;
 
-	pool_state_read(t->sp, t->pool.name, st);
+	r = pool_state_read(t->sp, t->pool.name, st, e);
 	if (!st->refusals) /* what was refused stays true until it is tried again */
 		st->error[0] = '\0';
 	st->ticked_s = t->owner.now_s;
-	r = pool_job_mark(t->sp, t->pool.name, t->mark, e);
+	if (r == 0)
+		r = pool_job_mark(t->sp, t->pool.name, t->mark, e);
 	if (r == 0)
 		r = pool_jobs_read(t->sp, t->pool.name, &t->jobs, e);
 	if (r == 0)
@@ -735,7 +736,7 @@ int pool_tick(const struct spool *sp, const char *name, const struct pool_caller
 		pool_disown(sp, &t->owner);
 	}
 	if (ret->busy || ret->elsewhere) {
-		pool_state_read(sp, name, &ret->state);
+		(void)pool_state_read(sp, name, &ret->state, NULL);
 		r = 0;
 	}
 	pool_jobs_clear(&t->jobs);

@@ -162,20 +162,52 @@ def test_nodes_clock_does_not_matter(site):
     assert "Somebody else sees to it" in site.up().stdout
 
 
-def test_rename_that_fails_though_it_worked_makes_no_second_job(build, env, tmp_path, faultfs):
-    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+@pytest.mark.parametrize("how", ["lie=5", "again", "EIO", "lie=116"])
+def test_rename_that_fails_though_it_worked_makes_no_second_job(build, env, tmp_path, faultfs, how):
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt", "seed=7")
     site = Site(build, env, tmp_path, mount.path)
-    mount.rule("rename", "EIO", 500)
-    for _ in range(20):
+    mount.rule("rename", how, 500)
+    for _ in range(10):
         site.up("-g", "1", check=False)
         site.run("tick", "exp1", check=False)
-    mount.clear()
     met = mount.met()
+    mount.clear()
+    site.later(1000)
+    site.run("tick", "exp1")
+    assert met and len(site.jobs()) == 1
+    assert [j["id"] for j in site.pool()["jobs"] if not j["ended"]] == ["1"]
+
+
+@pytest.mark.parametrize("error", ["EIO", "ESTALE", "ENOENT", "EACCES"])
+@pytest.mark.parametrize("what", ["open *JOB", "open *main,state", "open *main.json", "readdir */pools", "getattr *main,owner,*",
+                                  "open *main,owner,*"])
+def test_what_cannot_be_read_for_a_moment_makes_no_second_job(build, env, tmp_path, faultfs, what, error):
+    """What is not known may be there, and what a pool was told last may be that it is to wait."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    site = Site(build, env, tmp_path, mount.path)
+    site.up("-g", "1", "--max", "3", "--nodes", "1")
+    site.run("submit", "-i", "exp1", "-g", "1", "--array", "1-9", "--", "true")
+    site.later(1000)
+    record, = (site.root / "exp1/pools").glob("*.job")
+    paused = "state" in what
+    state = site.root / "exp1/pools/main,state"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "paused": paused, "given": 0 if paused else 1}))
+    if paused:  # until somebody looks; and the one that there was has ended
+        record.write_text(json.dumps({**json.loads(record.read_text()), "phase": "ended"}))
+    call, pattern = what.replace("JOB", record.name).split()
+    with mount.ruled(f"{call} {error} {pattern}"):
+        said = site.run("tick", "exp1", check=False).stdout
+        shown = site.run("instances", "-i", "exp1", check=False)
+        assert mount.met()
+    assert len(site.jobs()) == 1
+    if what in ("open *JOB", "open *main,state", "open *main.json"):
+        assert pattern[1:] in said and pattern[1:] in shown.stdout + shown.stderr, (said, shown)
+    assert not list((site.root / "exp1/bad").iterdir())
     site.later(1000)
     site.run("tick", "exp1")
     pool = site.pool()
-    assert met and len(site.jobs()) <= len([j for j in pool["jobs"] if not j["ended"]]) + len([j for j in pool["jobs"] if j["ended"]])
-    assert len([j for j in pool["jobs"] if not j["ended"]]) == len(set(site.jobs()))
+    assert len(site.jobs()) == 1 and pool["paused"] == paused, pool
+    assert [j["id"] for j in pool["jobs"] if not j["ended"]] == ([] if paused else ["1"]), pool
 
 
 def written(site, **change):
@@ -233,8 +265,11 @@ def test_a_pool_file_gets_no_more_than_its_own_caps(site, change, nodes):
 def test_garbage_in_its_records_goes_aside(site):
     site.up("-g", "1")
     pools = site.root / "exp1/pools"
+    (pools / "main,abcdefgha.job").mkdir()
+    (pools / "main,abcdefghb.job").symlink_to("/etc/passwd")
     for name, text in (("main,zz.job", "\0"), ("main,abcdefghi.job", "[]"), ("main,state", "{"), ("main,owner,e9x", "")):
         (pools / name).write_text(text)
     site.run("tick", "exp1")
     assert len(site.jobs()) == 1 and len([j for j in site.pool()["jobs"] if not j["ended"]]) == 1
-    assert {p.name.partition(",")[2] for p in (site.root / "exp1/bad").iterdir()} >= {"zz.job", "abcdefghi.job"}
+    assert {p.name.partition(",")[2] for p in (site.root / "exp1/bad").iterdir()} >= {
+        "zz.job", "abcdefghi.job", "abcdefgha.job", "abcdefghb.job"}

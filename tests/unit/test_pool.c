@@ -143,10 +143,10 @@ static void a_state_comes_back_and_garbage_is_none(void **state)
 
 	(void)state;
 	assert_int_equal(pool_state_write(sp, "main", &st, &e), 0);
-	pool_state_read(sp, "main", &got);
+	assert_int_equal(pool_state_read(sp, "main", &got, &e), 0);
 	assert_memory_equal(&got, &st, sizeof(st));
 	put(sp, "pools/main,state", "\xff{");
-	pool_state_read(sp, "main", &got);
+	assert_int_equal(pool_state_read(sp, "main", &got, &e), 0);
 	assert_int_equal(got.ticked_s, 0);
 	assert_false(got.paused);
 	sp = spool_close(sp);

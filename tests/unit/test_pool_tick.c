@@ -161,7 +161,7 @@ static void pass(struct world *w, uint64_t seconds)
 	struct pool_state st;
 	struct err e = ERR_INIT;
 
-	pool_state_read(w->sp, "main", &st);
+	assert_int_equal(pool_state_read(w->sp, "main", &st, NULL), 0);
 	st.polled_s -= st.polled_s ? seconds : 0;
 	st.tried_s -= st.tried_s ? seconds : 0;
 	assert_int_equal(pool_state_write(w->sp, "main", &st, &e), 0);
@@ -331,11 +331,11 @@ static void a_node_without_the_commands_leaves_it_to_others(void **state)
 	fake.submit_code = ENGINE_REFUSED;
 	tick(&w);
 	pass(&w, 61);
-	pool_state_read(w.sp, "main", &before);
+	assert_int_equal(pool_state_read(w.sp, "main", &before, NULL), 0);
 	fake.submit_code = -ENOENT;
 	w.caller.by_agent = true;
 	tick(&w);
-	pool_state_read(w.sp, "main", &after);
+	assert_int_equal(pool_state_read(w.sp, "main", &after, NULL), 0);
 	assert_memory_equal(&before, &after, sizeof(before));
 	/* A person is told. */
 	w.caller.by_agent = false;
