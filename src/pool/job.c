@@ -225,7 +225,7 @@ int pool_jobs_read(const struct spool *sp, const char *pool, struct pool_jobs *r
 
 	if (ret->n)
 		qsort(ret->all, ret->n, sizeof(*ret->all), by_age);
-	return r == -ENOENT ? 0 : r;
+	return pool_none(sp, r) ? 0 : r;
 }
 
 void pool_jobs_prune(const struct spool *sp, const char *pool, const struct pool_jobs *jobs,

@@ -311,6 +311,11 @@ char *pool_path_of(const char *name, const char *what, char *buf)
 	return str_print(buf, SPOOL_PATH_MAX, "%s/%s,%s", spool_dir_name(SPOOL_POOLS), name, what);
 }
 
+bool pool_none(const struct spool *sp, int r)
+{
+	return r == -ENOENT && spool_is_gone(sp, spool_dir_name(SPOOL_POOLS));
+}
+
 int pool_read(const struct spool *sp, const char *name, struct pool *ret, struct err *e)
 {
 	char path[SPOOL_PATH_MAX];
@@ -320,7 +325,8 @@ int pool_read(const struct spool *sp, const char *name, struct pool *ret, struct
 	int r = spool_read(sp, pool_path(name, path), POOL_FILE_MAX, &text, &len, e);
 
 	*ret = (struct pool){ .gpus = 0 };
-	r = spool_confirm(sp, path, r, e);
+	if (!pool_none(sp, r))
+		r = spool_confirm(sp, path, r, e);
 	if (r == -ENOENT)
 		return err_set(e, r, "instance %s has no pool \"%s\" (tenure up makes one)",
 			       spool_instance(sp), name);
@@ -341,6 +347,8 @@ int pool_write(const struct spool *sp, const struct pool *p, struct err *e)
 	cleanup_free char *text = pool_text(p);
 	int r = pool_check(p, e);
 
+	if (r == 0)
+		r = spool_make_dir(sp, SPOOL_POOLS, e);
 	if (r < 0)
 		return r;
 	(void)spool_tmp_path(sp, "pool", 0, tmp);
@@ -375,7 +383,7 @@ int pool_list(const struct spool *sp, struct text_list *ret, struct err *e)
 
 	if (ret->n)
 		qsort(ret->texts, ret->n, sizeof(*ret->texts), by_text);
-	return r == -ENOENT ? 0 : r; /* of an instance that an older version made */
+	return pool_none(sp, r) ? 0 : r;
 }
 
 /* ---- what came of the last tick ---- */

@@ -82,6 +82,10 @@ bool pool_is_name(const char *name);
 char *pool_path(const char *name, char *buf);
 char *pool_path_of(const char *name, const char *what, char *buf);
 
+/* What a call about pools/ has given: there is no such directory, as in an instance that an older
+ * version has made, so there are no pools. */
+bool pool_none(const struct spool *sp, int r);
+
 /* 0; -ENOENT: there is no such pool; -EINVAL: it is none; -errno. */
 int pool_read(const struct spool *sp, const char *name, struct pool *ret, struct err *e);
 /* Anew, or in place of what is there; survives a power loss. */

@@ -296,6 +296,13 @@ enum spool_dir spool_dir_of(const char *path)
 	return dir;
 }
 
+int spool_make_dir(const struct spool *sp, enum spool_dir dir, struct err *e)
+{
+	if (mkdirat(sp->fd, dir_names[dir], 0700) < 0 && errno != EEXIST)
+		return err_sys(e, errno, "make directory %s/%s", sp->path, dir_names[dir]);
+	return 0;
+}
+
 static bool is_of_ended(const char *path)
 {
 	enum spool_dir dir = spool_dir_of(path);

@@ -48,6 +48,9 @@ const char *spool_dir_name(enum spool_dir dir);
 enum spool_dir spool_dir_of(const char *path);
 /* "pending/FILE" in buf (SPOOL_PATH_MAX bytes). */
 char *spool_path(enum spool_dir dir, const char *file, char *buf);
+/* One of the directories, which a copy without empty ones, and an instance that an older version
+ * has made, may lack. 0, also where it is there, or -errno. */
+int spool_make_dir(const struct spool *sp, enum spool_dir dir, struct err *e);
 /* "done/2026-11-21" of a moment, local time. */
 char *spool_day_path(uint64_t wall_ns, char *buf);
 

@@ -339,11 +339,11 @@ static bool opens_may_be_stale(int fd)
 
 static int make_dirs(const struct spool *sp, struct err *e)
 {
-	for (size_t i = 0; i < SPOOL_DIR_MAX; i++)
-		if (mkdirat(sp->fd, spool_dir_name((enum spool_dir)i), 0700) < 0 && errno != EEXIST)
-			return err_sys(e, errno, "make directory %s/%s", sp->path,
-				       spool_dir_name((enum spool_dir)i));
-	return 0;
+	int r = 0;
+
+	for (size_t i = 0; i < SPOOL_DIR_MAX && r == 0; i++)
+		r = spool_make_dir(sp, (enum spool_dir)i, e);
+	return r;
 }
 
 /* Opens the directory, whoever owns it; *ret_root is its parent. */

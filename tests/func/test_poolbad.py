@@ -210,6 +210,16 @@ def test_what_cannot_be_read_for_a_moment_makes_no_second_job(build, env, tmp_pa
     assert [j["id"] for j in pool["jobs"] if not j["ended"]] == ([] if paused else ["1"]), pool
 
 
+def test_queue_of_an_older_version_gets_its_first_pool(site):
+    """It has no directory of pools, as a copy without empty directories."""
+    site.run("submit", "-i", "exp1", "-g", "1", "--", "true")
+    (site.root / "exp1/pools").rmdir()
+    site.run("tick", "exp1")
+    assert site.run("down", "exp1", check=False).stderr == 'tenure: instance exp1 has no pool "main" (tenure up makes one)\n'
+    site.up("-g", "1")
+    assert len(site.jobs()) == 1 and site.pool()["waiting"] == 1
+
+
 def written(site, **change):
     """The pool file, as somebody has changed it by hand."""
     path = site.root / "exp1/pools/main.json"
