@@ -23,6 +23,8 @@ struct agent_job {
 	uv_timer_t timer;
 	uv_work_t work;
 	bool asking, closing, closed;
+	uint64_t asked_ns;		 /* monotonic: last; 0: never */
+	uint64_t first_ns, first_end_ns; /* wall: what it said first, and what we made of that */
 	/* Of the question that is under way. */
 	int code;
 	uint64_t end_ns; /* wall */
@@ -47,7 +49,6 @@ static void set_end(struct agent_job *j, uint64_t end_ns)
 	uint64_t now = clock_wall_ns();
 	char end[CLOCK_TEXT_MAX], leave[UNIT_TEXT_MAX];
 
-	end_ns = earlier(j, end_ns);
 	if (!end_ns || end_ns == a->view.job_end_ns)
 		return;
 	a->view.job_end_ns = end_ns;
@@ -59,6 +60,21 @@ static void set_end(struct agent_job *j, uint64_t end_ns)
 	life_job_ends(a, end_ns > now ? (end_ns - now) / NS_PER_MS : 0);
 	if (a->queue)
 		nodes_status_changed(a->queue);
+}
+
+/* Who runs the engine may give a job more time, or less. */
+static void hear_end(struct agent_job *j, uint64_t end_ns)
+{
+	if (!end_ns && !j->first_ns) {
+		set_end(j, earlier(j, 0));
+		return;
+	}
+	if (end_ns && !j->first_ns) {
+		j->first_ns = end_ns;
+		j->first_end_ns = earlier(j, end_ns);
+	}
+	if (end_ns)
+		set_end(j, j->first_end_ns + end_ns - j->first_ns);
 }
 
 /* ---- the engine is asked ---- */
@@ -78,10 +94,24 @@ static void ask_work(uv_work_t *work)
 	j->code = j->a->c->engine->deadline(&env, j->a->c->job, &j->end_ns, &j->e);
 }
 
+static void ask_later(struct agent_job *j)
+{
+	const struct view *v = &j->a->view;
+	uint64_t left =
+		deadline_left_ms(&v->deadlines[DEADLINE_JOB], clock_boot_ns(), clock_wall_ns());
+	uint64_t asked = j->asked_ns ? (clock_mono_ns() - j->asked_ns) / NS_PER_MS : UINT64_MAX;
+	uint64_t wait = j->first_ns && j->a->c->engine ? deadline_ask_ms(left, asked) : UINT64_MAX;
+
+	if (wait != UINT64_MAX)
+		(void)uv_timer_start(&j->timer, on_timer, wait, 0);
+}
+
 static void take_answer(struct agent_job *j)
 {
-	if (j->code == 0) {
-		set_end(j, j->end_ns);
+	if (j->code == 0)
+		hear_end(j, j->end_ns);
+	if (j->code == 0 || j->first_ns) {
+		ask_later(j);
 		return;
 	}
 	if (strcmp(j->told, j->e.text) != 0)
@@ -104,6 +134,7 @@ static void ask_done(uv_work_t *work, int status)
 
 static void ask(struct agent_job *j)
 {
+	j->asked_ns = clock_mono_ns();
 	j->end_ns = 0;
 	j->e = (struct err)ERR_INIT;
 	j->work.data = j;
@@ -129,9 +160,11 @@ void agent_job_start(struct agent_job *j)
 {
 	if (!j)
 		return;
-	set_end(j, j->a->c->job->end_ns);
+	hear_end(j, j->a->c->job->end_ns);
 	if (!j->a->c->job->end_ns && j->a->c->engine)
 		ask(j);
+	else
+		ask_later(j);
 }
 
 static void on_closed(uv_handle_t *h)

@@ -5,8 +5,9 @@
 /*
  * The job of an engine that the agent runs in, and when it ends: by what its environment says, else
  * by what the engine answers, which is asked off the loop's thread and again where that fails; and
- * never later than --time after the agent's start. The lifecycle is told (life_job_ends()), and the
- * status says it.
+ * never later than --time after the agent's start, unless the engine has given the job more time
+ * since it was first heard of: it is asked once an hour, and last before the agent begins to leave.
+ * The lifecycle is told (life_job_ends()), and the status says it.
  */
 
 struct agent;

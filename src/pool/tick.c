@@ -160,6 +160,10 @@ static int look_at_agent(void *data, const char *agent)
 		job = find_token(t, s->token);
 	if (job && !job->agent[0] && job->phase != POOL_JOB_ENDED)
 		report_job(t, job, s);
+	if (job && job->agent[0] && s->end_ns && s->end_ns != job->end_ns) {
+		job->end_ns = s->end_ns; /* the engine has given it more time, or less */
+		save(t, job);
+	}
 	if (job && alive && heard)
 		t->live[job - t->jobs.all] = true;
 	if (alive && !b.draining)

@@ -320,6 +320,27 @@ def test_deadline_reached_while_a_task_runs(machine, tmp_path):
     assert shown(b, i)["attempts"] == 1
 
 
+@pytest.mark.parametrize("more", [7200, 180, None])
+def test_a_job_that_was_given_more_time(machine, tmp_path, more):
+    """The engine is asked once more before the agent begins to leave: it stays, or leaves where nothing has changed or
+    nobody answers. More than --time is only what was added since."""
+    squeue, end = tmp_path / "bin/squeue", int(time.time()) + (150 if more else 123)
+    squeue.parent.mkdir()
+    squeue.write_text("#!/bin/sh\n" + (f"echo \"77|RUNNING|n7|2026-01-01T00:00:00|$(date -d @{end + more} +%Y-%m-%dT%H:%M:%S)|j|None\"\n"
+                                       if more else "exit 1\n"))
+    squeue.chmod(0o755)
+    a = machine.job("a", SLURM_JOB_ID="77", SLURM_RESTART_COUNT="0", SLURMD_NODENAME="n7", SLURM_JOB_GPUS="3",
+                    SLURM_JOB_END_TIME=str(end), PATH=f"{squeue.parent}:{machine.env['PATH']}")
+    del a.env["TENURE_LOCAL_JOB"]
+    a.start("--time", "140s")
+    if not more:
+        assert a.agent.wait(HANG) == 0 and a.said("the job ends in 2m at most")
+        return
+    must_come(lambda: any(end + more - 11 < doc.get("deadline", 0) <= end + more for doc in left(a).values()))
+    i = a.submit("-g", "0", "--", "true")
+    a.wait(i, "done")
+
+
 def test_what_does_not_fit_into_the_rest_of_a_job(machine):
     a = machine.job("a", TENURE_LOCAL_GPUS="0")
     a.start("--time", "10m")

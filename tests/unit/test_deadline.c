@@ -7,6 +7,7 @@
 
 #include "agent/node/deadline.h"
 #include "base/clock.h"
+#include "base/mem.h"
 
 #define BOOT (5000 * NS_PER_S)
 #define WALL (1700000000 * NS_PER_S)
@@ -144,13 +145,44 @@ static void test_job(void **state)
 	assert_int_equal(wait_at(0, 0), 0);
 }
 
+/* Once an hour, for the last time when an answer still comes before it begins to leave, and never
+ * twice in a minute. */
+static void test_ask_again(void **state)
+{
+	static const struct {
+		uint64_t left_s, asked_s, wait_s;
+	} rows[] = {
+		{ 86400, 0, 3600 },
+		{ 3700, 3600, 3600 },
+		{ 3610, 0, 3590 },
+		{ 600, 3000, 580 },
+		{ 600, UINT64_MAX, 580 },
+		{ 30, UINT64_MAX, 10 },
+		{ 20, 70, 0 },
+		{ 5, 70, 0 },
+		{ 70, 10, 50 },
+		{ 70, 0, 60 },
+		{ 65, 0, 60 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		uint64_t asked =
+			rows[i].asked_s == UINT64_MAX ? UINT64_MAX : rows[i].asked_s * 1000;
+
+		assert_int_equal(deadline_ask_ms(rows[i].left_s * 1000, asked),
+				 rows[i].wait_s * 1000);
+	}
+	assert_true(deadline_ask_ms(0, UINT64_MAX) == UINT64_MAX); /* it leaves already */
+	assert_true(deadline_ask_ms(50000, 5000) == UINT64_MAX); /* too early, and too late then */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_none),   cmocka_unit_test(test_for),
 		cmocka_unit_test(test_until),  cmocka_unit_test(test_lifetime),
 		cmocka_unit_test(test_notice), cmocka_unit_test(test_two),
-		cmocka_unit_test(test_job),
+		cmocka_unit_test(test_job),    cmocka_unit_test(test_ask_again),
 	};
 
 	return cmocka_run_group_tests_name("deadline", tests, NULL, NULL);

@@ -4,8 +4,11 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "base/units.h"
+#include "engine/engine.h"
 
-#define CHECK_MS 10000
+#define CHECK_MS    10000
+#define ASK_EACH_MS (3600 * MS_PER_S)
+#define ASK_LAST_MS (ENGINE_LIMIT_MS + 5000) /* an answer takes so long at most */
 
 void deadlines_begin(struct deadline all[DEADLINE_MAX], const struct agent_config *c,
 		     uint64_t boot_ns)
@@ -55,6 +58,17 @@ uint64_t deadline_left_ms(const struct deadline *d, uint64_t boot_ns, uint64_t w
 	uint64_t now = d->clock == DEADLINE_WALL ? wall_ns : boot_ns;
 
 	return d->at_ns > now ? (d->at_ns - now + NS_PER_MS - 1) / NS_PER_MS : 0;
+}
+
+uint64_t deadline_ask_ms(uint64_t left_ms, uint64_t asked_ms)
+{
+	uint64_t wait = left_ms > ASK_LAST_MS ? left_ms - ASK_LAST_MS : 0;
+
+	if (wait > ASK_EACH_MS)
+		wait = ASK_EACH_MS;
+	if (asked_ms < ENGINE_POLL_MS && wait < ENGINE_POLL_MS - asked_ms)
+		wait = ENGINE_POLL_MS - asked_ms;
+	return left_ms && wait <= left_ms ? wait : UINT64_MAX;
 }
 
 uint64_t deadline_wall_ns(const struct deadline *d, uint64_t boot_ns, uint64_t wall_ns)

@@ -38,6 +38,10 @@ void deadline_begin_for(struct deadline all[DEADLINE_MAX], const struct agent_co
 /* The job ends in so long: the agent begins to leave leave_ms before that. Again: another time. */
 void deadline_set_job(struct deadline all[DEADLINE_MAX], uint64_t left_ms, uint64_t leave_ms,
 		      uint64_t boot_ns);
+/* How long to wait before the engine is asked once more when the job ends, left_ms before the agent
+ * begins to leave and asked_ms after it was last asked (UINT64_MAX: it never was). UINT64_MAX: not
+ * any more. */
+uint64_t deadline_ask_ms(uint64_t left_ms, uint64_t asked_ms);
 bool deadline_is_awaited(const struct deadline *d);
 /* 0: it is due. */
 uint64_t deadline_left_ms(const struct deadline *d, uint64_t boot_ns, uint64_t wall_ns);
