@@ -16,7 +16,8 @@ if [ -e {dir}/hang ]; then sleep 600; fi
 echo $n"""
 SQUEUE = """echo asked >> {dir}/polls
 [ ! -e {dir}/down ] || {{ echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1; }}
-while read -r n name; do echo "$n|PENDING||4000000000|N/A|$name|Resources"; done < {dir}/jobs"""
+gone=" $(cat {dir}/cancelled 2>/dev/null | tr '\\n' ' ') "
+while read -r n name; do case $gone in *" $n "*) continue;; esac; echo "$n|PENDING||4000000000|N/A|$name|Resources"; done < {dir}/jobs"""
 
 
 class Site:
@@ -24,7 +25,7 @@ class Site:
 
     def __init__(self, build, env, tmp_path, root=None, name="exp1"):
         self.tenure, self.dir, self.name = build / "tenure", tmp_path / "slurm", name
-        self.dir.mkdir()
+        self.dir.mkdir(exist_ok=True)  # several have one Slurm
         (self.dir / "jobs").touch()
         self.root = pathlib.Path(root or tmp_path / "queues")
         self.env = {**env, "PATH": f"{self.dir}:/usr/bin:/bin", "TENURE_ROOT": str(self.root)}
@@ -50,6 +51,12 @@ class Site:
     def jobs(self):
         """That Slurm has."""
         return (self.dir / "jobs").read_text().splitlines()
+
+    def open_jobs(self):
+        """The same, without those that were cancelled."""
+        cancelled = self.dir / "cancelled"
+        gone = cancelled.read_text().split() if cancelled.exists() else []
+        return [j for j in self.jobs() if j.split()[0] not in gone]
 
     def later(self, seconds):
         """All that the pool remembers was so much earlier."""
