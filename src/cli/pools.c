@@ -124,7 +124,8 @@ static void read_one(const struct spool *sp, const char *name, struct pool_shown
 {
 	struct err e = ERR_INIT;
 
-	*ret = (struct pool_shown){ .name = xstrdup(name) };
+	*ret = (struct pool_shown){ .name = xstrdup(name),
+				    .instance = xstrdup(spool_instance(sp)) };
 	if (pool_read(sp, name, &ret->pool, &e) < 0)
 		ret->error = xstrdup(e.text);
 	if (pool_state_read(sp, name, &ret->state, &e) < 0 ||
@@ -138,9 +139,10 @@ int pools_read(const struct spool *sp, struct pools_shown *ret, struct err *e)
 	struct text_list names = { .n = 0 };
 	int r = pool_list(sp, &names, e);
 
-	*ret = (struct pools_shown){ .all = xcalloc(names.n + 1, sizeof(*ret->all)) };
-	for (size_t i = 0; i < names.n; i++)
+	for (size_t i = 0; i < names.n; i++) {
+		ret->all = xgrow(ret->all, ret->n, sizeof(*ret->all));
 		read_one(sp, names.texts[i], &ret->all[ret->n++]);
+	}
 	text_list_clear(&names);
 	return r;
 }
@@ -153,6 +155,7 @@ void pools_shown_clear(struct pools_shown *p)
 		free(p->all[i].error);
 		free(p->all[i].lost);
 		free(p->all[i].name);
+		free(p->all[i].instance);
 	}
 	free(take_ptr(p->all));
 	p->n = 0;
@@ -201,21 +204,28 @@ static json_t *shown_json(const struct pool_shown *p)
 	return o;
 }
 
-json_t *pools_json(const struct pools_shown *p)
+json_t *pools_json(const struct pools_shown *p, size_t from)
 {
 	json_t *a = json_array();
 
-	for (size_t i = 0; i < p->n; i++)
+	for (size_t i = from; i < p->n; i++)
 		(void)json_array_append_new(a, shown_json(&p->all[i]));
 	return a;
 }
 
-static void pool_row(struct table *t, const struct pool_shown *p)
+/* The caller frees it. */
+static char *label(const struct pool_shown *p, const char *instance)
+{
+	return strcmp(p->instance, instance) == 0 ? xstrdup(p->name)
+						  : xasprintf("%s/%s", p->instance, p->name);
+}
+
+static void pool_row(struct table *t, const struct pool_shown *p, const char *called)
 {
 	const struct pool_state *st = &p->state;
 	char gpus[16], wanted[16], live[16], waiting[16], cap[16];
 
-	table_add(t, p->pool.down ? TERM_DIM : TABLE_PLAIN, p->name, p->pool.engine,
+	table_add(t, p->pool.down ? TERM_DIM : TABLE_PLAIN, called, p->pool.engine,
 		  str_print(gpus, sizeof(gpus), "%u", p->pool.gpus),
 		  str_print(wanted, sizeof(wanted), "%u", st->wanted),
 		  str_print(live, sizeof(live), "%u", st->live),
@@ -226,18 +236,27 @@ static void pool_row(struct table *t, const struct pool_shown *p)
 				: "the first tick");
 }
 
-static void job_row(struct table *t, const struct pool_shown *p, const struct pool_job *job)
+static void job_row(struct table *t, const char *called, const struct pool_job *job)
 {
 	char start[CLOCK_TEXT_MAX] = "";
 
 	if (job->start_ns)
 		(void)clock_format_local(job->start_ns, start);
-	table_add(t, TABLE_PLAIN, job->id[0] ? job->id : job->token, p->name,
+	table_add(t, TABLE_PLAIN, job->id[0] ? job->id : job->token, called,
 		  job->agent[0] ? "serves" : engine_job_state_name(job->state), job->node, start,
 		  job->agent[0] ? job->agent : job->reason);
 }
 
-static void print_jobs(const struct pools_shown *p)
+static void add_jobs(struct table *t, const struct pool_shown *p, const char *instance)
+{
+	cleanup_free char *called = label(p, instance);
+
+	for (size_t i = 0; i < p->jobs.n; i++)
+		if (p->jobs.all[i].phase != POOL_JOB_ENDED)
+			job_row(t, called, &p->jobs.all[i]);
+}
+
+static void print_jobs(const struct pools_shown *p, const char *instance)
 {
 	static const struct table_column columns[] = {
 		{ "JOB" }, { "POOL" }, { "STATE" }, { "NODE" }, { "START", .drop = 1 },
@@ -246,9 +265,7 @@ static void print_jobs(const struct pools_shown *p)
 	struct table *t = table_new(columns);
 
 	for (size_t i = 0; i < p->n; i++)
-		for (size_t k = 0; k < p->all[i].jobs.n; k++)
-			if (p->all[i].jobs.all[k].phase != POOL_JOB_ENDED)
-				job_row(t, &p->all[i], &p->all[i].jobs.all[k]);
+		add_jobs(t, &p->all[i], instance);
 	if (!table_is_empty(t)) {
 		printf("\nTheir jobs:\n");
 		table_print(t, stdout);
@@ -256,33 +273,52 @@ static void print_jobs(const struct pools_shown *p)
 	t = table_free(t);
 }
 
-void pools_print(const struct pools_shown *p)
+static void warn_of(const struct pool_shown *p, const char *instance)
+{
+	cleanup_free char *called = label(p, instance);
+	const struct pool_state *st = &p->state;
+
+	if (st->paused)
+		cmd_warn("warning", "pool %s is paused: %s", called, st->pause);
+	else if (p->lost)
+		cmd_warn("warning", "pool %s: %s", called, p->lost);
+	if (st->error[0])
+		cmd_warn("warning", "pool %s: %s", called, st->error);
+}
+
+/* It is of that instance, or somebody may wait for something of it. */
+static bool is_of_interest(const struct pool_shown *p, const char *instance)
+{
+	for (size_t i = 0; i < p->jobs.n; i++)
+		if (p->jobs.all[i].phase != POOL_JOB_ENDED)
+			return true;
+	return !p->pool.down || strcmp(p->instance, instance) == 0;
+}
+
+void pools_print(const struct pools_shown *p, const char *instance)
 {
 	static const struct table_column columns[] = {
 		{ "POOL" },	    { "ENGINE" },     { "GPUS", true },
 		{ "WANTED", true }, { "LIVE", true }, { "WAITING", true },
 		{ "CAP", true },    { "NEXT" },	      { 0 }
 	};
-	struct table *t = p->n ? table_new(columns) : NULL;
+	struct table *t = table_new(columns);
 
-	if (!t)
-		return;
-	for (size_t i = 0; i < p->n; i++)
-		pool_row(t, &p->all[i]);
-	printf("\nIts pools:\n");
-	table_print(t, stdout);
-	t = table_free(t);
 	for (size_t i = 0; i < p->n; i++) {
-		const struct pool_state *st = &p->all[i].state;
+		cleanup_free char *called = label(&p->all[i], instance);
 
-		if (st->paused)
-			cmd_warn("warning", "pool %s is paused: %s", p->all[i].name, st->pause);
-		else if (p->all[i].lost)
-			cmd_warn("warning", "pool %s: %s", p->all[i].name, p->all[i].lost);
-		if (st->error[0])
-			cmd_warn("warning", "pool %s: %s", p->all[i].name, st->error);
+		if (is_of_interest(&p->all[i], instance))
+			pool_row(t, &p->all[i], called);
 	}
-	print_jobs(p);
+	if (!table_is_empty(t)) {
+		printf("\nPools:\n");
+		table_print(t, stdout);
+	}
+	t = table_free(t);
+	for (size_t i = 0; i < p->n; i++)
+		if (is_of_interest(&p->all[i], instance))
+			warn_of(&p->all[i], instance);
+	print_jobs(p, instance);
 }
 
 /* The engine's own estimate for the first of those that wait; 0: it gives none. */
@@ -325,7 +361,7 @@ char *pool_sentence(const struct pool_shown *p)
 
 unsigned int pools_most_gpus(const struct spool *sp)
 {
-	struct pools_shown shown;
+	struct pools_shown shown = { .n = 0 };
 	unsigned int most = 0;
 
 	(void)pools_read(sp, &shown, NULL);
@@ -360,7 +396,7 @@ static bool is_seen_to(const struct pool_shown *p)
 
 void pools_tick_after_submit(const struct cmd_ctx *ctx, const struct spool *sp)
 {
-	struct pools_shown shown;
+	struct pools_shown shown = { .n = 0 };
 
 	(void)pools_read(sp, &shown, NULL);
 	for (size_t i = 0; i < shown.n; i++)

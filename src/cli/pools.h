@@ -24,14 +24,14 @@ int pools_program(const char *root, const char *engine, bool write, char **ret, 
 /* What is to be said of it; NULL: nothing. The caller frees it. */
 char *pools_program_note(const char *engine, const char *program);
 
-/* All of an instance, each with what came of its last tick and its jobs that have not ended. */
+/* One pool, with what came of its last tick and its jobs. */
 struct pool_shown {
 	struct pool pool;
 	struct pool_state state;
 	struct pool_jobs jobs;
 	char *error; /* its file is none; NULL */
 	char *lost;  /* of the last job of which no agent reported, with what it printed; NULL */
-	char *name;
+	char *name, *instance;
 };
 
 struct pools_shown {
@@ -39,13 +39,15 @@ struct pools_shown {
 	struct pool_shown *all;
 };
 
-/* 0 or negative; pools_shown_clear() in each case. */
+/* All of an instance, behind what is there already (zeroed: nothing). 0 or negative;
+ * pools_shown_clear() in each case. */
 int pools_read(const struct spool *sp, struct pools_shown *ret, struct err *e);
 void pools_shown_clear(struct pools_shown *p);
-/* A new reference: docs/json.md. */
-json_t *pools_json(const struct pools_shown *p);
-/* A table, the jobs under it, and what is wrong; nothing where there is no pool. */
-void pools_print(const struct pools_shown *p);
+/* A new reference: docs/json.md. From: of the first of those that are shown. */
+json_t *pools_json(const struct pools_shown *p, size_t from);
+/* A table, the jobs under it, and what is wrong; nothing where there is no pool. One of another
+ * instance than this one is called "exp1/main", and left out while it is down and has no job. */
+void pools_print(const struct pools_shown *p, const char *instance);
 /* "pool night (slurm): 2 wanted, 1 live, 1 waiting of 4; waits for 1 job to start" */
 char *pool_sentence(const struct pool_shown *p);
 

@@ -256,6 +256,24 @@ def test_agents_that_do_not_come_up_pause_it_with_the_reason(machine):
     must_come(lambda: p.agents())
 
 
+def test_pools_of_all_queues_are_shown_at_once(machine):
+    """Whoever has several queues sees in one place what each waits for; a pool that is down is of its own queue's interest alone."""
+    a, b = machine.pooled("exp1"), machine.pooled("exp2")
+    a.run("up", "exp1", "--engine", "local", "-g", "1", "--nodes", "1")
+    b.run("up", "exp2", "--engine", "local", "-g", "2", "--nodes", "1")
+    def rows(*args):
+        """By the pool's name: the row of the table, and of its jobs."""
+        return [line.split()[0] for line in a.run("instances", *args).stdout.partition("Pools:")[2].splitlines() if line.strip()]
+    must_come(lambda: len(a.agents()) == 1 and len(b.agents()) == 1)
+    assert rows("exp1")[:2] == ["POOL", "main"] and "exp2/main" not in a.run("instances", "exp1").stdout
+    everywhere = a.run("instances", "-i", "other").stdout
+    assert re.search(r"^exp1/main +local +1 ", everywhere, re.M) and re.search(r"^exp2/main +local +2 ", everywhere, re.M)
+    assert re.search(r"^main +local +1 .*\n^exp2/main +local +2 ", a.run("instances", "-i", "exp1").stdout, re.M)
+    b.run("down", "exp2", "--now")
+    must_come(lambda: "exp2/main" not in a.run("instances", "-i", "exp1").stdout)
+    assert b.pool()["jobs"] and all(j["ended"] for j in b.pool()["jobs"])
+
+
 def test_engine_that_is_not_there_says_so_and_leaves_nothing(machine):
     p = machine.pooled()
     i = p.submit("-g", "1", "--", "true")

@@ -28,7 +28,8 @@ struct instances {
 	const char *root, *now;
 	struct table *t;	   /* NULL: JSON */
 	struct node_agents agents; /* of the current one, where it is no JSON */
-	struct pools_shown *pools; /* of the current one */
+	struct pools_shown pools;  /* of the current one, or of all where none was named */
+	bool named;
 };
 
 /* As the agents' own word for the state, for people. */
@@ -197,20 +198,14 @@ static json_t *tell_nodes(struct instances *all, const struct spool *sp, const s
 	return nodes;
 }
 
-/* What is asked for of engines; of the current one it is kept to be printed. */
-static json_t *tell_pools(const struct instances *all, const struct spool *sp, bool current)
+/* What is asked for of engines; what is to be printed is kept. */
+static json_t *tell_pools(struct instances *all, const struct spool *sp, bool current)
 {
-	struct pools_shown pools = { .n = 0 };
-	json_t *doc;
+	size_t from = all->pools.n;
 
-	if (sp)
-		(void)pools_read(sp, &pools, NULL);
-	doc = pools_json(&pools);
-	if (current && all->t)
-		*all->pools = pools;
-	else
-		pools_shown_clear(&pools);
-	return doc;
+	if (sp && (!all->t || current || !all->named))
+		(void)pools_read(sp, &all->pools, NULL);
+	return all->t ? NULL : pools_json(&all->pools, from);
 }
 
 static json_t *count_json(bool known, size_t n)
@@ -248,7 +243,6 @@ static void instance_row(struct instances *all, const char *name)
 		return;
 	}
 	json_decref(nodes);
-	json_decref(pools);
 	if (known) {
 		(void)str_print(waiting, sizeof(waiting), "%zu", n[0]);
 		(void)str_print(running, sizeof(running), "%zu", n[1]);
@@ -266,7 +260,7 @@ static void print_tables(const struct instances *all)
 		printf("\nThe agents that serve %s:\n", all->now);
 		print_agents(&all->agents);
 	}
-	pools_print(all->pools);
+	pools_print(&all->pools, all->now);
 }
 
 static int run_instances(const struct cmd_ctx *ctx, struct err *e)
@@ -276,7 +270,6 @@ static int run_instances(const struct cmd_ctx *ctx, struct err *e)
 	};
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
 	struct text_list names = { .n = 0 };
-	struct pools_shown pools = { .n = 0 };
 	bool json = opts_flag(ctx->opts, "json");
 	struct instances all = { .ctx = ctx,
 				 .root = root,
@@ -284,7 +277,7 @@ static int run_instances(const struct cmd_ctx *ctx, struct err *e)
 						? opts_arg(ctx->opts, 0)
 						: settings_str(ctx->settings, SET_INSTANCE),
 				 .t = json ? NULL : table_new(columns),
-				 .pools = &pools };
+				 .named = opts_arg(ctx->opts, 0) != NULL };
 	struct instance_note *s = instance_note_begin(root);
 	int r = spool_instances(root, &names, e);
 
@@ -296,14 +289,15 @@ static int run_instances(const struct cmd_ctx *ctx, struct err *e)
 	else if (r == 0 && !json)
 		printf("There is none in %s yet; tenure submit makes one.\n", root);
 	text_list_clear(&names);
-	pools_shown_clear(&pools);
+	pools_shown_clear(&all.pools);
 	(void)table_free(all.t);
 	node_agents_clear(&all.agents);
 	return r;
 }
 
 static const struct cmd_example instances_examples[] = {
-	{ "tenure instances", "all queues, which one commands mean now, and who serves that" },
+	{ "tenure instances",
+	  "all queues, which one commands mean now, who serves that; all pools" },
 	{ "tenure instances exp1", "who serves that one, and its pools" },
 	{ 0 },
 };

@@ -438,7 +438,7 @@ static int print_doc(const struct spool *sp, const struct task_place *p, const s
 		return r;
 	o = json_pack("{s:I, s:s, s:s, s:s, s:O, s:O, s:o}", "id", (json_int_t)p->name.id, "name",
 		      p->name.name, "state", taskstate_name(state), "why", strbuf_str(f->text),
-		      "reasons", f->reasons, "nodes", f->nodes, "pools", pools_json(pools));
+		      "reasons", f->reasons, "nodes", f->nodes, "pools", pools_json(pools, 0));
 	if (p->element)
 		(void)json_object_set_new(o, "element", json_integer((json_int_t)p->element));
 	cmd_print_json_line(o);
