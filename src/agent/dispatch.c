@@ -277,6 +277,8 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 	} else {
 		q->n_done += v->what == RETRY_DONE;
 		q->n_failed += v->what == RETRY_FAILED;
+		if (q->c->n_ended)
+			*q->c->n_ended = q->n_done + q->n_failed;
 		(void)sched_end(q->plan, r->ref);
 		lanes_streak_drop(&q->lanes, r->ref.id);
 	}

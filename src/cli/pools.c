@@ -406,7 +406,7 @@ void pools_tick_after_submit(const struct cmd_ctx *ctx, const struct spool *sp)
 }
 
 /* Whoever hangs here has nothing that anybody waits for any more. */
-void pools_tick_at_end(const struct cmd_ctx *ctx, const char *token)
+void pools_tick_at_end(const struct cmd_ctx *ctx, const char *token, uint64_t n_ended)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
 	struct pool_caller caller = pools_caller_of_agent(ctx, root);
@@ -416,6 +416,7 @@ void pools_tick_at_end(const struct cmd_ctx *ctx, const char *token)
 	(void)signal(SIGALRM, SIG_DFL);
 	(void)alarm(END_LIMIT_S);
 	caller.token = token;
+	caller.n_ended = n_ended;
 	caller.patience_ms = END_LIMIT_S * 1000ULL / 2;
 	if (spool_open(root, settings_str(ctx->settings, SET_INSTANCE), &trust, 0, &sp, NULL) == 0)
 		pool_tick_all(sp, &caller);

@@ -58,7 +58,7 @@ unsigned int pools_most_gpus(const struct spool *sp);
 void pools_tick_after_submit(const struct cmd_ctx *ctx, const struct spool *sp);
 
 /* An agent of a pool leaves, and what it ran may have gone back to the queue: the next node is
- * asked for, in a minute at most. */
-void pools_tick_at_end(const struct cmd_ctx *ctx, const char *token);
+ * asked for, in a minute at most. So many tasks have ended under it. */
+void pools_tick_at_end(const struct cmd_ctx *ctx, const char *token, uint64_t n_ended);
 
 #endif

@@ -96,6 +96,7 @@ int pool_job_parse(const char *text, size_t len, struct pool_job *ret)
 	json_get_text(doc, "agent", ret->agent, sizeof(ret->agent));
 	json_get_text(doc, "reason", ret->reason, sizeof(ret->reason));
 	ret->gpus = json_get_small(doc, "gpus", POOL_GPUS_MAX);
+	ret->shape = (uint32_t)json_get_u64(doc, "shape");
 	ret->submitted_s = json_get_u64(doc, "submitted");
 	ret->began_s = json_get_u64(doc, "began");
 	ret->ended_s = json_get_u64(doc, "ended");
@@ -123,8 +124,10 @@ static char *job_text(const struct pool_job *job)
 		(json_int_t)job->end_ns, "asked_ns", (json_int_t)job->asked_ns, "after", job->after,
 		"first", job->first, "told", job->told, "lost", job->lost, "cancelled",
 		job->cancelled);
-	char *text = json_dumps(doc, JSON_INDENT(2));
+	char *text;
 
+	(void)json_object_set_new(doc, "shape", json_integer(job->shape));
+	text = json_dumps(doc, JSON_INDENT(2));
 	json_decref(doc);
 	return text ? text : xstrdup("{}");
 }

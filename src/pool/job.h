@@ -33,6 +33,7 @@ struct pool_job {
 	char agent[NAME_AGENT_MAX + 1]; /* "": none has reported */
 	char reason[256];		/* why it waits, or how it ended */
 	unsigned int gpus;
+	uint32_t shape; /* pool_shape() of what it was asked for by; 0: not known */
 	/* By the file server's clock, seconds; 0: it has not. */
 	uint64_t submitted_s, began_s, ended_s;
 	uint64_t end_ns;   /* wall, by its agent: when the job's time is up; 0: not known */

@@ -30,7 +30,8 @@ static unsigned int less(unsigned int a, unsigned int b)
 uint64_t pool_backoff_s(const struct pool_state *st, uint64_t now_s)
 {
 	static const uint64_t waits[] = { 0, 60, 300, 900, 3600 };
-	uint64_t wait = waits[least(st->refusals, ARRAY_LEN(waits) - 1)];
+	unsigned int failures = most(st->refusals, less(st->vain, 1));
+	uint64_t wait = waits[least(failures, ARRAY_LEN(waits) - 1)];
 
 	return st->tried_s + wait > now_s ? st->tried_s + wait - now_s : 0;
 }
@@ -53,18 +54,38 @@ void pool_note_reported(struct pool_state *st)
 	st->lost = 0;
 }
 
+static void say_last(char *ret, size_t size, unsigned int n, const char *what,
+		     const struct pool_job *job, const char *tail)
+{
+	(void)str_print(ret, size, "%u jobs in a row %s; the last one, %s%s%s%s, %s%s", n, what,
+			job->id[0] ? job->id : job->token, job->node[0] ? " on " : "", job->node,
+			job->reason[0] ? "" : " without a reason",
+			tail ? "printed: " : "printed nothing", tail ? tail : "");
+}
+
 void pool_note_lost(struct pool_state *st, const struct pool_job *job, const char *tail)
 {
 	if (++st->lost < POOL_LOST_MOST)
 		return;
 	st->paused = true;
-	(void)str_print(
-		st->pause, sizeof(st->pause),
-		"%u jobs in a row ended and no agent of theirs reported; the last one, %s%s%s%s, "
-		"%s%s",
-		st->lost, job->id[0] ? job->id : job->token, job->node[0] ? " on " : "", job->node,
-		job->reason[0] ? "" : " without a reason", tail ? "printed: " : "printed nothing",
-		tail ? tail : "");
+	say_last(st->pause, sizeof(st->pause), st->lost, "ended and no agent of theirs reported",
+		 job, tail);
+}
+
+/* Once may be chance: it was cancelled, or preempted. */
+void pool_note_vain(struct pool_state *st, const struct pool_job *job, const char *tail,
+		    uint64_t now_s)
+{
+	if (++st->vain < 2)
+		return;
+	st->tried_s = now_s;
+	say_last(st->error, sizeof(st->error), st->vain,
+		 "had agents that left at once, with no task ended", job, tail);
+}
+
+void pool_note_useful(struct pool_state *st)
+{
+	st->vain = 0;
 }
 
 /* ---- the plan ---- */
@@ -88,6 +109,15 @@ static bool is_behind(const struct pool_view *v, const struct pool_job *job)
 	return false;
 }
 
+/* It waits, and is not what the pool asks for now. */
+static bool is_outdated(const struct pool_view *v, size_t i)
+{
+	const struct pool_job *job = &v->jobs->all[i];
+
+	return is_open(job) && !v->live[i] && !job->agent[0] && !job->began_s && job->id[0] &&
+	       job->shape && job->shape != pool_shape(v->pool);
+}
+
 static struct counts count(const struct pool_view *v)
 {
 	struct counts c = { .live = 0 };
@@ -95,7 +125,7 @@ static struct counts count(const struct pool_view *v)
 	for (size_t i = 0; i < v->jobs->n; i++) {
 		const struct pool_job *job = &v->jobs->all[i];
 
-		if (!is_open(job) || is_behind(v, job))
+		if (!is_open(job) || is_behind(v, job) || is_outdated(v, i))
 			continue;
 		/* One that is silent may be cut off, and has its node all the same. */
 		if (v->live[i] || job->agent[0])
@@ -122,6 +152,13 @@ static bool is_late(const struct pool_view *v, const struct pool_job *job)
 	       v->now_s > job->began_s + v->pool->start_ms / MS_OF_S;
 }
 
+static void cancel_outdated(const struct pool_view *v, struct pool_decision *d)
+{
+	for (size_t i = 0; i < v->jobs->n; i++)
+		if (is_outdated(v, i))
+			cancel(d, i, "it is not what the pool asks for now");
+}
+
 /* Those that wait beyond what is wanted, the youngest first. */
 static void cancel_surplus(const struct pool_view *v, unsigned int surplus, uint64_t settle_s,
 			   bool all, struct pool_decision *d)
@@ -130,7 +167,7 @@ static void cancel_surplus(const struct pool_view *v, unsigned int surplus, uint
 		const struct pool_job *job = &v->jobs->all[i];
 
 		if (!is_open(job) || v->live[i] || job->agent[0] ||
-		    (!all && (job->first || is_behind(v, job))) ||
+		    (!all && (job->first || is_behind(v, job) || is_outdated(v, i))) ||
 		    job->submitted_s + settle_s > v->now_s)
 			continue;
 		cancel(d, i, all ? "the pool is down" : "no task needs it any more");
@@ -158,7 +195,7 @@ static void plan_relay(const struct pool_view *v, unsigned int needed, struct po
 		if (!is_open(job) || !job->agent[0] || !job->id[0])
 			continue;
 		have++;
-		if ((v->follows || soon) && !has_successor(v, job))
+		if ((v->follows || soon) && !has_successor(v, job) && d->n_follow < POOL_JOBS_MAX)
 			d->follow[d->n_follow++] = i;
 	}
 }
@@ -201,7 +238,7 @@ void pool_say_next(const struct pool_view *v, struct pool_state *st)
 	else if (st->waiting)
 		(void)str_print(st->next, n, "waits for %u job%s to start", st->waiting,
 				st->waiting == 1 ? "" : "s");
-	else if (needed > st->cap)
+	else if (needed > st->cap || (v->more && st->live + st->waiting >= st->cap))
 		(void)str_print(st->next, n, "nothing: it has the %u node%s that it may have",
 				st->cap, st->cap == 1 ? "" : "s");
 	else if (st->wanted && st->live + st->waiting < st->wanted)
@@ -214,6 +251,13 @@ void pool_say_next(const struct pool_view *v, struct pool_state *st)
 		say_unfit(st);
 }
 
+/* Of the nodes that `up` asked for, those that were not submitted yet and are not there already. */
+static unsigned int first_left(const struct pool_view *v, const struct pool_state *st,
+			       unsigned int there)
+{
+	return least(less(v->pool->first, st->given), less(v->pool->first, there));
+}
+
 void pool_plan(const struct pool_view *v, struct pool_state *st, struct pool_decision *ret)
 {
 	struct counts c = count(v);
@@ -223,7 +267,7 @@ void pool_plan(const struct pool_view *v, struct pool_state *st, struct pool_dec
 	*ret = (struct pool_decision){ .submit = 0 };
 	if (st->asked_ns != v->pool->asked_ns) { /* `up` again is a new beginning */
 		st->asked_ns = v->pool->asked_ns;
-		st->given = st->refusals = st->lost = 0;
+		st->given = st->refusals = st->lost = st->vain = 0;
 		st->paused = false;
 		st->pause[0] = st->error[0] = '\0';
 	}
@@ -238,17 +282,18 @@ void pool_plan(const struct pool_view *v, struct pool_state *st, struct pool_dec
 		cancel_surplus(v, POOL_JOBS_MAX, 0, true, ret);
 		return;
 	}
-	first = less(v->pool->first, st->given);
-	st->wanted = least(cap, most(needed, most(first + c.first, 0)));
+	first = first_left(v, st, there);
+	st->wanted = least(cap, most(needed, first ? there + first : c.first));
 	missing = most(less(v->more, c.waiting), less(kept(v), there));
 	/* What is late does not count as on its way, but its node is not free yet. */
 	missing = least(missing, less(most(POOL_BACKLOG, less(kept(v), c.live)), c.waiting));
-	missing = most(missing, less(first, there));
+	missing = most(missing, first);
 	ret->submit =
 		st->paused || pool_backoff_s(st, v->now_s)
 			? 0
 			: least(least(missing, less(cap, there + v->strange)), POOL_TICK_JOBS);
 	ret->first = least(first, ret->submit);
+	cancel_outdated(v, ret);
 	if (v->pool->relay && !st->paused && !pool_backoff_s(st, v->now_s))
 		plan_relay(v, needed, ret);
 	cancel_surplus(v, less(c.waiting, most(v->more, less(kept(v), c.live))), POOL_SETTLE_S,

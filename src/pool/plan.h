@@ -8,11 +8,13 @@
  *
  * Up: nodes are asked for while fewer are there or on their way than the queue needs, one at a time
  * (POOL_BACKLOG), and those that `up` itself asked for at once. Refusals make it wait 1, 5, 15 and
- * 60 minutes; three jobs in a row whose agent never reported pause it, with the reason. Down: an
- * agent that has nothing to do leaves by itself. What still waits and is not needed any more is
- * cancelled, the youngest first, but not before it has waited for POOL_SETTLE_S, so that a queue
- * that changes its mind costs nobody his place. What runs is never cancelled here, but where its
- * agent has not reported in time.
+ * 60 minutes, and so do jobs, from the second in a row on, whose agent left within a minute and
+ * under whom no task has ended; three in a row whose agent never reported pause it, with the
+ * reason. What waits and is of another shape than the pool asks for now is cancelled, and asked for
+ * anew. Down: an agent that has nothing to do leaves by itself. What still waits and is not needed
+ * any more is cancelled, the youngest first, but not before it has waited for POOL_SETTLE_S, so
+ * that a queue that changes its mind costs nobody his place. What runs is never cancelled here, but
+ * where its agent has not reported in time.
  */
 
 #include <stdbool.h>
@@ -24,6 +26,7 @@
 
 #define POOL_BACKLOG   1
 #define POOL_LOST_MOST 3
+#define POOL_VAIN_S    60
 #define POOL_SETTLE_S  120
 #define POOL_RELAY_S                                                                               \
 	600 /* before the end of one, its successor is asked for, where that cannot wait in the    \
@@ -59,6 +62,11 @@ void pool_say_next(const struct pool_view *v, struct pool_state *st);
 /* A job has ended, or an agent has reported: what that says of the jobs in a row that were lost. */
 void pool_note_lost(struct pool_state *st, const struct pool_job *job, const char *tail);
 void pool_note_reported(struct pool_state *st);
+/* Its agent has left, and it was of no use: no task has ended under it, and it was there for less
+ * than POOL_VAIN_S. And the contrary. */
+void pool_note_vain(struct pool_state *st, const struct pool_job *job, const char *tail,
+		    uint64_t now_s);
+void pool_note_useful(struct pool_state *st);
 void pool_note_refused(struct pool_state *st, uint64_t now_s);
 void pool_note_submitted(struct pool_state *st);
 

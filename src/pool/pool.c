@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/units.h"
 #include "spool/ident.h"
 #include "spool/instance.h"
 
@@ -268,6 +270,25 @@ int pool_check_limits(const struct pool *p, struct err *e)
 	return 0;
 }
 
+int pool_check_time(const struct pool *p, struct err *e)
+{
+	uint64_t lead_ms = p->lead_s * MS_PER_S, least_ms;
+	char lead[UNIT_TEXT_MAX], whole[UNIT_TEXT_MAX], least[UNIT_TEXT_MAX];
+
+	if (lead_ms < POOL_LEAVE_MS)
+		lead_ms = POOL_LEAVE_MS;
+	least_ms = lead_ms + MS_PER_MIN;
+	if (!p->time_ms || p->time_ms >= least_ms)
+		return 0;
+	return err_set(
+		e, -EINVAL,
+		"time: of a job of %s nothing is left for tasks, because its agent leaves %s "
+		"before the end (--signal-lead, two minutes at least); %s is the least",
+		unit_format_duration_exact(p->time_ms, whole),
+		unit_format_duration_exact(lead_ms, lead),
+		unit_format_duration_exact(least_ms, least));
+}
+
 int pool_check(const struct pool *p, struct err *e)
 {
 	int r = pool_check_limits(p, e);
@@ -283,6 +304,30 @@ int pool_check(const struct pool *p, struct err *e)
 bool pool_is_here(const struct spool *sp, const struct pool *p)
 {
 	return !p->host[0] || strcmp(p->host, spool_host(sp)) == 0;
+}
+
+static uint32_t add_text(uint32_t sum, const char *text)
+{
+	return hash_fnv32(hash_fnv32(sum, text ? text : ""), "\n");
+}
+
+static uint32_t add_list(uint32_t sum, const struct text_list *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		sum = add_text(sum, l->texts[i]);
+	return add_text(sum, NULL);
+}
+
+uint32_t pool_shape(const struct pool *p)
+{
+	cleanup_free char *numbers =
+		xasprintf("%u %u %llu %llu", p->gpus, p->cpus, (unsigned long long)p->mem_mib,
+			  (unsigned long long)p->time_ms);
+	uint32_t sum = add_text(add_text(HASH_FNV32, p->engine), numbers);
+
+	sum = add_text(add_text(sum, p->type), p->template_path);
+	sum = add_list(add_list(add_list(sum, &p->options), &p->drop), &p->settings);
+	return sum ? sum : 1;
 }
 
 unsigned int pool_cap(const struct pool *p)
@@ -399,6 +444,7 @@ static const struct {
 	{ "tried", offsetof(struct pool_state, tried_s), 1 },
 	{ "refusals", offsetof(struct pool_state, refusals), 0 },
 	{ "lost", offsetof(struct pool_state, lost), 0 },
+	{ "vain", offsetof(struct pool_state, vain), 0 },
 	{ "given", offsetof(struct pool_state, given), 0 },
 	{ "asked_ns", offsetof(struct pool_state, asked_ns), 1 },
 	{ "wanted", offsetof(struct pool_state, wanted), 0 },

@@ -35,6 +35,7 @@
 #define POOL_FILE_MAX	65536 /* bytes */
 #define POOL_IDLE_MS	300000
 #define POOL_START_MS	600000
+#define POOL_LEAVE_MS	120000 /* an agent leaves its job so long before the end at the least */
 
 struct pool {
 	char name[POOL_NAME_MAX + 1];
@@ -76,6 +77,8 @@ char *pool_text(const struct pool *p);
 /* Limits, and what contradicts; the first one but for the engine. 0 or -EINVAL. */
 int pool_check_limits(const struct pool *p, struct err *e);
 int pool_check(const struct pool *p, struct err *e);
+/* There is something left of a job's time when its agent is to leave. 0 or -EINVAL. */
+int pool_check_time(const struct pool *p, struct err *e);
 
 bool pool_is_name(const char *name);
 /* pools/NAME.json, pools/NAME,what. buf: SPOOL_PATH_MAX bytes; returns it. */
@@ -95,6 +98,8 @@ int pool_list(const struct spool *sp, struct text_list *ret, struct err *e);
 
 /* Whoever asks can see its jobs; else only its host can. */
 bool pool_is_here(const struct spool *sp, const struct pool *p);
+/* What its nodes are, as a sum: jobs of another one are not what is asked for now. Never 0. */
+uint32_t pool_shape(const struct pool *p);
 /* Nodes that it may have at a time, by its max and its total of GPUs. */
 unsigned int pool_cap(const struct pool *p);
 
@@ -105,6 +110,7 @@ struct pool_state {
 	uint64_t tried_s;	     /* the last submission that was refused */
 	unsigned int refusals;	     /* in a row */
 	unsigned int lost;	     /* jobs in a row whose agent never reported */
+	unsigned int vain;	     /* ... whose agent left at once, with nothing done */
 	unsigned int given;	     /* jobs submitted since the `up` of asked_ns */
 	uint64_t asked_ns;
 	bool paused; /* until somebody says `up` again; text: why */

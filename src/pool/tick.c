@@ -164,12 +164,31 @@ static int look_at_agent(void *data, const char *agent)
 		job->end_ns = s->end_ns; /* the engine has given it more time, or less */
 		save(t, job);
 	}
+	if (job && alive && job->began_s && t->owner.now_s >= job->began_s + POOL_VAIN_S)
+		pool_note_useful(&t->report->state);
 	if (job && alive && heard)
 		t->live[job - t->jobs.all] = true;
 	if (alive && !b.draining)
 		add_node(t, job ? job->gpus : b.held + b.idle, job != NULL);
 	free(s);
 	return 0;
+}
+
+/* A job that was of no use is likely to be followed by another one. */
+static void judge_use(struct tick *t, const struct pool_job *job)
+{
+	struct pool_state *st = &t->report->state;
+	uint64_t there_s = job->began_s ? t->owner.now_s - job->began_s : 0;
+	cleanup_free char *tail = NULL;
+
+	if (t->caller->n_ended || there_s >= POOL_VAIN_S) {
+		pool_note_useful(st);
+		return;
+	}
+	if (t->pool.down || job->cancelled)
+		return;
+	tail = pool_job_tail(t->sp, t->pool.name, job->token, TAIL_MAX);
+	pool_note_vain(st, job, tail, t->owner.now_s);
 }
 
 /* Whoever asks was the agent of a job, and may have been for too short a time to be seen. */
@@ -182,6 +201,7 @@ static void end_own(struct tick *t)
 	if (!job->agent[0])
 		(void)str_copy(job->agent, sizeof(job->agent), spool_host(t->sp));
 	pool_note_reported(&t->report->state);
+	judge_use(t, job);
 	t->live[job - t->jobs.all] = false;
 	end_job(t, job, "its agent has left");
 }
@@ -516,16 +536,55 @@ static void settle_submission(struct tick *t, struct pool_job *job, int r, const
 	save(t, job);
 }
 
-/* Where agents have not come up since `up` was called: elsewhere they may. */
+static bool has_text(const struct text_list *l, const char *text)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (strcmp(l->texts[i], text) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * Where agents have not come up since `up` was called: elsewhere they may. But only if one has come
+ * up on some other node: else it is what the pool asks for that is wrong, and no node but the last
+ * would show why.
+ */
 static void avoid_nodes(const struct tick *t, struct order *o)
 {
-	for (size_t i = t->jobs.n; i-- > 0 && o->exclude.n < EXCLUDED_MOST;) {
+	struct text_list bad = { .n = 0 };
+	bool good = false;
+
+	for (size_t i = t->jobs.n; i-- > 0 && bad.n < EXCLUDED_MOST;) {
 		const struct pool_job *job = &t->jobs.all[i];
 
-		if (job->lost && job->node[0] && job->asked_ns == t->pool.asked_ns)
-			text_list_add(&o->exclude, job->node);
+		if (job->lost && job->node[0] && job->asked_ns == t->pool.asked_ns &&
+		    !has_text(&bad, job->node))
+			text_list_add(&bad, job->node);
 	}
+	for (size_t i = 0; i < t->jobs.n; i++)
+		good = good || (t->jobs.all[i].agent[0] && t->jobs.all[i].node[0] &&
+				!has_text(&bad, t->jobs.all[i].node));
+	if (good)
+		o->exclude = bad;
+	else
+		text_list_clear(&bad);
 	o->req.exclude = &o->exclude;
+}
+
+/* With the nodes that are avoided it wants none: maybe there are no others. */
+static int submit_somewhere(struct tick *t, struct order *o, struct strbuf *script, char **id,
+			    struct err *e)
+{
+	int r = t->engine->submit(&t->env, &o->req, strbuf_str(script), id, e);
+
+	if (r != ENGINE_REFUSED || !o->exclude.n)
+		return r;
+	text_list_clear(&o->exclude);
+	strbuf_clear(script);
+	r = t->engine->render(&o->req, script, e);
+	if (r == 0)
+		r = write_script(t, o->req.token, script, e);
+	return r == 0 ? t->engine->submit(&t->env, &o->req, strbuf_str(script), id, e) : -EIO;
 }
 
 /* before: the job whose place it takes; NULL. */
@@ -544,6 +603,7 @@ static bool submit_one(struct tick *t, bool first, const struct pool_job *before
 	pool_job_token(t->mark, job->token);
 	(void)str_copy(job->engine, sizeof(job->engine), t->engine->name);
 	job->gpus = t->pool.gpus;
+	job->shape = pool_shape(&t->pool);
 	job->first = first;
 	job->submitted_s = t->owner.now_s;
 	r = make_order(spool_instance(t->sp), &t->pool, t->caller, job->token, &o, &e);
@@ -563,7 +623,7 @@ static bool submit_one(struct tick *t, bool first, const struct pool_job *before
 		r = NOT_ASKED;
 	}
 	if (r == 0)
-		r = t->engine->submit(&t->env, &o.req, strbuf_str(&script), &id, &e);
+		r = submit_somewhere(t, &o, &script, &id, &e);
 	settle_submission(t, job, r, id, &e);
 	order_clear(&o);
 	return r == 0;
@@ -571,7 +631,8 @@ static bool submit_one(struct tick *t, bool first, const struct pool_job *before
 
 /* ---- one less ---- */
 
-static void cancel_some(struct tick *t, const struct pool_decision *d)
+/* False: they are there still. */
+static bool cancel_some(struct tick *t, const struct pool_decision *d)
 {
 	struct text_list ids = { .n = 0 };
 	struct err e = ERR_INIT;
@@ -580,11 +641,11 @@ static void cancel_some(struct tick *t, const struct pool_decision *d)
 		if (t->jobs.all[d->cancel[i]].id[0])
 			text_list_add(&ids, t->jobs.all[d->cancel[i]].id);
 	if (!ids.n)
-		return;
+		return true;
 	if (t->engine->cancel(&t->env, &ids, &e) < 0) {
 		set_error(t, &e);
 		text_list_clear(&ids);
-		return;
+		return false;
 	}
 	text_list_clear(&ids);
 	for (size_t i = 0; i < d->n_cancel; i++) {
@@ -601,6 +662,7 @@ static void cancel_some(struct tick *t, const struct pool_decision *d)
 		job->cancelled = true;
 		save(t, job);
 	}
+	return true;
 }
 
 /* ---- all of it ---- */
@@ -626,7 +688,8 @@ static void act(struct tick *t, const struct pool_decision *d)
 {
 	unsigned int first = d->first;
 
-	cancel_some(t, d);
+	if (!cancel_some(t, d))
+		return;
 	for (unsigned int i = 0; i < d->submit; i++) {
 		bool is_first = first > 0;
 
@@ -671,7 +734,7 @@ static int run(struct tick *t, struct err *e)
 	int r;
 
 	r = pool_state_read(t->sp, t->pool.name, st, e);
-	if (!st->refusals) /* what was refused stays true until it is tried again */
+	if (!st->refusals && !st->vain) /* what was said stays true until it is tried again */
 		st->error[0] = '\0';
 	st->ticked_s = t->owner.now_s;
 	if (r == 0)

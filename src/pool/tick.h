@@ -25,6 +25,7 @@ struct pool_caller {
 	uint64_t patience_ms;	    /* somebody else's tick is waited for so long */
 	bool by_agent;	    /* where the engine's commands are not there it leaves all to others */
 	const char *token;  /* of an agent that has just left: its job is over; NULL */
+	uint64_t n_ended;   /* tasks that ended under it */
 	uint64_t expire_ms; /* an agent that has been silent for longer is not alive */
 	/* The engine is asked for the job of one that has been silent for so long, and where it has
 	 * it no more, that is over: for a person who says that the pool is to be there again. 0:

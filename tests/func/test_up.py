@@ -319,7 +319,7 @@ def test_typical_mistakes(machine):
                        (["--engine", "pbs"], "tenure engines"), (["--prefix", "7up"], "prefix"),
                        (["-g", "9", "--total-gpus", "4"], "total_gpus"), (["exp2"], "stands behind --"),
                        (["--agent-option=--laod=gemm"], "did you mean --load"), (["--agent-option=gemm"], "is no option"),
-                       (["--engine", "slurm", "--", "partition=gpu"], "begins with --"), (["--time", "5"], "time")):
+                       (["--engine", "slurm", "--", "partition=gpu"], "begins with --"), (["--time", "5"], "time"), (["--time", "2m"], "nothing is left for tasks")):
         done = machine.run(machine.tenure, "up", "exp1", *args, check=False)
         assert done.returncode == 2 and said in done.stderr, (args, done.stderr)
     done = machine.run(machine.tenure, "down", "exp1", check=False)

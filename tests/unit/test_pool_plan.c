@@ -130,6 +130,94 @@ static void those_that_up_asked_for_come_at_once(void **state)
 	world_free(w);
 }
 
+/* More than one step asks for: the next ones go on, whether the first have come up or not. */
+static void as_many_as_up_asked_for_in_several_steps(void **state)
+{
+	struct world *w = world_new(20);
+
+	(void)state;
+	w->pool.first = 12;
+	add_live(w); /* one was there */
+	assert_int_equal(submits(w), POOL_TICK_JOBS);
+	assert_int_equal(w->st.wanted, 12);
+	for (int i = 0; i < POOL_TICK_JOBS; i++) {
+		add_live(w);
+		pool_note_submitted(&w->st);
+	}
+	assert_int_equal(submits(w), 3);
+	assert_int_equal(w->st.wanted, 12);
+	for (int i = 0; i < 3; i++) {
+		add_live(w);
+		pool_note_submitted(&w->st);
+	}
+	assert_int_equal(submits(w), 0);
+	world_free(w);
+}
+
+static void jobs_of_no_use_make_it_wait(void **state)
+{
+	static const uint64_t waits_s[] = { 0, 60, 300, 900, 3600, 3600 };
+	struct world *w = world_new(4);
+	struct pool_job *job = add(w, 1000);
+
+	(void)state;
+	w->v.needed = 1;
+	(void)snprintf(job->id, sizeof(job->id), "17");
+	job->phase = POOL_JOB_ENDED;
+	for (size_t i = 0; i < sizeof(waits_s) / sizeof(waits_s[0]); i++) {
+		assert_int_equal(submits(w), 1);
+		pool_note_vain(&w->st, job, "the job ends in 2m", w->v.now_s);
+		assert_int_equal(pool_backoff_s(&w->st, w->v.now_s), waits_s[i]);
+		assert_int_equal(submits(w), waits_s[i] ? 0 : 1);
+		if (i)
+			assert_non_null(strstr(w->st.error, "jobs in a row had agents that left"));
+		w->v.now_s += waits_s[i];
+		pool_note_submitted(&w->st); /* which says nothing of its use */
+	}
+	pool_note_useful(&w->st);
+	assert_int_equal(pool_backoff_s(&w->st, w->v.now_s), 0);
+	world_free(w);
+}
+
+static void what_waits_and_is_not_asked_for_any_more_is_replaced(void **state)
+{
+	struct world *w = world_new(4);
+	struct pool_job *job = add(w, 10);
+
+	(void)state;
+	w->v.needed = 1;
+	(void)snprintf(job->id, sizeof(job->id), "17");
+	job->shape = pool_shape(&w->pool);
+	assert_int_equal(submits(w), 0);
+	w->pool.gpus = 8;
+	assert_int_equal(submits(w), 1);
+	assert_int_equal(w->d.n_cancel, 1);
+	assert_int_equal(w->d.cancel[0], 0);
+	job->began_s = NOW_S - 1; /* it has its node, and its agent may come */
+	assert_int_equal(submits(w), 0);
+	assert_int_equal(w->d.n_cancel, 0);
+	job->began_s = 0;
+	job->id[0] = '\0'; /* nor is anything known of this one */
+	assert_int_equal(submits(w), 0);
+	world_free(w);
+}
+
+/* One that is too small for what waits, and no more are allowed. */
+static void what_serves_and_does_not_fit_is_said(void **state)
+{
+	struct world *w = world_new(1);
+
+	(void)state;
+	add_live(w);
+	w->v.needed = 1;
+	w->v.more = 1;
+	pool_plan(&w->v, &w->st, &w->d);
+	pool_say_next(&w->v, &w->st);
+	assert_int_equal(w->d.submit, 0);
+	assert_string_equal(w->st.next, "nothing: it has the 1 node that it may have");
+	world_free(w);
+}
+
 static void no_more_than_its_caps(void **state)
 {
 	struct world *w = world_new(4);
@@ -281,6 +369,10 @@ int main(void)
 		cmocka_unit_test(nothing_is_asked_for_without_a_need),
 		cmocka_unit_test(it_follows_the_queue_one_at_a_time),
 		cmocka_unit_test(those_that_up_asked_for_come_at_once),
+		cmocka_unit_test(as_many_as_up_asked_for_in_several_steps),
+		cmocka_unit_test(jobs_of_no_use_make_it_wait),
+		cmocka_unit_test(what_waits_and_is_not_asked_for_any_more_is_replaced),
+		cmocka_unit_test(what_serves_and_does_not_fit_is_said),
 		cmocka_unit_test(no_more_than_its_caps),
 		cmocka_unit_test(refusals_make_it_wait),
 		cmocka_unit_test(three_lost_in_a_row_pause_it_with_the_reason),

@@ -23,6 +23,7 @@
 static struct {
 	int submit_code, jobs_code;  /* what it answers */
 	bool keeps;		     /* it takes the job, whatever it answers */
+	bool refuses_exclusion;	     /* a job that is not to run on some node */
 	enum engine_job_state state; /* of all that it has */
 	unsigned int submits, polls;
 	size_t n_cancelled;
@@ -48,6 +49,8 @@ static int fake_submit(const struct engine_env *env, const struct engine_request
 	if (req->exclude)
 		fake.excluded = text_list_copy(req->exclude);
 	(void)str_copy(fake.after, sizeof(fake.after), req->after ? req->after : "");
+	if (fake.refuses_exclusion && req->exclude && req->exclude->n)
+		return err_set(e, ENGINE_REFUSED, "fake: no other node");
 	if (fake.submit_code == 0 || fake.keeps)
 		(void)str_copy(fake.names[fake.n++], sizeof(fake.names[0]), req->name);
 	if (fake.submit_code)
@@ -401,7 +404,7 @@ static void three_that_never_report_pause_it(void **state)
 	end(&w);
 }
 
-static void an_agent_that_is_late_is_given_up_and_its_node_avoided(void **state)
+static void an_agent_that_is_late_is_given_up(void **state)
 {
 	struct world w = begin();
 
@@ -421,8 +424,114 @@ static void an_agent_that_is_late_is_given_up_and_its_node_avoided(void **state)
 	pass(&w, 61);
 	tick(&w);
 	assert_int_equal(fake.submits, 2);
+	/* No agent has ever come up: maybe it is not the node. */
+	assert_int_equal(fake.excluded.n, 0);
+	end(&w);
+}
+
+/* A job of it that has ended, as its record says. */
+static void add_ended(struct world *w, const char *token, const char *node, bool lost)
+{
+	struct pool_job job = { .phase = POOL_JOB_ENDED,
+				.lost = lost,
+				.asked_ns = w->pool.asked_ns,
+				.submitted_s = 1000,
+				.ended_s = 2000 };
+	struct err e = ERR_INIT;
+
+	(void)str_copy(job.token, sizeof(job.token), token);
+	(void)str_copy(job.node, sizeof(job.node), node);
+	(void)str_copy(job.agent, sizeof(job.agent), lost ? "" : "n1");
+	assert_int_equal(pool_job_write(w->sp, "main", &job, false, &e), 0);
+}
+
+static void a_node_is_avoided_where_there_are_others(void **state)
+{
+	struct world w = begin();
+
+	(void)state;
+	need_one(&w);
+	add_ended(&w, "aaabbb", "qa-1", true);
+	add_ended(&w, "aaaccc", "qa-1", true);
+	add_ended(&w, "aaaddd", "qa-2", false);
+	tick(&w);
 	assert_int_equal(fake.excluded.n, 1);
 	assert_string_equal(fake.excluded.texts[0], "qa-1");
+	end(&w);
+}
+
+/* The other one may be gone, or too small. */
+static void a_node_that_is_the_only_one_is_not_avoided(void **state)
+{
+	struct world w = begin();
+
+	(void)state;
+	need_one(&w);
+	add_ended(&w, "aaabbb", "qa-1", true);
+	add_ended(&w, "aaaddd", "qa-2", false);
+	fake.refuses_exclusion = true;
+	tick(&w);
+	assert_int_equal(fake.submits, 2);
+	assert_int_equal(fake.excluded.n, 0);
+	assert_int_equal(w.report.submitted, 1);
+	assert_int_equal(w.report.refused, 0);
+	end(&w);
+}
+
+/* The job that is there now has an agent, which leaves at once. */
+static void come_and_leave(struct world *w, uint64_t n_ended)
+{
+	struct pool_jobs jobs = { .n = 0 };
+	char token[ENGINE_TOKEN_MAX + 1] = "";
+	struct err e = ERR_INIT;
+
+	assert_int_equal(pool_jobs_read(w->sp, "main", &jobs, &e), 0);
+	for (size_t i = 0; i < jobs.n; i++)
+		if (jobs.all[i].phase != POOL_JOB_ENDED)
+			(void)str_copy(token, sizeof(token), jobs.all[i].token);
+	pool_jobs_clear(&jobs);
+	report(w, token, token, false);
+	tick(w);
+	report(w, token, token, true);
+	w->caller.token = token;
+	w->caller.n_ended = n_ended;
+	tick(w);
+	w->caller.token = NULL;
+}
+
+/* The job's time was nearly up when it began, and the task goes back again and again. */
+static void agents_that_leave_at_once_are_not_replaced_at_once(void **state)
+{
+	struct world w = begin();
+
+	(void)state;
+	need_one(&w);
+	tick(&w);
+	come_and_leave(&w, 0); /* once may be chance */
+	assert_int_equal(fake.submits, 2);
+	come_and_leave(&w, 0);
+	assert_int_equal(fake.submits, 2);
+	assert_int_equal(w.report.state.vain, 2);
+	assert_non_null(strstr(w.report.state.error, "had agents that left at once"));
+	tick(&w);
+	assert_int_equal(fake.submits, 2);
+	pass(&w, 61);
+	tick(&w);
+	assert_int_equal(fake.submits, 3);
+	end(&w);
+}
+
+static void an_agent_under_which_a_task_ended_was_of_use(void **state)
+{
+	struct world w = begin();
+
+	(void)state;
+	need_one(&w);
+	tick(&w);
+	come_and_leave(&w, 0);
+	come_and_leave(&w, 1);
+	assert_int_equal(w.report.state.vain, 0);
+	assert_int_equal(fake.submits, 3);
 	end(&w);
 }
 
@@ -497,7 +606,11 @@ int main(void)
 		WITH_SPOOL(a_listing_that_fails_changes_nothing),
 		WITH_SPOOL(a_job_of_which_an_agent_lives_is_alive_whatever_the_engine_says),
 		WITH_SPOOL(three_that_never_report_pause_it),
-		WITH_SPOOL(an_agent_that_is_late_is_given_up_and_its_node_avoided),
+		WITH_SPOOL(an_agent_that_is_late_is_given_up),
+		WITH_SPOOL(a_node_is_avoided_where_there_are_others),
+		WITH_SPOOL(a_node_that_is_the_only_one_is_not_avoided),
+		WITH_SPOOL(agents_that_leave_at_once_are_not_replaced_at_once),
+		WITH_SPOOL(an_agent_under_which_a_task_ended_was_of_use),
 		WITH_SPOOL(an_agent_that_was_never_seen_says_itself_that_it_left),
 		WITH_SPOOL(whoever_finds_somebody_at_it_does_nothing),
 		WITH_SPOOL(a_relay_queues_the_next_one_behind),

@@ -71,6 +71,7 @@ struct agent_config {
 	const char *devices;
 	uint32_t n_devices;
 	const char *token, *pool; /* the pool's words for this job; NULL: none */
+	uint64_t *n_ended;	  /* tasks that end under it are counted there; NULL */
 	uint64_t heartbeat_ms;	  /* between two heartbeats */
 	uint64_t expire_ms;	  /* without one for so long, others take the tasks over */
 	uint64_t log_limit;	  /* bytes of a task's log; 0: no limit */

@@ -96,15 +96,17 @@ static int run_hold(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct agent_setup r = { 0 };
 	int code = agent_setup_prepare(ctx, &r, e);
+	uint64_t n_ended = 0;
 
 	if (code == CMD_OK) {
 		r.config.show = r.config.show_json ? show_line : show_sentence;
 		r.config.show_fd = STDOUT_FILENO;
 		r.config.warn = warn;
 		r.config.stuck = end_stuck;
+		r.config.n_ended = &n_ended;
 		code = agent_setup_exit_code(agent_run(&r.config, e));
 		if (r.config.pool)
-			pools_tick_at_end(ctx, r.config.token);
+			pools_tick_at_end(ctx, r.config.token, n_ended);
 	}
 	agent_setup_clear(&r);
 	return code;

@@ -390,7 +390,8 @@ static int take_all(const struct cmd_ctx *ctx, bool is_new, struct pool *p, stru
 	p->down = false;
 	p->asked_ns = clock_wall_ns();
 	(void)user_name(geteuid(), p->user, sizeof(p->user));
-	if (pool_check_limits(p, e) < 0 || check_agent_options(p, e) < 0)
+	if (pool_check_limits(p, e) < 0 || pool_check_time(p, e) < 0 ||
+	    check_agent_options(p, e) < 0)
 		return CMD_USAGE;
 	if (!p->engine[0] && choose_engine(p, e) < 0)
 		return CMD_FAILED;
