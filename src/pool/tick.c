@@ -317,6 +317,17 @@ static bool must_ask(const struct tick *t)
 	return false;
 }
 
+/* A person wants it to end, and nobody knows the id of what may be there: that is asked at once. */
+static bool must_know(const struct tick *t)
+{
+	if (!t->pool.down || t->caller->by_agent)
+		return false;
+	for (size_t i = 0; i < t->jobs.n; i++)
+		if (t->jobs.all[i].phase == POOL_JOB_SUBMITTING)
+			return true;
+	return false;
+}
+
 static void ask_engine(struct tick *t)
 {
 	struct pool_state *st = &t->report->state;
@@ -325,7 +336,8 @@ static void ask_engine(struct tick *t)
 	struct err e = ERR_INIT;
 	int r;
 
-	if (!must_ask(t) || st->polled_s + ENGINE_POLL_MS / 1000 > t->owner.now_s)
+	if (!must_ask(t) ||
+	    (st->polled_s + ENGINE_POLL_MS / 1000 > t->owner.now_s && !must_know(t)))
 		return;
 	st->polled_s = t->owner.now_s;
 	r = t->engine->jobs(&t->env, prefix, &listed, &e);

@@ -59,6 +59,33 @@ def test_down_waits_for_whoever_is_at_it(site):
     assert (site.dir / "cancelled").read_text().split() == ["1"], site.pool()
 
 
+def test_down_finds_what_nobody_has_the_id_of(site):
+    """Somebody pressed Ctrl-C while Slurm was asked: down looks at once, and does not say that it is down before it knows."""
+    up = slowly(site)
+    up.send_signal(signal.SIGINT)
+    up.wait(HANG)
+    subprocess.run(["pkill", "-f", f"{site.dir}/sbatch"], check=False)
+    (site.dir / "hang").unlink()
+    jobs = (site.dir / "jobs").read_text()
+    (site.dir / "jobs").write_text("")  # it is not listed yet
+    done = site.run("down", "exp1", "--now", check=False)
+    assert done.returncode == 1 and "whether slurm took the job" in " ".join(done.stderr.split()) and "is down" not in done.stdout
+    (site.dir / "jobs").write_text(jobs)
+    assert "is down" in site.run("down", "exp1", "--now").stdout
+    assert (site.dir / "cancelled").read_text().split() == ["1"]
+
+
+def test_down_says_what_it_could_not_cancel(site):
+    site.up("-g", "1")
+    scancel = (site.dir / "scancel").read_text()
+    (site.dir / "scancel").write_text("#!/bin/sh\necho 'scancel: error: Unable to contact slurm controller (connect failure)' >&2; exit 1\n")
+    done = site.run("down", "exp1", check=False)
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 1 and "slurm still has its job 1" in said and "connect failure" in said and "is down" not in done.stdout
+    (site.dir / "scancel").write_text(scancel)
+    assert "is down" in site.run("down", "exp1").stdout and (site.dir / "cancelled").read_text().split() == ["1"]
+
+
 def test_whoever_was_overtaken_asks_for_nothing(site):
     """Stopped for minutes, it wakes when another one has the pool: what it would do next is not done."""
     site.up("-g", "1", "--min", "0", "--max", "4")

@@ -683,9 +683,63 @@ static int cancel_jobs(const struct pool *p, const struct pool_jobs *jobs, struc
 	return r;
 }
 
+/* What the engine has of it still, though it is to be down: 0, or -EBUSY and what that is. ended:
+ * those with an id were ended just now. */
+static int check_gone(const struct cmd_ctx *ctx, const struct pool *p, bool ended,
+		      const struct pool_jobs *jobs, const struct pool_state *st, struct err *e)
+{
+	const struct pool_job *left = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < jobs->n; i++) {
+		const struct pool_job *job = &jobs->all[i];
+
+		if (job->phase == POOL_JOB_ENDED || job->agent[0] || (ended && job->id[0]))
+			continue;
+		left = job;
+		n++;
+	}
+	if (!left)
+		return 0;
+	if (!left->id[0])
+		return err_set(e, -EBUSY,
+			       "pool %s asks for nothing more; but whether %s took the job %s is "
+			       "not known yet: call tenure down %s again in a minute",
+			       p->name, p->engine, left->token, instance_of(ctx));
+	return err_set(e, -EBUSY,
+		       "pool %s asks for nothing more; but %s still has its job %s%s%s%s: call "
+		       "tenure down %s again",
+		       p->name, p->engine, left->id, n > 1 ? " and others" : "",
+		       st->error[0] ? ": " : "", st->error, instance_of(ctx));
+}
+
+static int busy(const struct cmd_ctx *ctx, const struct pool *p, struct err *e)
+{
+	return err_set(e, -EBUSY,
+		       "pool %s is to be down, and asks for nothing more; but somebody is at it "
+		       "for longer than %d s, so what it has was left: call tenure down %s again",
+		       p->name, DOWN_PATIENCE_MS / 1000, instance_of(ctx));
+}
+
+/* With a full disk what runs is ended all the same, if that was asked for. */
+static int set_down(const struct spool *sp, struct pool *p, bool now, struct err *e)
+{
+	struct pool_jobs jobs = { .n = 0 };
+	struct err other = ERR_INIT;
+	int r;
+
+	p->down = true;
+	r = pool_write(sp, p, e);
+	if (r < 0 && now && pool_jobs_read(sp, p->name, &jobs, &other) == 0)
+		(void)cancel_jobs(p, &jobs, &other);
+	pool_jobs_clear(&jobs);
+	return r;
+}
+
 static int say_down(const struct cmd_ctx *ctx, const struct spool *sp, struct pool *p,
 		    struct err *e)
 {
+	bool now = opts_flag(ctx->opts, "now");
 	struct pool_report report = { .busy = false };
 	struct pool_jobs jobs = { .n = 0 };
 	int r;
@@ -693,23 +747,20 @@ static int say_down(const struct cmd_ctx *ctx, const struct spool *sp, struct po
 	if (!pool_is_here(sp, p))
 		return err_set(e, -EXDEV, "pool %s is of %s: call tenure down %s there", p->name,
 			       p->host, instance_of(ctx));
-	p->down = true;
-	r = pool_write(sp, p, e);
+	r = set_down(sp, p, now, e);
 	if (r == 0)
 		r = tick(ctx, sp, p, &report, e);
 	(void)fputs(strbuf_str(&report.said), stdout);
 	if (r == 0 && report.busy)
-		r = err_set(
-			e, -EBUSY,
-			"pool %s is to be down, and asks for nothing more; but somebody is at it "
-			"for longer than %d s, so what it has was left: call tenure down %s again",
-			p->name, DOWN_PATIENCE_MS / 1000, instance_of(ctx));
+		r = busy(ctx, p, e);
 	if (r == 0)
 		r = pool_jobs_read(sp, p->name, &jobs, e);
-	if (r == 0 && opts_flag(ctx->opts, "now"))
+	if (r == 0 && now)
 		r = cancel_jobs(p, &jobs, e);
 	else if (r == 0)
 		drain_agents(sp, &jobs);
+	if (r == 0)
+		r = check_gone(ctx, p, now, &jobs, &report.state, e);
 	if (r == 0)
 		printf("Pool %s of instance %s is down; its queue stays.\n", p->name,
 		       instance_of(ctx));
