@@ -7,6 +7,7 @@
 #include "agent/dispatch_state.h"
 #include "agent/queue/spooler.h"
 #include "base/mem.h"
+#include "base/strbuf.h"
 #include "pool/pool.h"
 
 #define FIRST_MS 2000
@@ -43,6 +44,19 @@ static void on_ended(void *user)
 	t->runs = NULL;
 }
 
+/* Whom the agent was told to trust; its settings' files say the rest to any command. */
+static void add_trust(struct text_list *words, const struct spool_trust *trust)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+	for (size_t i = 0; trust->accepted && i < trust->accepted->n; i++)
+		strbuf_addf(&b, "%s%s", i ? "," : "--accept-owners=", trust->accepted->texts[i]);
+	if (b.len)
+		text_list_add(words, strbuf_str(&b));
+	if (trust->setting == TRUST_DIRECTORY)
+		text_list_add(words, "--trust=directory");
+}
+
 static void start(struct pool_ticks *t)
 {
 	const struct agent_config *c = t->q->c;
@@ -52,6 +66,7 @@ static void start(struct pool_ticks *t)
 	text_list_take(&words, xasprintf("--root=%s", c->root));
 	text_list_take(&words, xasprintf("--instance=%s", c->instance));
 	text_list_take(&words, xasprintf("--expire=%llums", (unsigned long long)c->expire_ms));
+	add_trust(&words, &c->trust);
 	t->runs = subcommand_start(&t->q->sweeping.run, &words, LIMIT_MS, on_ended, t);
 	text_list_clear(&words);
 }

@@ -317,10 +317,11 @@ static int make_dir(struct batch *b, struct err *e)
 {
 	if (b->made)
 		return 0;
-	if (mkdirat(b->sp->fd, b->dir, 0700) < 0 && errno != EEXIST)
-		return err_sys(e, errno, "make directory %s/%s", b->sp->path, b->dir);
-	b->made = true;
-	return 0;
+
+	int r = spool_mkdirat(b->sp, b->dir, e);
+
+	b->made = r == 0;
+	return r;
 }
 
 /* To make the directory asks whoever keeps it, while a look may be answered from a cache of this

@@ -102,6 +102,50 @@ static int open_at_once(const struct spool *sp, const char *path, int flags)
 	return (int)syscall(SYS_openat2, sp->fd, path, &how, sizeof(how));
 }
 
+/* ---- root who serves somebody's queue ---- */
+
+/* What root of a container makes in the queue of a user outside is that user's, who could not read
+ * it otherwise. */
+static bool makes_for_owner(const struct spool *sp)
+{
+	return geteuid() == 0 && sp->owner != 0 && !sp->looks;
+}
+
+static void give_to_owner(const struct spool *sp, int fd)
+{
+	if (fchown(fd, sp->owner, sp->group) < 0)
+		return; /* where root may not do that either, it stays root's */
+}
+
+/* Only what was made just now: a name that was there may be a link to any file of root's. */
+static int create_for_owner(const struct spool *sp, int at, const char *file, int flags)
+{
+	int fd = openat(at, file, flags | O_EXCL | OPEN_FLAGS, 0600);
+
+	if (fd < 0 && errno == EEXIST && !(flags & O_EXCL))
+		return openat(at, file, flags | OPEN_FLAGS, 0600);
+	if (fd >= 0)
+		give_to_owner(sp, fd);
+	return fd;
+}
+
+int spool_mkdirat(const struct spool *sp, const char *path, struct err *e)
+{
+	struct stat st;
+
+	if (mkdirat(sp->fd, path, 0700) < 0)
+		return errno == EEXIST ? 0
+				       : err_sys(e, errno, "make directory %s/%s", sp->path, path);
+	if (!makes_for_owner(sp))
+		return 0;
+
+	cleanup_fd int fd = spool_openat(sp, path, O_RDONLY | O_DIRECTORY);
+
+	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == 0)
+		give_to_owner(sp, fd);
+	return 0;
+}
+
 int spool_openat(const struct spool *sp, const char *path, int flags)
 {
 	cleanup_fd int dir = -1;
@@ -130,7 +174,9 @@ int spool_openat(const struct spool *sp, const char *path, int flags)
 		path = slash + 1;
 	}
 
-	int fd = openat(at, path, flags | OPEN_FLAGS, 0600);
+	int fd = flags & O_CREAT && makes_for_owner(sp)
+			 ? create_for_owner(sp, at, path, flags)
+			 : openat(at, path, flags | OPEN_FLAGS, 0600);
 
 	return fd < 0 ? -errno : fd;
 }
@@ -298,9 +344,7 @@ enum spool_dir spool_dir_of(const char *path)
 
 int spool_make_dir(const struct spool *sp, enum spool_dir dir, struct err *e)
 {
-	if (mkdirat(sp->fd, dir_names[dir], 0700) < 0 && errno != EEXIST)
-		return err_sys(e, errno, "make directory %s/%s", sp->path, dir_names[dir]);
-	return 0;
+	return spool_mkdirat(sp, dir_names[dir], e);
 }
 
 static bool is_of_ended(const char *path)

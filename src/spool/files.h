@@ -129,10 +129,12 @@ int spool_put_once(const struct spool *sp, const char *tmp, const char *path, st
 int spool_append(int fd, const void *data, size_t len);
 /*
  * Open path, of which no part may be a symbolic link; it never waits, whatever lies there. For
- * directories, and for files that are made (O_EXCL). The descriptor, or -errno: -ELOOP or -ENOTDIR
- * where there is a link.
+ * directories, and for files that are made (O_EXCL). What root makes in the queue of another user
+ * becomes that user's. The descriptor, or -errno: -ELOOP or -ENOTDIR where there is a link.
  */
 int spool_openat(const struct spool *sp, const char *path, int flags);
+/* A directory; 0 also where there is something of that name. */
+int spool_mkdirat(const struct spool *sp, const char *path, struct err *e);
 /* The text of such an error; returns it. */
 int spool_open_failed(const struct spool *sp, const char *path, int errnum, struct err *e);
 /*

@@ -314,9 +314,15 @@ static int look_at_claim(const struct spool *sp, const char *claim)
  * error. */
 static int open_claims_spool(const char *dir, const char *claim, struct spool *ret)
 {
+	struct stat st;
+
 	*ret = (struct spool){ .trust_directory = true, .path = (char *)(uintptr_t) "" };
 	ret->fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	return ret->fd < 0 ? -errno : look_at_claim(ret, claim);
+	if (ret->fd < 0 || fstat(ret->fd, &st) < 0)
+		return -errno;
+	ret->owner = st.st_uid;
+	ret->group = st.st_gid;
+	return look_at_claim(ret, claim);
 }
 
 int heartbeat_keep(const char *dir, const char *claim, const char *file, struct heartbeat *b,

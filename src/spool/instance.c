@@ -184,6 +184,7 @@ static int trust_check_dirs(struct spool *sp, int root_fd, const char *root, str
 	if (fstat(sp->fd, &dir) < 0)
 		return err_sys(e, errno, "stat %s", sp->path);
 	sp->owner = dir.st_uid;
+	sp->group = dir.st_gid;
 	if (!spool_accepts(sp, dir.st_uid))
 		return anothers(sp->path, dir.st_uid, e);
 	if (sp->looks || sp->may_trust_all)

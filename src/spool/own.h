@@ -14,6 +14,7 @@ struct spool {
 	int fd; /* the instance's directory */
 	char *path, *instance;
 	uid_t owner;	 /* of the directory */
+	gid_t group;	 /* and its group */
 	uid_t *accepted; /* other users whose files count (spool/instance.h) */
 	size_t n_accepted;
 	bool looks;	      /* SPOOL_LOOK */

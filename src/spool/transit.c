@@ -30,13 +30,13 @@
 static int make_way(const struct spool *sp, const char *path, struct err *e)
 {
 	char dir[SPOOL_PATH_MAX];
+	int r = 0;
 
-	for (const char *at = strchr(path, '/'); at; at = strchr(at + 1, '/')) {
+	for (const char *at = strchr(path, '/'); at && r == 0; at = strchr(at + 1, '/')) {
 		(void)str_print(dir, sizeof(dir), "%.*s", (int)(at - path), path);
-		if (mkdirat(sp->fd, dir, 0700) < 0 && errno != EEXIST)
-			return err_sys(e, errno, "make directory %s/%s", sp->path, dir);
+		r = spool_mkdirat(sp, dir, e);
 	}
-	return 0;
+	return r;
 }
 
 /* Each day has its directory, made with its first task. */
