@@ -25,44 +25,45 @@ enum kind { UINT, U64, FLAG, TEXT, STRING, TEXTS };
 
 struct key {
 	const char *name;
+	const char *said; /* by what `up` is told it; NULL: nobody says it */
 	enum kind kind;
 	size_t at;
 	uint64_t min, max; /* of numbers; of a STRING its size */
 };
 
-#define KEY(key, kind, field, ...)                                                                 \
+#define KEY(key, said, kind, field, ...)                                                           \
 	{                                                                                          \
-		key, kind, offsetof(struct pool, field), __VA_ARGS__                               \
+		key, said, kind, offsetof(struct pool, field), __VA_ARGS__                         \
 	}
 
 static const struct key keys[] = {
-	KEY("engine", STRING, engine, 1, sizeof(((struct pool *)0)->engine)),
-	KEY("prefix", STRING, prefix, 1, sizeof(((struct pool *)0)->prefix)),
-	KEY("user", STRING, user, 0, sizeof(((struct pool *)0)->user)),
-	KEY("host", STRING, host, 0, sizeof(((struct pool *)0)->host)),
-	KEY("gpus", UINT, gpus, 0, POOL_GPUS_MAX),
-	KEY("cpus", UINT, cpus, 0, 4096),
-	KEY("mem_mib", U64, mem_mib, 0, 1ULL << 30),
-	KEY("first", UINT, first, 0, POOL_JOBS_MAX),
-	KEY("min", UINT, min, 0, POOL_JOBS_MAX),
-	KEY("max", UINT, max, 0, POOL_JOBS_MAX),
-	KEY("total_gpus", UINT, total_gpus, 0, POOL_JOBS_MAX *POOL_GPUS_MAX),
-	KEY("time_ms", U64, time_ms, 0, VALUE_DURATION_MAX),
-	KEY("keep_ms", U64, keep_ms, 0, VALUE_DURATION_MAX),
-	KEY("idle_ms", U64, idle_ms, 0, VALUE_DURATION_MAX),
-	KEY("start_ms", U64, start_ms, 1000, VALUE_DURATION_MAX),
-	KEY("lead_s", UINT, lead_s, 0, 86400),
-	KEY("relay", FLAG, relay, 0, 0),
-	KEY("down", FLAG, down, 0, 0),
-	KEY("type", TEXT, type, 0, 0),
-	KEY("template", TEXT, template_path, 0, 0),
-	KEY("program", TEXT, program, 0, 0),
-	KEY("dir", TEXT, dir, 0, 0),
-	KEY("options", TEXTS, options, 0, 0),
-	KEY("drop", TEXTS, drop, 0, 0),
-	KEY("settings", TEXTS, settings, 0, 0),
-	KEY("agent", TEXTS, agent, 0, 0),
-	KEY("asked_ns", U64, asked_ns, 0, INT64_MAX),
+	KEY("engine", "--engine", STRING, engine, 1, sizeof(((struct pool *)0)->engine)),
+	KEY("prefix", "--prefix", STRING, prefix, 1, sizeof(((struct pool *)0)->prefix)),
+	KEY("user", NULL, STRING, user, 0, sizeof(((struct pool *)0)->user)),
+	KEY("host", NULL, STRING, host, 0, sizeof(((struct pool *)0)->host)),
+	KEY("gpus", "--gpus", UINT, gpus, 0, POOL_GPUS_MAX),
+	KEY("cpus", "--cpus", UINT, cpus, 0, 4096),
+	KEY("mem_mib", "--node-memory", U64, mem_mib, 0, POOL_MEM_MIB_MAX),
+	KEY("first", "--nodes", UINT, first, 0, POOL_JOBS_MAX),
+	KEY("min", "--min", UINT, min, 0, POOL_JOBS_MAX),
+	KEY("max", "--max", UINT, max, 0, POOL_JOBS_MAX),
+	KEY("total_gpus", "--total-gpus", UINT, total_gpus, 0, POOL_JOBS_MAX *POOL_GPUS_MAX),
+	KEY("time_ms", "--time", U64, time_ms, 0, VALUE_DURATION_MAX),
+	KEY("keep_ms", "--keep-for", U64, keep_ms, 0, VALUE_DURATION_MAX),
+	KEY("idle_ms", "--idle-exit", U64, idle_ms, 0, VALUE_DURATION_MAX),
+	KEY("start_ms", "--start-limit", U64, start_ms, 1000, VALUE_DURATION_MAX),
+	KEY("lead_s", "--signal-lead", UINT, lead_s, 0, 86400),
+	KEY("relay", "--relay", FLAG, relay, 0, 0),
+	KEY("down", NULL, FLAG, down, 0, 0),
+	KEY("type", "--type", TEXT, type, 0, 0),
+	KEY("template", "--template", TEXT, template_path, 0, 0),
+	KEY("program", NULL, TEXT, program, 0, 0),
+	KEY("dir", NULL, TEXT, dir, 0, 0),
+	KEY("options", "behind --", TEXTS, options, 0, 0),
+	KEY("drop", "--drop", TEXTS, drop, 0, 0),
+	KEY("settings", "--set", TEXTS, settings, 0, 0),
+	KEY("agent", "--agent-option", TEXTS, agent, 0, 0),
+	KEY("asked_ns", NULL, U64, asked_ns, 0, INT64_MAX),
 };
 
 static void *field(const struct pool *p, const struct key *k)
@@ -72,8 +73,8 @@ static void *field(const struct pool *p, const struct key *k)
 
 static int bad_number(const struct key *k, struct err *e)
 {
-	return err_set(e, -EINVAL, "%s: a whole number from %" PRIu64 " to %" PRIu64 " is wanted",
-		       k->name, k->min, k->max);
+	return err_set(e, -EINVAL, "a whole number from %" PRIu64 " to %" PRIu64 " is wanted",
+		       k->min, k->max);
 }
 
 static int take_number(const struct key *k, const json_t *v, struct pool *p, struct err *e)
@@ -103,7 +104,7 @@ static int take_text(const struct key *k, const json_t *v, struct pool *p, struc
 	const char *text = json_string_value(v);
 
 	if (!text || !is_line(text))
-		return err_set(e, -EINVAL, "%s: a text of one line is wanted", k->name);
+		return err_set(e, -EINVAL, "a text of one line in UTF-8 is wanted");
 	if (k->kind == TEXT) {
 		char **at = field(p, k);
 
@@ -112,8 +113,7 @@ static int take_text(const struct key *k, const json_t *v, struct pool *p, struc
 		return 0;
 	}
 	if (strlen(text) < k->min || strlen(text) >= k->max)
-		return err_set(e, -EINVAL,
-			       "%s: a text of %" PRIu64 " to %" PRIu64 " bytes is wanted", k->name,
+		return err_set(e, -EINVAL, "a text of %" PRIu64 " to %" PRIu64 " bytes is wanted",
 			       k->min, k->max - 1);
 	(void)str_copy(field(p, k), k->max, text);
 	return 0;
@@ -126,14 +126,14 @@ static int take_texts(const struct key *k, const json_t *v, struct pool *p, stru
 	size_t i;
 
 	if (!json_is_array(v))
-		return err_set(e, -EINVAL, "%s: a list of texts is wanted", k->name);
+		return err_set(e, -EINVAL, "a list of texts is wanted");
 	json_array_foreach(v, i, one)
 	{
 		const char *text = json_string_value(one);
 
 		if (!text || !is_line(text))
-			return err_set(e, -EINVAL, "%s: entry %zu is no text of one line", k->name,
-				       i + 1);
+			return err_set(e, -EINVAL,
+				       "number %zu: a text of one line in UTF-8 is wanted", i + 1);
 		text_list_add(l, text);
 	}
 	return 0;
@@ -147,7 +147,7 @@ static int take_value(const struct key *k, const json_t *v, struct pool *p, stru
 		return take_number(k, v, p, e);
 	case FLAG:
 		if (!json_is_boolean(v))
-			return err_set(e, -EINVAL, "%s: true or false is wanted", k->name);
+			return err_set(e, -EINVAL, "true or false is wanted");
 		*(bool *)field(p, k) = json_is_true(v);
 		return 0;
 	case TEXTS:
@@ -163,8 +163,12 @@ static json_t *texts_json(const struct text_list *l)
 {
 	json_t *a = json_array();
 
-	for (size_t i = 0; i < l->n; i++)
-		(void)json_array_append_new(a, json_string(l->texts[i]));
+	for (size_t i = 0; i < l->n; i++) {
+		json_t *text = json_string(l->texts[i]);
+
+		/* What is no UTF-8 is not left out unseen: nobody takes a null for a text. */
+		(void)json_array_append_new(a, text ? text : json_null());
+	}
 	return a;
 }
 
@@ -217,8 +221,8 @@ int pool_parse(const char *name, const char *text, size_t len, struct pool *ret,
 	for (size_t i = 0; i < ARRAY_LEN(keys) && r == 0; i++) {
 		const json_t *v = json_object_get(doc, keys[i].name);
 
-		if (v && !json_is_null(v))
-			r = take_value(&keys[i], v, ret, e);
+		if (v && !json_is_null(v) && (r = take_value(&keys[i], v, ret, e)) < 0)
+			(void)err_wrap(e, "%s", keys[i].name);
 	}
 	json_decref(doc);
 	return r == 0 ? pool_check(ret, e) : r;
@@ -248,6 +252,34 @@ static bool is_prefix(const char *text)
 	return true;
 }
 
+/* What is written can be read again: a file that cannot would be in everybody's way. */
+static int check_values(const struct pool *p, struct err *e)
+{
+	struct pool again = { .gpus = 0 };
+	cleanup_free char *text = pool_text(p);
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(keys) && r == 0; i++) {
+		const struct key *k = &keys[i];
+		json_t *v;
+
+		if ((k->kind == TEXT && !*(char *const *)field(p, k)) ||
+		    (k->kind == STRING && !*(const char *)field(p, k)))
+			continue;
+		v = pool_value_json(k, p);
+		r = v ? take_value(k, v, &again, e)
+		      : err_set(e, -EINVAL, "a text of one line in UTF-8 is wanted");
+		json_decref(v);
+		if (r < 0)
+			(void)err_wrap(e, "%s", k->said ? k->said : k->name);
+	}
+	pool_clear(&again);
+	if (r == 0 && (!text || strlen(text) > POOL_FILE_MAX))
+		r = err_set(e, -EFBIG, "all that is said of a pool is at most %d bytes",
+			    POOL_FILE_MAX);
+	return r;
+}
+
 int pool_check_limits(const struct pool *p, struct err *e)
 {
 	if (!pool_is_name(p->name))
@@ -257,17 +289,18 @@ int pool_check_limits(const struct pool *p, struct err *e)
 			       p->name, POOL_NAME_MAX);
 	if (!is_prefix(p->prefix))
 		return err_set(e, -EINVAL,
-			       "prefix: a letter, then letters, digits and - are wanted");
+			       "--prefix: a letter, then letters, digits and - are wanted");
 	if (!p->max || p->min > p->max)
-		return err_set(e, -EINVAL, "max: it is at least 1, and at least min (%u)", p->min);
+		return err_set(e, -EINVAL, "--max %u: it is at least 1, and at least --min (%u)",
+			       p->max, p->min);
 	if (p->program && p->program[0] != '/')
 		return err_set(e, -EINVAL, "program: an absolute path is wanted");
 	if (p->total_gpus && p->gpus > p->total_gpus)
 		return err_set(e, -EINVAL,
-			       "a node has %u GPUs, and all together may have no more than %u "
-			       "(total_gpus)",
+			       "a node has %u GPUs (--gpus), and all together may have no more "
+			       "than %u (--total-gpus)",
 			       p->gpus, p->total_gpus);
-	return 0;
+	return check_values(p, e);
 }
 
 int pool_check_time(const struct pool *p, struct err *e)
@@ -296,7 +329,7 @@ int pool_check(const struct pool *p, struct err *e)
 	if (r == 0 && !engine_find(p->engine))
 		r = err_set(
 			e, -EINVAL,
-			"engine: there is no \"%s\" (tenure engines lists those that there are)",
+			"--engine: there is no \"%s\" (tenure engines lists those that there are)",
 			p->engine);
 	return r;
 }

@@ -27,15 +27,16 @@
 #include "engine/engine.h"
 #include "spool/files.h"
 
-#define POOL_NAME_MAX	32
-#define POOL_PREFIX_MAX 24
-#define POOL_PREFIX	"tenure"
-#define POOL_JOBS_MAX	256   /* nodes of one pool at a time */
-#define POOL_GPUS_MAX	64    /* of one node */
-#define POOL_FILE_MAX	65536 /* bytes */
-#define POOL_IDLE_MS	300000
-#define POOL_START_MS	600000
-#define POOL_LEAVE_MS	120000 /* an agent leaves its job so long before the end at the least */
+#define POOL_NAME_MAX	 32
+#define POOL_PREFIX_MAX	 24
+#define POOL_PREFIX	 "tenure"
+#define POOL_JOBS_MAX	 256	      /* nodes of one pool at a time */
+#define POOL_GPUS_MAX	 64	      /* of one node */
+#define POOL_MEM_MIB_MAX (1ULL << 30) /* of one node */
+#define POOL_FILE_MAX	 65536	      /* bytes */
+#define POOL_IDLE_MS	 300000
+#define POOL_START_MS	 600000
+#define POOL_LEAVE_MS	 120000 /* an agent leaves its job so long before the end at the least */
 
 struct pool {
 	char name[POOL_NAME_MAX + 1];
@@ -74,7 +75,8 @@ void pool_clear(struct pool *p);
 int pool_parse(const char *name, const char *text, size_t len, struct pool *ret, struct err *e);
 /* A document that pool_parse() reads; the caller frees it. */
 char *pool_text(const struct pool *p);
-/* Limits, and what contradicts; the first one but for the engine. 0 or -EINVAL. */
+/* Limits, what contradicts, and what could not be read again; the first one but for the engine.
+ * Texts name the options of `up`. 0 or -EINVAL, -EFBIG. */
 int pool_check_limits(const struct pool *p, struct err *e);
 int pool_check(const struct pool *p, struct err *e);
 /* There is something left of a job's time when its agent is to leave. 0 or -EINVAL. */

@@ -215,7 +215,10 @@ def test_dry_run_shows_the_script_and_asks_for_nothing(machine):
     (["--engine", "local", "--template", "/nowhere/template"], 2, "/nowhere/template"),
     (["--engine", "local", "-g", "65"], 2, "gpus"),
     (["--engine", "local", "--agent-option=--laod=gemm"], 2, "did you mean --load"),
-    (["--engine", "pbs"], 2, "tenure engines")])
+    (["--engine", "pbs"], 2, "tenure engines"),
+    (["--engine", "local", "--", "echo a\necho b"], 2, "behind --: number 1: a text of one line"),
+    (["--engine", "local", "--set", "image=\udcff"], 2, "--set: number 1: a text of one line"),
+    (["--engine", "local", "--node-memory", "2000T"], 2, "node-memory")])
 def test_what_was_only_asked_or_is_wrong_leaves_nothing_behind(machine, args, code, said):
     bare = {**machine.env, "PATH": "/nowhere"}  # no engine's command is there, whatever this machine has
     state = machine.tmp / "home/.local/state"
@@ -315,9 +318,9 @@ def test_config_says_what_a_new_pool_begins_with(machine, user_config):
 
 
 def test_typical_mistakes(machine):
-    for args, said in ((["--nodes", "0"], "nodes"), (["--min", "3", "--max", "2"], "at least min"),
+    for args, said in ((["--nodes", "0"], "nodes"), (["--min", "3", "--max", "2"], "at least --min"),
                        (["--engine", "pbs"], "tenure engines"), (["--prefix", "7up"], "prefix"),
-                       (["-g", "9", "--total-gpus", "4"], "total_gpus"), (["exp2"], "stands behind --"),
+                       (["-g", "9", "--total-gpus", "4"], "--total-gpus"), (["exp2"], "stands behind --"),
                        (["--agent-option=--laod=gemm"], "did you mean --load"), (["--agent-option=gemm"], "is no option"),
                        (["--engine", "slurm", "--", "partition=gpu"], "begins with --"), (["--time", "5"], "time"), (["--time", "2m"], "nothing is left for tasks")):
         done = machine.run(machine.tenure, "up", "exp1", *args, check=False)

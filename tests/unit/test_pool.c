@@ -80,17 +80,17 @@ static void what_is_no_pool_says_why(void **state)
 		{ "{\"engine\":\"local\",\"gpus\":-1}", "gpus: a whole number" },
 		{ "{\"engine\":\"local\",\"gpus\":65}", "from 0 to 64" },
 		{ "{\"engine\":\"local\",\"max\":100000}", "max: a whole number" },
-		{ "{\"engine\":\"local\",\"min\":3,\"max\":2}", "at least min" },
-		{ "{\"engine\":\"local\",\"max\":0}", "max: it is at least 1" },
+		{ "{\"engine\":\"local\",\"min\":3,\"max\":2}", "at least --min" },
+		{ "{\"engine\":\"local\",\"max\":0}", "--max 0: it is at least 1" },
 		{ "{\"engine\":\"local\",\"prefix\":\"1a\"}", "prefix: a letter" },
 		{ "{\"engine\":\"local\",\"prefix\":\"a;b\"}", "prefix: a letter" },
 		{ "{\"engine\":\"local\",\"program\":\"tenure\"}", "absolute path" },
 		{ "{\"engine\":\"local\",\"options\":\"x\"}", "options: a list" },
 		{ "{\"engine\":\"local\",\"options\":[\"a\\nb\"]}",
-		  "entry 1 is no text of one line" },
+		  "options: number 1: a text of one line" },
 		{ "{\"engine\":\"local\",\"type\":\"a\\nb\"}", "type: a text of one line" },
 		{ "{\"engine\":\"local\",\"relay\":1}", "relay: true or false" },
-		{ "{\"engine\":\"local\",\"gpus\":8,\"total_gpus\":4}", "total_gpus" },
+		{ "{\"engine\":\"local\",\"gpus\":8,\"total_gpus\":4}", "(--total-gpus)" },
 		{ "{\"engine\":\"aaaaaaaaaaaaaaaaaaaaaaaaa\"}", "engine: a text of 1 to" },
 	};
 
@@ -103,6 +103,40 @@ static void what_is_no_pool_says_why(void **state)
 		if (!strstr(e.text, cases[i].why))
 			fail_msg("%s: %s", cases[i].text, e.text);
 		pool_clear(&p);
+	}
+}
+
+/* Nobody could read it, or call `up` and `down`, until it is removed by hand. */
+static void what_could_not_be_read_is_not_written(void **state)
+{
+	static char two_lines[] = "echo a\necho b", no_utf8[] = "\377", type[] = "a\tb";
+	char *options[] = { two_lines }, *drop[] = { no_utf8 };
+	static const struct pool good = {
+		.name = "main", .engine = "local", .prefix = "tenure", .max = 1, .start_ms = 1000
+	};
+	struct {
+		const char *why;
+		struct pool p;
+	} cases[] = { { "behind --: number 1: a text of one line", good },
+		      { "--drop: number 1: a text of one line", good },
+		      { "--node-memory: a whole number from 0 to", good },
+		      { "--type: a text of one line", good },
+		      { "at most 65536 bytes", good } };
+	cleanup_free char *large = xcalloc(1, POOL_FILE_MAX + 1);
+	struct err e = ERR_INIT;
+
+	(void)state;
+	memset(large, 'x', POOL_FILE_MAX);
+	assert_int_equal(pool_check(&good, &e), 0);
+	cases[0].p.options = (struct text_list){ .n = 1, .texts = options };
+	cases[1].p.drop = (struct text_list){ .n = 1, .texts = drop };
+	cases[2].p.mem_mib = 1ULL << 31;
+	cases[3].p.type = type;
+	cases[4].p.dir = large;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_true(pool_check(&cases[i].p, &e) < 0);
+		if (!strstr(e.text, cases[i].why))
+			fail_msg("%s: %s", cases[i].why, e.text);
 	}
 }
 
@@ -406,6 +440,7 @@ int main(void)
 		cmocka_unit_test(what_is_left_out_has_its_default),
 		cmocka_unit_test(a_pool_is_read_as_it_was_written),
 		cmocka_unit_test(what_is_no_pool_says_why),
+		cmocka_unit_test(what_could_not_be_read_is_not_written),
 		WITH_SPOOL(pools_are_listed_and_found),
 		WITH_SPOOL(a_state_comes_back_and_garbage_is_none),
 		WITH_SPOOL(records_come_back_oldest_first_and_old_ones_go),

@@ -135,7 +135,7 @@ static const struct opt up_opts[] = {
 	  .arg = "N",
 	  .help = "processors of each node (4 for each GPU)" },
 	{ .name = "node-memory",
-	  .spec = { VALUE_SIZE },
+	  .spec = { VALUE_SIZE, .max = POOL_MEM_MIB_MAX * MIB_BYTES },
 	  .arg = "SIZE",
 	  .help = "memory of each node (16 GiB for each GPU)" },
 	{ .name = "keep",
