@@ -167,11 +167,17 @@ static json_t *make_env(const struct engine_request *req)
 	return env;
 }
 
-/* What it prints goes where people find it, as with other engines. */
+/* What it prints goes where people find it, as with other engines. A pod that is deleted is
+ * replaced by the server at once, whatever backoffLimit says, and the pool has given up this job by
+ * then: so only the first one begins, which is the one that makes the file. */
+static const char first_alone[] =
+	"(set -C; : >\"$0\") 2>/dev/null || if [ -e \"$0\" ]; then echo \"pod $" POD_VARIABLE
+	" does not begin: an earlier one of its job has\" >>\"$0\"; exit 1; fi; exec >>\"$0\" 2>&1; "
+	"exec \"$@\"";
+
 static json_t *make_command(const struct engine_request *req)
 {
-	json_t *argv = json_pack("[s, s, s, s]", "/bin/sh", "-c", "exec >>\"$0\" 2>&1; exec \"$@\"",
-				 req->output);
+	json_t *argv = json_pack("[s, s, s, s]", "/bin/sh", "-c", first_alone, req->output);
 
 	for (const char *const *word = req->agent; argv && *word; word++)
 		(void)json_array_append_new(argv, json_string(*word));
@@ -241,6 +247,10 @@ static json_t *make_secrets(const struct text_list *settings)
 
 /* -------- the manifest -------- */
 
+/* The deadline is the pod's, which counts from its start: a job's counts while it waits. A pod that
+ * is deleted is not replaced before it has ended (1.29; older servers pass over it, see
+ * first_alone).
+ */
 static const char own_head[] = "apiVersion: batch/v1\n"
 			       "kind: Job\n"
 			       "metadata:\n"
@@ -248,8 +258,8 @@ static const char own_head[] = "apiVersion: batch/v1\n"
 			       "  labels: {labels}\n"
 			       "spec:\n"
 			       "  backoffLimit: 0\n"
+			       "  podReplacementPolicy: Failed\n"
 			       "  ttlSecondsAfterFinished: 600\n"
-			       "  activeDeadlineSeconds: {seconds}\n"
 			       "  parallelism: 1\n"
 			       "  completions: 1\n"
 			       "  template:\n"
@@ -257,6 +267,7 @@ static const char own_head[] = "apiVersion: batch/v1\n"
 			       "      labels: {labels}\n"
 			       "    spec:\n"
 			       "      restartPolicy: Never\n"
+			       "      activeDeadlineSeconds: {seconds}\n"
 			       "      terminationGracePeriodSeconds: {grace}\n"
 			       "      nodeSelector: {node_selector}\n"
 			       "      affinity: {affinity}\n"
@@ -614,8 +625,26 @@ static void set_pending(const json_t *status, struct engine_job *job)
 		set(job, ENGINE_JOB_STARTING, NULL);
 }
 
-/* What the newest pod of a job says of it. */
-static void take_pod(const json_t *pod, struct engine_job *job)
+static bool is_deleted(const json_t *object)
+{
+	return json_get_str(json_object_get(object, "metadata"), "deletionTimestamp");
+}
+
+/* Its agent is told to leave; where nobody is there who could tell it so, on a node that is lost,
+ * the pod stays so for good. */
+static void set_deleted(const json_t *status, bool replaced, struct engine_job *job)
+{
+	bool begun = job->state == ENGINE_JOB_RUNNING;
+
+	set(job, ENGINE_JOB_ENDING, NULL);
+	if (!begun || (!replaced && !condition(status, "Ready", "False")))
+		return;
+	job->state = ENGINE_JOB_EXPIRED;
+	job->reason = xstrdup("its pod was deleted, by somebody or with its node");
+}
+
+/* What the pod of a job says of it. replaced: there is a newer one. */
+static void take_pod(const json_t *pod, bool replaced, struct engine_job *job)
 {
 	const json_t *status = json_object_get(pod, "status");
 	const char *phase = json_get_str(status, "phase");
@@ -636,9 +665,8 @@ static void take_pod(const json_t *pod, struct engine_job *job)
 		set(job, was_taken_away(status) ? ENGINE_JOB_EXPIRED : ENGINE_JOB_FAILED, status);
 	else
 		set(job, ENGINE_JOB_UNKNOWN, status);
-	if (!engine_job_is_over(job->state) &&
-	    json_get_str(json_object_get(pod, "metadata"), "deletionTimestamp"))
-		set(job, ENGINE_JOB_ENDING, NULL);
+	if (!engine_job_is_over(job->state) && is_deleted(pod))
+		set_deleted(status, replaced, job);
 }
 
 /* What the job's own conditions say, behind which its pod does not count. */
@@ -658,7 +686,7 @@ static void take_job(const json_t *object, struct engine_job *job)
 		set(job, ENGINE_JOB_FAILED, failed);
 	else if (held)
 		set(job, ENGINE_JOB_HELD, held);
-	else if (!failed && json_get_str(json_object_get(object, "metadata"), "deletionTimestamp"))
+	else if (!engine_job_is_over(job->state) && is_deleted(object))
 		set(job, ENGINE_JOB_ENDING, NULL);
 }
 
@@ -692,6 +720,50 @@ static const char *job_of_pod(const json_t *pod)
 	return name ? name : json_get_str(labels, "job-name");
 }
 
+static bool has_begun(const json_t *pod)
+{
+	const char *phase = json_get_str(json_object_get(pod, "status"), "phase");
+
+	return phase && strcmp(phase, "Pending") != 0;
+}
+
+static const char *made_at(const json_t *pod)
+{
+	const char *at = json_get_str(json_object_get(pod, "metadata"), "creationTimestamp");
+
+	return at ? at : "";
+}
+
+/* Of two pods of one job the one that counts: the first that has begun, because no other one does
+ * after it; where none has, the last. */
+static bool counts_more(const json_t *a, const json_t *b)
+{
+	if (has_begun(a) != has_begun(b))
+		return has_begun(a);
+	return has_begun(a) ? strcmp(made_at(a), made_at(b)) < 0
+			    : strcmp(made_at(a), made_at(b)) >= 0;
+}
+
+static void take_pods(const json_t *items, struct engine_job *job)
+{
+	const json_t *one, *best = NULL, *last = NULL;
+	const char *name;
+	size_t i;
+
+	json_array_foreach(items, i, one)
+	{
+		name = is_kind(one, "Pod") ? job_of_pod(one) : NULL;
+		if (!name || strcmp(name, job->name) != 0)
+			continue;
+		if (!best || counts_more(one, best))
+			best = one;
+		if (!last || strcmp(made_at(one), made_at(last)) >= 0)
+			last = one;
+	}
+	if (best)
+		take_pod(best, last != best, job);
+}
+
 /* Jobs first, whatever their order, then what their pods say, then what they say themselves. */
 static void take_items(const json_t *items, const char *prefix, struct engine_jobs *jobs)
 {
@@ -709,12 +781,8 @@ static void take_items(const json_t *items, const char *prefix, struct engine_jo
 		job->state = ENGINE_JOB_WAITING;
 		job->reason = xstrdup("it has no pod yet");
 	}
-	json_array_foreach(items, i, one)
-	{
-		job = is_kind(one, "Pod") ? find_job(jobs, job_of_pod(one)) : NULL;
-		if (job)
-			take_pod(one, job);
-	}
+	for (i = 0; i < jobs->n; i++)
+		take_pods(items, &jobs->all[i]);
 	json_array_foreach(items, i, one)
 	{
 		job = is_kind(one, "Job") ? find_job(jobs, name_of(one)) : NULL;

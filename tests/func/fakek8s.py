@@ -1,32 +1,30 @@
 # SPDX-License-Identifier: MIT
 """Kubernetes, as much of it as `kubectl` and the engine need: an API server over plain HTTP on the loopback, a
-scheduler that places pods where their GPUs are, and a kubelet that really runs their commands on this machine.
+job controller that replaces a deleted pod at once, a scheduler that places pods where their GPUs are, and kubelets
+that really run their commands on this machine (kubelet.py). What they answer was compared with Kubernetes 1.20.2.
 
     with FakeKubernetes(tmp, {"gpu-a": (4, "NVIDIA-A10")}) as k8s:
         subprocess.run(["kubectl", "get", "nodes"], env={**env, "KUBECONFIG": k8s.kubeconfig})
 
 Volumes are not mounted: a pod sees this machine's files. k8s.deny has what the user may not list ("nodes", "all
-pods"), k8s.quota how many GPUs the namespace may have, k8s.hang makes every answer wait, k8s.container is what stands
-in front of a container's command ({node}, {gpus}, {pod}), k8s.env what it has besides, k8s.second_s how long a second
-of a job's deadline takes.
+pods"), k8s.quota how many GPUs the namespace's pods may have, k8s.job_quota how many jobs, k8s.hang makes every answer
+wait, k8s.container is what stands in front of a container's command ({node}, {gpus}, {pod}), k8s.env what it has
+besides, k8s.second_s how long a second of a deadline takes.
 """
 import contextlib
-import datetime
+import copy
 import http.server
 import json
-import os
 import pathlib
 import re
-import signal
-import subprocess
 import threading
 import time
 import urllib.parse
 import uuid
 
+from kubelet import GPU, Container, condition, gpus_of, now
 from patience import HANG, wait_for
 
-GPU = "nvidia.com/gpu"
 VERBS = ["create", "delete", "get", "list", "watch"]
 KINDS = {"jobs": ("Job", "batch/v1"), "pods": ("Pod", "v1"), "nodes": ("Node", "v1")}
 
@@ -48,18 +46,6 @@ DISCOVERY = {
 }
 
 
-def now():
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def gpus_of(pod):
-    return sum(int(c.get("resources", {}).get("limits", {}).get(GPU, 0)) for c in pod["spec"]["containers"])
-
-
-def condition(kind, status, reason="", message=""):
-    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now()}
-
-
 class Refused(Exception):
     def __init__(self, code, reason, message):
         super().__init__(message)
@@ -72,8 +58,8 @@ class FakeKubernetes:
         self.dir, self.grace_s = pathlib.Path(tmp) / "k8s", grace_s
         self.dir.mkdir()
         self.lock = threading.RLock()
-        self.jobs, self.pods, self.nodes = {}, {}, {}
-        self.deny, self.quota, self.hang, self.env, self.container = set(), None, None, {}, []
+        self.jobs, self.pods, self.nodes, self.created = {}, {}, {}, {}
+        self.deny, self.quota, self.job_quota, self.hang, self.env, self.container = set(), None, None, None, {}, []
         self.requests, self.kubelets, self.closing, self.second_s = [], {}, False, 1
         for name, (gpus, kind) in nodes.items():
             self.nodes[name] = {
@@ -145,6 +131,7 @@ class FakeKubernetes:
         where = url.path.rstrip("/")
         with self.lock:
             self.requests.append((verb, path))
+            self.end_late_jobs()
             if where in DISCOVERY:
                 return DISCOVERY[where]
             m = re.fullmatch(r"/(?:api/v1|apis/batch/v1)(?:/namespaces/([^/]+))?/(jobs|pods|nodes)(?:/([^/]+))?", where)
@@ -167,9 +154,11 @@ class FakeKubernetes:
             return table[name]
         if kind == "jobs":
             del self.jobs[name]
-            for pod, doc in list(self.pods.items()):
-                if doc["metadata"]["labels"].get("job-name") == name:
-                    self.end_pod(pod)
+            for pod in self.pods_of(name):
+                self.end_pod(pod["metadata"]["name"])
+        else:
+            self.end_pod(name)
+            self.make_pods()
         return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
 
     def list(self, kind, query):
@@ -184,22 +173,20 @@ class FakeKubernetes:
                 "items": [{**d, "kind": name, "apiVersion": version} for d in getattr(self, kind).values() if fits(d)]}
 
     def create(self, space, doc):
-        meta, spec = doc["metadata"], doc["spec"]
+        meta = doc["metadata"]
         name = meta["name"]
         if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name) or len(name) > 63:
             raise Refused(422, "Invalid", f'Job.batch "{name}" is invalid: metadata.name: Invalid value')
         if name in self.jobs:
             raise Refused(409, "AlreadyExists", f'jobs.batch "{name}" already exists')
-        pod = {"metadata": {"labels": {**spec["template"]["metadata"].get("labels", {}), "job-name": name}},
-               "spec": spec["template"]["spec"]}
-        used = sum(gpus_of(p) for p in self.pods.values())
-        if self.quota is not None and used + gpus_of(pod) > self.quota:
-            raise Refused(403, "Forbidden", f'pods "{name}" is forbidden: exceeded quota: gpus, requested: '
-                                            f'{gpus_of(pod)}, used: {used}, limited: {self.quota}')
+        if self.job_quota is not None and len(self.jobs) >= self.job_quota:
+            raise Refused(403, "Forbidden", f'jobs.batch "{name}" is forbidden: exceeded quota: jobs, requested: '
+                                            f'count/jobs.batch=1, used: count/jobs.batch={len(self.jobs)}, '
+                                            f'limited: count/jobs.batch={self.job_quota}')
         meta.update(namespace=space, uid=str(uuid.uuid4()), creationTimestamp=now(), resourceVersion="1")
         doc["status"] = {"active": 1, "startTime": now()}
-        self.jobs[name] = doc
-        self.add_pod(name, pod)
+        self.jobs[name], self.created[name] = doc, time.monotonic()
+        self.make_pods()
         return doc
 
     # ---- the scheduler and the kubelets ----
@@ -232,78 +219,68 @@ class FakeKubernetes:
         pod["status"]["conditions"] = [condition("PodScheduled", "False", "Unschedulable",
                                                  f"0/{len(self.nodes)} nodes are available: {text}.")]
 
-    def variables(self, pod, container):
-        env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "LC_ALL": "C.UTF-8",
-               "FAKEK8S_POD": f"{self.dir}/{pod['metadata']['name']}"}
-        fields = {"metadata.name": pod["metadata"]["name"], "spec.nodeName": pod["spec"]["nodeName"]}
-        for e in container.get("env", []):
-            env[e["name"]] = e["value"] if "value" in e else fields[e["valueFrom"]["fieldRef"]["fieldPath"]]
-        env.update({k: self.filled(v, pod) for k, v in self.env.items()})
-        return env
-
-    @staticmethod
-    def filled(text, pod):
-        return str(text).replace("{node}", pod["spec"]["nodeName"]).replace("{gpus}", str(gpus_of(pod))) \
-            .replace("{pod}", pod["metadata"]["name"])
-
-    def processes_of(self, name):
-        mark = f"FAKEK8S_POD={self.dir}/{name}".encode()
-        for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):
-                if mark in path.read_bytes().split(b"\0") and \
-                        path.with_name("stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX":
-                    yield int(path.parent.name)
-
     def kubelet(self, name):
         """Runs a pod's container until it ends, is deleted or has had its time."""
         with self.lock:
             pod = self.pods[name]
-            container = pod["spec"]["containers"][0]
-            job = self.jobs.get(pod["metadata"]["labels"]["job-name"])
-        seconds = (job or {"spec": {}})["spec"].get("activeDeadlineSeconds")
-        command = [self.filled(w, pod) for w in self.container] + container["command"]
-        with open(self.dir / f"{name}.log", "wb") as log:
-            process = subprocess.Popen(command, env=self.variables(pod, container), cwd=container.get("workingDir", "/"),
-                                       stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        began, kill_at, late = time.monotonic(), None, False
+        container = Container(pod, self.dir, self.container, self.env, self.second_s)
         with self.lock:
             pod["status"].update(phase="Running", startTime=now())
-        while process.poll() is None and not (kill_at and time.monotonic() > kill_at):
-            late = late or (seconds and time.monotonic() > began + seconds * self.second_s)
-            if not kill_at and (late or pod["metadata"].get("deletionTimestamp")):
-                process.send_signal(signal.SIGTERM)
-                kill_at = time.monotonic() + min(pod["spec"].get("terminationGracePeriodSeconds", 30), self.grace_s)
+            pod["status"]["conditions"].append(condition("Ready", "True"))
+        while (code := container.step(self.grace_s)) is None:
             time.sleep(0.05)
-        while list(self.processes_of(name)):
-            for pid in self.processes_of(name):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.05)
-        self.pod_ended(name, process.wait(), late)
-
-    def pod_ended(self, name, code, late):
         with self.lock:
-            pod = self.pods[name]
-            job = self.jobs.get(pod["metadata"]["labels"]["job-name"])
-            pod["status"]["phase"] = "Succeeded" if code == 0 and not late else "Failed"
-            if late:
-                pod["status"].update(reason="DeadlineExceeded", message="Pod was active on the node longer than the "
-                                                                        "specified deadline")
-            if job:
-                job["status"] = {"conditions": [
-                    condition("Failed", "True", "DeadlineExceeded", "Job was active longer than specified deadline")
-                    if late else condition("Complete", "True") if code == 0 else
-                    condition("Failed", "True", "BackoffLimitExceeded", "Job has reached the specified backoff limit")]}
-            if pod["metadata"].get("deletionTimestamp"):
-                del self.pods[name]
-            if not self.closing:
-                for other, doc in self.pods.items():
-                    if not doc["spec"].get("nodeName"):
-                        self.place(other)
+            pod["status"].update(container.ended(code))
+            self.pod_ended(pod)
+
+    def end_late_jobs(self):
+        """The deadline of a job counts from its creation, and what it does is to delete the job's pods."""
+        for name, job in self.jobs.items():
+            seconds = job["spec"].get("activeDeadlineSeconds")
+            if seconds and not job["status"].get("conditions") and \
+                    time.monotonic() > self.created[name] + seconds * self.second_s:
+                self.job_failed(job, "DeadlineExceeded", "Job was active longer than specified deadline")
+
+    def pods_of(self, name):
+        return [p for p in self.pods.values() if p["metadata"]["labels"].get("job-name") == name]
+
+    def job_failed(self, job, reason, message):
+        job["status"] = {"conditions": [condition("Failed", "True", reason, message)]}
+        for pod in self.pods_of(job["metadata"]["name"]):
+            if pod["status"]["phase"] in ("Pending", "Running"):
+                self.end_pod(pod["metadata"]["name"])
+
+    def pod_ended(self, pod):
+        name = pod["metadata"]["labels"]["job-name"]
+        job = self.jobs.get(name)
+        if pod["metadata"].get("deletionTimestamp"):
+            del self.pods[pod["metadata"]["name"]]
+        if job and not job["status"].get("conditions"):
+            if pod["status"]["phase"] == "Succeeded":  # though another pod of it may run: that one is forgotten
+                job["status"] = {"succeeded": 1, "conditions": [condition("Complete", "True")]}
+            else:
+                self.job_failed(job, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        if not self.closing:
+            for other, doc in list(self.pods.items()):
+                if not doc["spec"].get("nodeName"):
+                    self.place(other)
+            self.make_pods()
+
+    def make_pods(self):
+        """A job that has not ended has a pod that is not being deleted, where the quota lets it."""
+        for name, job in self.jobs.items():
+            there = any(not p["metadata"].get("deletionTimestamp") for p in self.pods_of(name))
+            spec = copy.deepcopy(job["spec"]["template"]["spec"])
+            used = sum(gpus_of(p) for p in self.pods.values() if p["status"]["phase"] in ("Pending", "Running"))
+            more = gpus_of({"spec": spec})
+            if not there and not job["status"].get("conditions") and (self.quota is None or used + more <= self.quota):
+                self.add_pod(name, {"metadata": {"labels": {
+                    **job["spec"]["template"]["metadata"].get("labels", {}), "job-name": name}}, "spec": spec})
 
     def end_pod(self, name):
         """Deleted: its container gets TERM, and a while later KILL."""
         pod = self.pods[name]
         pod["metadata"]["deletionTimestamp"] = now()
+        pod["metadata"]["deletionGracePeriodSeconds"] = pod["spec"].get("terminationGracePeriodSeconds", 30)
         if name not in self.kubelets or not self.kubelets[name].is_alive():
             del self.pods[name]

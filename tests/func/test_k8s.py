@@ -18,6 +18,27 @@ pytestmark = pytest.mark.skipif(not shutil.which("kubectl"),
                                 reason="SKIP: no kubectl here (Debian: kubernetes-client), so Kubernetes is not tested")
 
 
+OWN = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {name}
+  labels: {labels}
+spec:
+  template:
+    metadata:
+      labels: {labels}
+    spec:
+      restartPolicy: Never
+      schedulerName: ours
+      containers:
+      - name: agent
+        image: {image}
+        command: {command}
+        resources: {resources}
+"""
+
+
 class Pool:
     """What a pool would ask for, and what its engine says."""
 
@@ -100,8 +121,51 @@ def test_what_a_job_waits_for_is_told(pool):
 def test_its_time_is_up(pool):
     pool.cluster.second_s = 0.01
     pool.submit("a", minutes=1)
-    assert pool.cluster.jobs["t-exp1-a"]["spec"]["activeDeadlineSeconds"] == 60
+    assert pool.cluster.pods_of("t-exp1-a")[0]["spec"]["activeDeadlineSeconds"] == 60
     assert "DeadlineExceeded" in pool.comes("a", "expired")["reason"]
+
+
+def test_to_wait_takes_nothing_of_its_time(pool):
+    """A Job's own activeDeadlineSeconds counts from its creation: it ends what has never run."""
+    pool.cluster.second_s = 0.01
+    pool.submit("a", gpus=5, type="NVIDIA-A10", minutes=1)
+    pool.submit("b", gpus=5, type="NVIDIA-A10", template=OWN.replace(
+        "spec:\n  template", "spec:\n  activeDeadlineSeconds: 60\n  template"))
+    assert "DeadlineExceeded" in pool.comes("b", "expired")["reason"]
+    assert pool.job("a")["state"] == "waiting"
+
+
+def delete_pod(pool, job):
+    name = pool.cluster.pods_of(job)[0]["metadata"]["name"]
+    subprocess.run(["kubectl", "delete", "pod", name, "--wait=false"], env=pool.env, check=True, timeout=HANG,
+                   stdout=subprocess.DEVNULL)
+    return name
+
+
+# It ends when the file `go` comes, and then as well as can be.
+PATIENT = "echo >>{0}/begun; trap '' TERM; while [ ! -e {0}/go ]; do sleep 0.05; done; exit 0"
+
+
+def test_a_pod_that_takes_the_place_of_a_deleted_one_does_not_begin(pool):
+    """The job controller makes it at once, while the first one has its grace; whatever backoffLimit says."""
+    pool.submit("a", "/bin/sh", "-c", PATIENT.format(pool.tmp))
+    must_come((pool.tmp / "begun").exists)
+    name = delete_pod(pool, "t-exp1-a")
+    must_come(lambda: "does not begin: an earlier one of its job has" in (pool.tmp / "p,a.out").read_text(), 20)
+    pool.comes("a", "failed")
+    (pool.tmp / "go").touch()
+    must_come(lambda: name not in pool.cluster.pods)
+    assert (pool.tmp / "begun").read_text() == "\n"
+
+
+def test_what_waits_behind_a_deleted_pod_is_not_waited_for(pool):
+    """As on a lost node, where the first one stays for good."""
+    pool.submit("a", "/bin/sh", "-c", PATIENT.format(pool.tmp), gpus=4, type="NVIDIA-A10")
+    must_come((pool.tmp / "begun").exists)
+    delete_pod(pool, "t-exp1-a")
+    assert "its pod was deleted" in pool.comes("a", "expired")["reason"]
+    (pool.tmp / "go").touch()
+    pool.comes("a", "done")
 
 
 def test_a_job_that_fails_has_failed(pool):
@@ -130,7 +194,7 @@ def test_what_may_not_be_seen_is_unknown(pool):
 
 
 def test_a_quota_and_a_refusal_are_told_apart(pool):
-    pool.cluster.quota = 3
+    pool.cluster.job_quota = 1
     assert pool.submit("a")["r"] == 0
     answer = pool.submit("b")
     assert answer["r"] < 0 and "exceeded quota" in answer["error"]
@@ -167,25 +231,7 @@ def test_without_kubectl_nothing_is_asked(pool):
 
 
 def test_a_sites_own_manifest(pool):
-    answer = pool.submit("a", template="""
-apiVersion: batch/v1
-kind: Job
-metadata:
-  name: {name}
-  labels: {labels}
-spec:
-  template:
-    metadata:
-      labels: {labels}
-    spec:
-      restartPolicy: Never
-      schedulerName: ours
-      containers:
-      - name: agent
-        image: {image}
-        command: {command}
-        resources: {resources}
-""")
+    answer = pool.submit("a", template=OWN)
     assert answer["r"] == 0, answer
     assert pool.comes("a", "running")["node"] == "gpu-a"
     pod = next(iter(pool.cluster.pods.values()))

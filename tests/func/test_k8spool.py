@@ -83,6 +83,24 @@ def test_a_pod_that_is_deleted_gives_its_task_back(site):
     site.wait(i, "running")
 
 
+def test_a_pod_that_is_replaced_is_no_second_agent_of_its_job(site):
+    """kubectl delete pod, a drained node: the job controller makes another pod, which nobody counts."""
+    site.run("up", "exp1", "--engine", "k8s", "-g", "2", *SET)
+    i = site.submit("-g", "1", "-r", "0", "--", "sleep", "600")
+    site.wait(i, "running")
+    (job,) = site.cluster.jobs
+    (pod,) = site.cluster.pods
+    before = set(site.agents())
+    subprocess.run(["kubectl", "delete", "pod", pod, "--wait=false"], env=site.env, check=True, timeout=HANG,
+                   stdout=subprocess.DEVNULL)
+    must_come(lambda: "does not begin" in site.printed(), 40, 0.1)
+    must_come(lambda: site.cluster.jobs[job]["status"].get("conditions") and pod not in site.cluster.pods, 40, 0.1)
+    site.run("up", "exp1")
+    site.wait(i, "running")
+    tokens = [a["token"] for name, a in site.agents().items() if name not in before]
+    assert tokens and job.rpartition("-")[2] not in tokens
+
+
 def test_what_is_missing_is_named(site):
     out = " ".join(site.run("up", "exp1", "--engine", "k8s", code=None).split())
     assert "k8s needs to be told image= (" in out and "mounts= (" in out, out

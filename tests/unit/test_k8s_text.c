@@ -67,8 +67,11 @@ static bool has(const struct world *w, const char *line)
 	return found;
 }
 
-#define LABELS	"{\"app.kubernetes.io/managed-by\":\"tenure\"}"
-#define COMMAND "[\"/bin/sh\",\"-c\",\"exec >>\\\"$0\\\" 2>&1; exec \\\"$@\\\"\","
+#define LABELS "{\"app.kubernetes.io/managed-by\":\"tenure\"}"
+#define COMMAND                                                                                    \
+	"[\"/bin/sh\",\"-c\",\"(set -C; : >\\\"$0\\\") 2>/dev/null || if [ -e \\\"$0\\\" ]; then " \
+	"echo \\\"pod $TENURE_K8S_POD does not begin: an earlier one of its job has\\\" "          \
+	">>\\\"$0\\\"; exit 1; fi; exec >>\\\"$0\\\" 2>&1; exec \\\"$@\\\"\","
 
 static void a_job_is_one_pod_with_its_gpus(void **state)
 {
@@ -78,7 +81,8 @@ static void a_job_is_one_pod_with_its_gpus(void **state)
 	assert_string_equal(
 		strbuf_str(&w->manifest),
 		"apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: ydj-exp1-tok1\n"
-		"  labels: " LABELS "\nspec:\n  backoffLimit: 0\n  ttlSecondsAfterFinished: 600\n"
+		"  labels: " LABELS "\nspec:\n  backoffLimit: 0\n  podReplacementPolicy: Failed\n"
+		"  ttlSecondsAfterFinished: 600\n"
 		"  parallelism: 1\n  completions: 1\n  template:\n    metadata:\n"
 		"      labels: " LABELS "\n    spec:\n      restartPolicy: Never\n"
 		"      terminationGracePeriodSeconds: 60\n      containers:\n      - name: agent\n"
@@ -117,7 +121,7 @@ static void what_is_set_stands_in_it(void **state)
 		"      priorityClassName: \"low\"\n",
 		"      hostNetwork: true\n      tolerations: []\n      containers:\n",
 		"\"limits\":{\"amd.com/gpu\":2},\"requests\":{\"cpu\":3,\"memory\":\"1024Mi\"}",
-		"  activeDeadlineSeconds: 3600\n",
+		"      activeDeadlineSeconds: 3600\n",
 		"      terminationGracePeriodSeconds: 180\n",
 		"\"operator\":\"NotIn\",\"values\":[\"gpu-a\",\"gpu-b\"]",
 	};
@@ -275,6 +279,55 @@ static void a_pod_that_is_deleted_is_ending(void **state)
 	engine_jobs_clear(&jobs);
 }
 
+#define MADE(name, at, deleted)                                                                    \
+	"{\"kind\":\"Pod\",\"metadata\":{\"name\":\"" name                                         \
+	"\",\"creationTimestamp\":\"2026-11-24T" at "Z\"" deleted                                  \
+	",\"labels\":{\"job-name\":\"t-a\"}},\"spec\":{\"nodeName\":\"" name "\"},\"status\":"
+#define DELETED ",\"deletionTimestamp\":\"2026-11-24T10:09:00Z\""
+#define UNREADY                                                                                    \
+	"{\"phase\":\"Running\",\"conditions\":[{\"type\":\"Ready\",\"status\":\"False\"}]}}"
+
+/* As Kubernetes 1.20 lists them: what is deleted is replaced at once, what was on a lost node
+ * stays. */
+static void of_several_pods_the_first_that_began_counts(void **state)
+{
+	static const struct {
+		const char *old, *new;
+		enum engine_job_state want;
+		const char *node;
+	} cases[] = {
+		{ MADE("a", "10:00:00", DELETED) "{\"phase\":\"Running\"}}",
+		  MADE("b", "10:05:00", "") "{\"phase\":\"Running\"}}", ENGINE_JOB_EXPIRED, "a" },
+		{ MADE("a", "10:00:00", DELETED) "{\"phase\":\"Running\"}}",
+		  MADE("b", "10:05:00", "") "{\"phase\":\"Pending\"}}", ENGINE_JOB_EXPIRED, "a" },
+		{ MADE("a", "10:00:00", DELETED) "{\"phase\":\"Pending\"}}",
+		  MADE("b", "10:05:00", "") "{\"phase\":\"Pending\"}}", ENGINE_JOB_STARTING, "b" },
+		{ MADE("a", "10:00:00", DELETED) "{\"phase\":\"Pending\"}}",
+		  MADE("b", "10:05:00", "") "{\"phase\":\"Running\"}}", ENGINE_JOB_RUNNING, "b" },
+		{ MADE("a", "10:00:00", "") "{\"phase\":\"Failed\"}}",
+		  MADE("b", "10:05:00", "") "{\"phase\":\"Running\"}}", ENGINE_JOB_FAILED, "a" },
+		{ MADE("a", "10:00:00", DELETED) UNREADY, "7", ENGINE_JOB_EXPIRED, "a" },
+		{ MADE("a", "10:00:00", "") UNREADY, "7", ENGINE_JOB_RUNNING, "a" },
+	};
+	struct world *w = *state;
+
+	for (size_t i = 0; i < 2 * ARRAY_LEN(cases); i++) {
+		bool turned = i % 2; /* they come by their names, which are random */
+		cleanup_free char *text = xasprintf(
+			"{\"items\":[%s,%s,%s]}", turned ? cases[i / 2].new : cases[i / 2].old,
+			JOB("t-a", "{}"), turned ? cases[i / 2].old : cases[i / 2].new);
+		struct engine_jobs jobs = { .n = 0 };
+
+		assert_int_equal(k8s_text_jobs(text, strlen(text), "t-", &jobs, &w->e), 0);
+		assert_int_equal(jobs.n, 1);
+		assert_int_equal(jobs.all[0].state, cases[i / 2].want);
+		assert_string_equal(jobs.all[0].node, cases[i / 2].node);
+		assert_true(jobs.all[0].state != ENGINE_JOB_EXPIRED ||
+			    strstr(jobs.all[0].reason, "deleted"));
+		engine_jobs_clear(&jobs);
+	}
+}
+
 static void what_is_no_list_is_an_error(void **state)
 {
 	static const char *const texts[] = {
@@ -416,6 +469,7 @@ int main(void)
 		ROW(what_is_wrong_or_missing_is_named),
 		ROW(a_job_is_what_its_pod_is),
 		ROW(a_pod_that_is_deleted_is_ending),
+		ROW(of_several_pods_the_first_that_began_counts),
 		ROW(what_is_no_list_is_an_error),
 		ROW(a_failure_is_for_good_or_for_now),
 		ROW(the_name_is_behind_its_kind),
