@@ -262,13 +262,17 @@ static int load_environment(struct settings *s, struct err *e)
 
 /* Names of ours that are no settings: what a task is told, and a job. */
 static const char *const other_variables[] = {
-	"TENURE_SITE_CONFIG", "TENURE_BUILD",	   "TENURE_TASK_ID",
-	"TENURE_TASK_TOKEN",  "TENURE_ATTEMPT",	   "TENURE_ARRAY_INDEX",
-	"TENURE_GPU_MEMORY",  "TENURE_SUBMIT_JOB", "TENURE_JOB_KEY",
-	"TENURE_LOCAL_JOB",   "TENURE_LOCAL_GPUS", "TENURE_LOCAL_RESTARTS",
-	"TENURE_SGE_GPUS",    "TENURE_SGE_START",  "TENURE_SGE_END",
-	"TENURE_SCO_JOB",     "TENURE_K8S_JOB",	   "TENURE_K8S_POD",
-	"TENURE_K8S_NODE",    "TENURE_K8S_GPUS",   NULL,
+	"TENURE_SITE_CONFIG", "TENURE_BUILD",
+	"TENURE_TASK_ID",     "TENURE_TASK_TOKEN",
+	"TENURE_ATTEMPT",     "TENURE_ARRAY_INDEX",
+	"TENURE_GPU_MEMORY",  "TENURE_SUBMIT_JOB",
+	"TENURE_JOB_KEY",     "TENURE_LOCAL_JOB",
+	"TENURE_LOCAL_GPUS",  "TENURE_LOCAL_RESTARTS",
+	"TENURE_LOCAL_ID",    "TENURE_SGE_GPUS",
+	"TENURE_SGE_START",   "TENURE_SGE_END",
+	"TENURE_SCO_JOB",     "TENURE_K8S_JOB",
+	"TENURE_K8S_POD",     "TENURE_K8S_NODE",
+	"TENURE_K8S_GPUS",    NULL,
 };
 
 static bool is_known_variable(const char *name)

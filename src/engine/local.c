@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * This machine as an engine: a job is a process with a session of its own. There is no record of
- * them but themselves: their name is in their environment, and their id is a PID with its start
- * time. Nothing waits: what is submitted runs, or is refused.
+ * them but themselves: their name is in their environment, and their id, a PID with its start time,
+ * by which what a job starts (its guard, its tasks), with the same environment and sessions of its
+ * own, is told from it. Nothing waits: what is submitted runs, or is refused.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,6 +25,7 @@
 
 #define VARIABLES     "TENURE_LOCAL_"
 #define NAME_VARIABLE "TENURE_LOCAL_JOB="
+#define ID_VARIABLE   "TENURE_LOCAL_ID="
 #define GPUS_VARIABLE "TENURE_LOCAL_GPUS="
 #define RESTARTS_VARIABLE                                                                          \
 	"TENURE_LOCAL_RESTARTS=" /* by whoever starts a job's script once more                     \
@@ -83,10 +85,10 @@ static char *variable_of(pid_t pid, const char *assignment)
 	return NULL;
 }
 
-/* Jobs are the leaders of their sessions: what they start has their environment, too. */
+/* What a job starts has its environment, too. One that is about to begin has no id there yet. */
 static void add_job(struct engine_jobs *jobs, pid_t pid, const char *prefix)
 {
-	cleanup_free char *name = NULL;
+	cleanup_free char *name = NULL, *of = NULL, *text = NULL;
 	struct proc_id id;
 
 	if (getsid(pid) != pid || proc_identify(pid, &id) < 0 || !proc_alive(&id))
@@ -94,12 +96,16 @@ static void add_job(struct engine_jobs *jobs, pid_t pid, const char *prefix)
 	name = variable_of(pid, NAME_VARIABLE);
 	if (!name || !str_has_prefix(name, prefix))
 		return;
+	of = variable_of(pid, ID_VARIABLE);
+	text = id_text(&id);
+	if (of && strcmp(of, text) != 0)
+		return;
 
 	struct engine_job *job = engine_jobs_add(jobs);
 	char host[256] = "";
 
 	(void)gethostname(host, sizeof(host) - 1);
-	job->id = id_text(&id);
+	job->id = take_ptr(text);
 	job->name = take_ptr(name);
 	job->node = xstrdup(host);
 	job->state = ENGINE_JOB_RUNNING;
@@ -124,6 +130,13 @@ static int local_jobs(const struct engine_env *env, const char *prefix, struct e
 	return 0;
 }
 
+/* What a job begins as: it tells its script the job's id, which nobody knows before. The 22nd word
+ * of stat is when it started (proc(5)). */
+static const char beginning[] = "read -r TENURE_LOCAL_ID </proc/$$/stat\n"
+				"set -- \"$1\" $TENURE_LOCAL_ID\n"
+				"export TENURE_LOCAL_ID=$$.${23}\n"
+				"exec " SHELL " -c \"$1\"\n";
+
 static int open_files(const char *output, int fds[3])
 {
 	fds[0] = -1;
@@ -135,9 +148,9 @@ static int open_files(const char *output, int fds[3])
 static int local_submit(const struct engine_env *env, const struct engine_request *req,
 			const char *script, char **ret_id, struct err *e)
 {
-	cleanup_free char *text = xstrdup(script);
+	cleanup_free char *first = xstrdup(beginning), *text = xstrdup(script);
 	char shell[] = SHELL, option[] = "-c";
-	char *const argv[] = { shell, option, text, NULL };
+	char *const argv[] = { shell, option, first, shell, text, NULL };
 	struct text_list own = { .n = 0 };
 	struct spawn s = SPAWN_INIT;
 	bool in_task = script_variable(env->environ, "TENURE_TASK_ID=");
@@ -211,6 +224,7 @@ static int local_when(const struct engine_env *env, const struct engine_request 
 static int local_inside(const char *const *variables, struct engine_here *ret, struct err *e)
 {
 	const char *name = script_variable(variables, NAME_VARIABLE);
+	const char *id = script_variable(variables, ID_VARIABLE);
 	const char *gpus = script_variable(variables, GPUS_VARIABLE);
 	const char *again = script_variable(variables, RESTARTS_VARIABLE);
 	const char *visible = script_variable(variables, "CUDA_VISIBLE_DEVICES=");
@@ -224,7 +238,7 @@ static int local_inside(const char *const *variables, struct engine_here *ret, s
 	(void)(gpus && str_to_u64(gpus, &n));
 	(void)(again && str_to_u64(again, &restarts));
 	*ret = (struct engine_here){ .engine = "local",
-				     .id = xstrdup(name),
+				     .id = xstrdup(id ? id : name),
 				     .gpus = visible	  ? xstrdup(visible)
 					     : gpus && !n ? xstrdup("") /* none, and it is said */
 							  : NULL,

@@ -104,6 +104,7 @@ int pool_job_parse(const char *text, size_t len, struct pool_job *ret)
 	ret->end_ns = json_get_u64(doc, "end_ns");
 	ret->asked_ns = json_get_u64(doc, "asked_ns");
 	json_get_text(doc, "after", ret->after, sizeof(ret->after));
+	ret->named = json_get_flag(doc, "named");
 	ret->first = json_get_flag(doc, "first");
 	ret->told = json_get_flag(doc, "told");
 	ret->lost = json_get_flag(doc, "lost");
@@ -115,15 +116,15 @@ int pool_job_parse(const char *text, size_t len, struct pool_job *ret)
 static char *job_text(const struct pool_job *job)
 {
 	json_t *doc = json_pack(
-		"{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:b}",
+		"{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:b, s:b}",
 		"phase", enum_name(phase_names, ARRAY_LEN(phase_names), job->phase), "state",
 		(int)job->state, "engine", job->engine, "id", job->id, "node", job->node, "agent",
 		job->agent, "reason", job->reason, "gpus", (int)job->gpus, "submitted",
 		(json_int_t)job->submitted_s, "began", (json_int_t)job->began_s, "ended",
 		(json_int_t)job->ended_s, "start_ns", (json_int_t)job->start_ns, "end_ns",
 		(json_int_t)job->end_ns, "asked_ns", (json_int_t)job->asked_ns, "after", job->after,
-		"first", job->first, "told", job->told, "lost", job->lost, "cancelled",
-		job->cancelled);
+		"named", job->named, "first", job->first, "told", job->told, "lost", job->lost,
+		"cancelled", job->cancelled);
 	char *text;
 
 	(void)json_object_set_new(doc, "shape", json_integer(job->shape));

@@ -29,6 +29,7 @@ struct pool_job {
 	enum engine_job_state state;	/* as the engine said last */
 	char engine[16];		/* that has it; "": of a version that did not say */
 	char id[ENGINE_JOB_ID_MAX];	/* "": not known */
+	bool named;			/* submit() gave the id: it stays */
 	char node[64];			/* "": none yet */
 	char agent[NAME_AGENT_MAX + 1]; /* "": none has reported */
 	char reason[256];		/* why it waits, or how it ended */

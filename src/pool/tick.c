@@ -278,6 +278,12 @@ static const char *token_of(const char *name)
 	return dash && pool_job_is_token(dash + 1) ? dash + 1 : "";
 }
 
+/* Else something that the job has left, or started, is called as the job itself. */
+static bool is_it(const struct pool_job *job, const struct engine_job *said)
+{
+	return !job->named || strcmp(job->id, said->id) == 0;
+}
+
 static void take_listing(struct tick *t, const struct engine_jobs *listed)
 {
 	cleanup_free bool *seen = xcalloc(t->jobs.n + 1, sizeof(*seen));
@@ -286,10 +292,10 @@ static void take_listing(struct tick *t, const struct engine_jobs *listed)
 	for (size_t i = 0; i < listed->n; i++) {
 		struct pool_job *job = find_token(t, token_of(listed->all[i].name));
 
-		if (job) {
+		if (job && is_it(job, &listed->all[i])) {
 			seen[job - t->jobs.all] = true;
 			update_job(t, job, &listed->all[i]);
-		} else {
+		} else if (!job) {
 			t->strange += str_has_prefix(token_of(listed->all[i].name), t->mark) &&
 				      !engine_job_is_over(listed->all[i].state);
 		}
@@ -516,6 +522,7 @@ static void settle_submission(struct tick *t, struct pool_job *job, int r, const
 	if (r == 0) {
 		job->phase = POOL_JOB_SUBMITTED;
 		(void)str_copy(job->id, sizeof(job->id), id);
+		job->named = true;
 		pool_note_submitted(st);
 		t->report->submitted++;
 		say(t, "submitted job %s (%s)", job->id, t->engine->name);

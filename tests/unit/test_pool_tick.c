@@ -25,6 +25,7 @@ static struct {
 	bool keeps;		     /* it takes the job, whatever it answers */
 	bool refuses_exclusion;	     /* a job that is not to run on some node */
 	enum engine_job_state state; /* of all that it has */
+	size_t other_ids;	     /* it lists them under numbers so much higher */
 	unsigned int submits, polls;
 	size_t n_cancelled;
 	size_t n; /* that it has */
@@ -73,7 +74,7 @@ static int fake_jobs(const struct engine_env *env, const char *prefix, struct en
 		if (!str_has_prefix(fake.names[i], prefix))
 			continue;
 		job = engine_jobs_add(ret);
-		job->id = xasprintf("%zu", i + 1);
+		job->id = xasprintf("%zu", i + 1 + fake.other_ids);
 		job->name = xstrdup(fake.names[i]);
 		job->node = xstrdup("qa-1");
 		job->state = fake.state;
@@ -260,6 +261,27 @@ static void the_engine_is_asked_once_a_minute_at_most(void **state)
 	tick(&w);
 	tick(&w);
 	assert_int_equal(fake.polls, 2);
+	end(&w);
+}
+
+/* Something else that has its name is not it. */
+static void the_id_that_was_given_stays(void **state)
+{
+	struct world w = begin();
+
+	(void)state;
+	need_one(&w);
+	tick(&w);
+	fake.other_ids = 7;
+	fake.state = ENGINE_JOB_RUNNING;
+	pass(&w, 30);
+	tick(&w);
+	assert_int_equal(fake.polls, 1);
+	assert_string_equal(only_job(&w).id, "1");
+	assert_int_equal(only_job(&w).began_s, 0);
+	pass(&w, 61);
+	tick(&w);
+	assert_int_equal(fake.submits, 2); /* the first one has gone */
 	end(&w);
 }
 
@@ -599,6 +621,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		WITH_SPOOL(a_job_is_recorded_with_its_script),
 		WITH_SPOOL(the_engine_is_asked_once_a_minute_at_most),
+		WITH_SPOOL(the_id_that_was_given_stays),
 		WITH_SPOOL(what_may_have_been_submitted_is_looked_up_first),
 		WITH_SPOOL(what_was_never_taken_is_submitted_anew),
 		WITH_SPOOL(a_refusal_is_shown_and_not_repeated_at_once),
