@@ -107,7 +107,7 @@ static int by_name(const void *a, const void *b)
 int node_agents_read(const struct cmd_ctx *ctx, const struct spool *sp, struct node_agents *ret,
 		     struct err *e)
 {
-	struct reading r = { .ctx = ctx, .sp = sp, .agents = ret, .now_ns = clock_wall_ns() };
+	struct reading r = { .ctx = ctx, .sp = sp, .agents = ret, .now_ns = spool_now_or_ours(sp) };
 	int code;
 
 	*ret = (struct node_agents){ .n = 0 };

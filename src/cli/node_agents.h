@@ -29,7 +29,7 @@ struct node_agent {
 	bool here;		     /* its processes are among those of this node */
 	bool declared_dead;	     /* by a person */
 	uint64_t written_ns;	     /* wall, of whoever keeps the file; 0: not known */
-	uint64_t age_ms;	     /* since then; 0: by our clock it is still to come */
+	uint64_t age_ms;	     /* since then; by that clock */
 	struct agent_status *status; /* NULL: it has left none that can be read */
 };
 

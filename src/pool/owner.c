@@ -56,25 +56,6 @@ static uint64_t mtime_s(const struct stat *st)
 	return clock_timespec_ns(&st->st_mtim) / NS_PER_S;
 }
 
-/* What time it is by the clock of who keeps the files. */
-static int server_now(const struct spool *sp, uint64_t *ret, struct err *e)
-{
-	char tmp[SPOOL_PATH_MAX];
-	struct stat st;
-	int r;
-
-	(void)spool_tmp_path(sp, "now", 0, tmp);
-	r = spool_write_new(sp, tmp, "", 0, false, e);
-	if (r < 0)
-		return r;
-	r = spool_stat(sp, tmp, &st);
-	(void)spool_remove(sp, tmp);
-	if (r < 0)
-		return err_sys(e, -r, "stat %s", tmp);
-	*ret = mtime_s(&st);
-	return 0;
-}
-
 static char *owner_path(const char *prefix, uint64_t epoch, char *buf)
 {
 	return str_print(buf, SPOOL_PATH_MAX, "%s/%s%" PRIu64, spool_dir_name(SPOOL_POOLS), prefix,
@@ -135,9 +116,10 @@ static int take(const struct spool *sp, const char *prefix, uint64_t epoch, stru
 int pool_own(const struct spool *sp, const char *pool, struct pool_owner *ret, struct err *e)
 {
 	char prefix[POOL_NAME_MAX + 16], path[SPOOL_PATH_MAX];
-	uint64_t epoch = 0;
-	int r = server_now(sp, &ret->now_s, e);
+	uint64_t epoch = 0, now_ns = 0;
+	int r = spool_now(sp, &now_ns, e);
 
+	ret->now_s = now_ns / NS_PER_S;
 	(void)str_print(prefix, sizeof(prefix), "%s,owner,e", pool);
 	if (r == 0)
 		r = find_highest(sp, prefix, &epoch, e);

@@ -697,6 +697,34 @@ char *spool_tmp_path(const struct spool *sp, const char *what, uint64_t id, char
 	return str_print(buf, SPOOL_PATH_MAX, "tmp/%s,%" PRIu64 ",%016" PRIx64, what, id, random);
 }
 
+int spool_now(const struct spool *sp, uint64_t *ret_ns, struct err *e)
+{
+	char tmp[SPOOL_PATH_MAX];
+	struct stat st;
+	int r;
+
+	(void)spool_tmp_path(sp, "now", 0, tmp);
+	r = spool_write_new(sp, tmp, "", 0, false, e);
+	if (r < 0)
+		return r;
+	r = spool_stat(sp, tmp, &st);
+	(void)spool_remove(sp, tmp);
+	if (r < 0)
+		return err_sys(e, -r, "stat %s/%s", sp->path, tmp);
+	*ret_ns = clock_timespec_ns(&st.st_mtim);
+	return 0;
+}
+
+uint64_t spool_now_or_ours(const struct spool *sp)
+{
+	uint64_t now_ns;
+
+	if (!sp->network || (sp->looks && sp->owner != geteuid()) ||
+	    spool_now(sp, &now_ns, NULL) < 0)
+		return clock_wall_ns();
+	return now_ns;
+}
+
 int spool_refuse(const struct spool *sp, const char *path, const char *reason, struct err *e)
 {
 	const char *slash = strrchr(path, '/');

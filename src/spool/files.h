@@ -161,6 +161,14 @@ bool spool_accepts(const struct spool *sp, uid_t uid);
 bool spool_trusts(const struct spool *sp, uid_t owner);
 /* A name in tmp/ that nobody else uses. buf: SPOOL_PATH_MAX bytes. */
 char *spool_tmp_path(const struct spool *sp, const char *what, uint64_t id, char *buf);
+/*
+ * What time it is by the clock of who keeps the files, with which times of files are to be
+ * compared: no two nodes need have the same. It makes a file and removes it. 0 or -errno. The
+ * second one is for who can do with this node's own clock, where there is no other one, or nothing
+ * can be written.
+ */
+int spool_now(const struct spool *sp, uint64_t *ret_ns, struct err *e);
+uint64_t spool_now_or_ours(const struct spool *sp);
 /* what, for the file of an ended task that is being removed. The next `tenure prune` finishes what
  * one that was interrupted has left. */
 #define SPOOL_PRUNED "prune"

@@ -479,8 +479,11 @@ int transit_free_forgotten(const struct spool *sp, struct task_name *n, struct e
 	if (fstatat(sp->fd, pending_path(n, path), &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? TRANSIT_GONE
 				       : err_sys(e, errno, "stat %s/%s", sp->path, path);
-	/* The rename set the time of change. */
-	if (clock_wall_ns() / NS_PER_S < (uint64_t)st.st_ctim.tv_sec + TRANSIT_HOLD_S)
+	/* The rename set the time of change, by the clock of who keeps the file, which is asked
+	 * when it may be so far. */
+	uint64_t end_s = (uint64_t)st.st_ctim.tv_sec + TRANSIT_HOLD_S;
+
+	if (clock_wall_ns() / NS_PER_S < end_s || spool_now_or_ours(sp) / NS_PER_S < end_s)
 		return TRANSIT_HELD;
 	return transit_free_edit(sp, n, e);
 }

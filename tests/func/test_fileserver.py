@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nodelib import caching_nodes, lines
+from nodelib import caching_nodes, kill_at_once, lines
 from patience import HANG, must_come, wait_for
 
 
@@ -161,6 +161,50 @@ def test_instance_json_that_is_hidden(world, faultfs, tmp_path):
     assert bad.returncode == 1 and "instance.json is not found" in bad.stderr and bad.stdout == ""
     assert path.read_text() == written
     a.submit("-g", "0", "--", "true")
+
+
+def test_clocks_that_are_ten_minutes_apart(world, faultfs, tmp_path):
+    """Of two nodes, of the file server between them, and of whoever looks: nobody is taken for dead who lives, nor the
+    other way round."""
+    below = tmp_path / "below"
+    below.mkdir()
+    a, b = [world.node(name, root=faultfs(below, tmp_path / f"mnt-{name}").path) for name in ("alpha", "beta")]
+    a.env["OTHER_CLOCK"], b.env["OTHER_CLOCK"] = "600", "-600"
+
+    def seen(clock, node=a):
+        """What a client there says of the agents, with the ages of their heartbeats."""
+        done = node.m.run(node.m.tenure, "instances", "--json", env={**node.env, "OTHER_CLOCK": str(clock)})
+        shown = next(json.loads(line) for line in done.stdout.splitlines())
+        return {n["agent"]: (n["state"], n["age_s"]) for n in shown["nodes"]}
+    a.start()
+    b.start()
+    assert wait_for(lambda: "beta" in a.others() and "alpha" in b.others())
+    first = b.submit("-g", "0", "--", "sh", "-c", f"echo begun >> {tmp_path}/marks; exec sleep {HANG}")
+    must_come(lambda: lines(tmp_path / "marks"))
+    time.sleep(3)  # longer than silence that counts as death
+    assert len(lines(tmp_path / "marks")) == 1 and not a.said("is gone") and not b.said("is gone")
+    for node, clock in [(a, 600), (b, -600), (a, 0)]:
+        now = seen(clock, node)
+        assert {name: state for name, (state, _) in now.items()} == {"alpha": "alive", "beta": "alive"}, (clock, now)
+        assert all(age < 3 for _, age in now.values()), (clock, now)
+    for clock in (600, -600):  # a client's order arrives, and is answered
+        i = a.submit("-g", "0", "--", "sleep", str(HANG))
+        a.wait(i, "running")
+        done = a.m.run(a.m.tenure, "stop", str(i), env={**b.env, "OTHER_CLOCK": str(clock)})
+        assert done.returncode == 0 and "is stopping" in done.stdout, done
+        a.wait(i, "cancelled")
+    victim = a if a.task(first)["agent"] == "alpha" else b
+    other = b if victim is a else a
+    shims = [s["pid"] for s in victim.queue()["tasks"]]
+    victim.kill()
+    kill_at_once(shims)
+    for path in (below / "default/agents").glob(f"{victim.name}*"):  # five minutes later
+        os.utime(path, (path.stat().st_mtime - 300,) * 2)
+    for clock in (600, 0, -600):
+        now = seen(clock, other)
+        assert (now[victim.name][0], now[other.name][0]) == ("gone", "alive") and 300 <= now[victim.name][1] < 400, (clock, now)
+    other.run("off")
+    assert other.agent.wait(HANG) == 0
 
 
 def test_queue_that_was_moved(world):

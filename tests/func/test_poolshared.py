@@ -21,6 +21,7 @@ class Shared:
         self.server = Site(build, env, tmp_path, below)
         self.a, self.b = [
             Site(build, {**env, "LD_PRELOAD": str(build / "tests/othernode.so"), "OTHER_NODE": f"{name},{4026540001 + n}",
+                         "OTHER_CLOCK": str(600 - 1200 * n),  # so far from the file server's, and from each other
                          "ASAN_OPTIONS": "verify_asan_link_order=0:abort_on_error=1"}, tmp_path, fs.path)
             for n, (name, fs) in enumerate(self.mounts.items())]
         self.pools = below / "exp1/pools"
