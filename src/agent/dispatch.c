@@ -609,6 +609,11 @@ bool dispatch_is_known(const struct dispatch *q)
 	return spoolwatch_state(q->spoolwatch) == QUEUE_KNOWN && !spoolwatch_trouble(q->spoolwatch);
 }
 
+bool dispatch_may_leave(const struct dispatch *q)
+{
+	return !q->ticks || pool_ticks_may_leave(q->ticks);
+}
+
 bool dispatch_is_empty(const struct dispatch *q)
 {
 	struct sched_device devices[PROTO_DEVICES_MAX];

@@ -507,7 +507,7 @@ static void act_on_empty(struct agent *a)
 
 	if (a->c->on_empty == EMPTY_RELEASE && !a->view.life.released)
 		set_released(a, true);
-	if (a->c->on_empty == EMPTY_EXIT)
+	if (a->c->on_empty == EMPTY_EXIT && dispatch_may_leave(a->queue))
 		life_drain(a, DRAIN_WAIT,
 			   str_print(why, sizeof(why), "the queue has been empty for %s",
 				     unit_format_duration_exact(a->c->empty_ms, time)));

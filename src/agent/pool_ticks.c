@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/pool_ticks.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <uv.h>
 
@@ -8,6 +9,7 @@
 #include "agent/queue/spooler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
+#include "pool/job.h"
 #include "pool/pool.h"
 
 #define FIRST_MS 2000
@@ -19,22 +21,33 @@ struct pool_ticks {
 	uv_timer_t timer;
 	struct subcommand *runs;
 	bool stopped;
+	bool known, stay; /* whether we are to stay, by the record of our job */
 };
 
 /* ---- whether there are pools ---- */
 
 struct look {
 	struct spool_job job;
+	const struct agent_config *c;
 	bool any;
+	int code; /* of the record of our job */
+	bool stay;
 };
 
 static void look_work(struct spool_job *job, struct spool_place *place)
 {
 	struct look *look = (struct look *)job;
 	struct text_list names = { .n = 0 };
+	struct pool_job record;
+	struct err e = ERR_INIT;
 
 	look->any = place->spool && pool_list(place->spool, &names, NULL) == 0 && names.n;
 	text_list_clear(&names);
+	look->code = -ENOENT;
+	if (look->c->pool && look->c->token && place->spool)
+		look->code =
+			pool_job_read(place->spool, look->c->pool, look->c->token, &record, &e);
+	look->stay = look->code == 0 && record.stay;
 }
 
 static void on_ended(void *user)
@@ -76,6 +89,10 @@ static void look_done(struct spool_job *job)
 	struct look *look = (struct look *)job;
 	struct pool_ticks *t = job->user;
 
+	if (look->code == 0 || look->code == -ENOENT || look->code == -EINVAL) {
+		t->stay = look->stay;
+		t->known = true;
+	}
 	if (look->any && !t->stopped && !t->runs)
 		start(t);
 	free(look);
@@ -89,6 +106,7 @@ static void on_timer(uv_timer_t *timer)
 	if (t->runs)
 		return;
 	look = xcalloc(1, sizeof(*look));
+	look->c = t->q->c;
 	look->job = (struct spool_job){ .work = look_work, .done = look_done, .user = t };
 	spooler_do(t->q->spooler, &look->job);
 }
@@ -104,6 +122,11 @@ struct pool_ticks *pool_ticks_new(struct dispatch *q)
 	t->timer.data = t;
 	(void)uv_timer_start(&t->timer, on_timer, FIRST_MS, EACH_MS);
 	return t;
+}
+
+bool pool_ticks_may_leave(const struct pool_ticks *t)
+{
+	return !t->q->c->pool || (t->known && !t->stay);
 }
 
 void pool_ticks_stop(struct pool_ticks *t)

@@ -107,6 +107,7 @@ int pool_job_parse(const char *text, size_t len, struct pool_job *ret)
 	ret->named = json_get_flag(doc, "named");
 	ret->first = json_get_flag(doc, "first");
 	ret->told = json_get_flag(doc, "told");
+	ret->stay = json_get_flag(doc, "stay");
 	ret->lost = json_get_flag(doc, "lost");
 	ret->cancelled = json_get_flag(doc, "cancelled");
 	json_decref(doc);
@@ -128,6 +129,7 @@ static char *job_text(const struct pool_job *job)
 	char *text;
 
 	(void)json_object_set_new(doc, "shape", json_integer(job->shape));
+	(void)json_object_set_new(doc, "stay", json_boolean(job->stay));
 	text = json_dumps(doc, JSON_INDENT(2));
 	json_decref(doc);
 	return text ? text : xstrdup("{}");
@@ -183,33 +185,47 @@ static bool token_of(const char *file, const char *pool, char ret[ENGINE_TOKEN_M
 	return pool_job_is_token(ret);
 }
 
+int pool_job_read(const struct spool *sp, const char *pool, const char *token, struct pool_job *ret,
+		  struct err *e)
+{
+	char path[SPOOL_PATH_MAX], file[32];
+	cleanup_free char *text = NULL;
+	size_t len;
+	int r;
+
+	(void)pool_path_of(pool, pool_job_file(token, "job", file), path);
+	r = spool_read(sp, path, POOL_FILE_MAX, &text, &len, e);
+	r = spool_confirm(sp, path, r, e);
+	if (r == -ELOOP || r == -EFBIG)
+		r = -EINVAL;
+	if (r == 0)
+		r = pool_job_parse(text, len, ret);
+	if (r == 0)
+		(void)str_copy(ret->token, sizeof(ret->token), token);
+	return r;
+}
+
 static int read_one(void *data, const char *file, unsigned char type)
 {
 	const struct reading *g = data;
 	char path[SPOOL_PATH_MAX], token[ENGINE_TOKEN_MAX + 1];
-	cleanup_free char *text = NULL;
 	struct pool_job job;
-	size_t len;
 	int r;
 
 	(void)type;
 	if (!token_of(file, g->pool, token))
 		return 0;
-	r = spool_read(g->sp, spool_path(SPOOL_POOLS, file, path), POOL_FILE_MAX, &text, &len,
-		       g->e);
-	r = spool_confirm(g->sp, path, r, g->e);
+	r = pool_job_read(g->sp, g->pool, token, &job, g->e);
 	if (r == -ENOENT)
 		return 0; /* it was removed meanwhile */
-	if (r == -EINVAL || r == -ELOOP || r == -EFBIG ||
-	    (r == 0 && pool_job_parse(text, len, &job) < 0)) {
-		(void)spool_refuse(g->sp, path, "it is no record of a job", NULL);
+	if (r == -EINVAL) {
+		(void)spool_refuse(g->sp, spool_path(SPOOL_POOLS, file, path),
+				   "it is no record of a job", NULL);
 		return 0;
 	}
-	if (r < 0)
-		return r;
-	(void)str_copy(job.token, sizeof(job.token), token);
-	*pool_jobs_add(g->jobs) = job;
-	return 0;
+	if (r == 0)
+		*pool_jobs_add(g->jobs) = job;
+	return r;
 }
 
 static int by_age(const void *a, const void *b)

@@ -44,7 +44,8 @@ struct pool_job {
 	bool first;			  /* submitted because `up` asked for it, whatever waits */
 	bool lost;			  /* it ended and no agent had reported */
 	bool told;			  /* its agent, that the pool is down */
-	bool cancelled;			  /* by us */
+	bool stay;	/* its agent is one of those that are there whatever waits */
+	bool cancelled; /* by us */
 };
 
 /* With what the tokens of one pool of one spool begin, so that jobs of another queue that is called
@@ -64,6 +65,10 @@ int pool_job_parse(const char *text, size_t len, struct pool_job *ret);
 /* Durable where the engine is asked next. */
 int pool_job_write(const struct spool *sp, const char *pool, const struct pool_job *job,
 		   bool durable, struct err *e);
+
+/* 0; -ENOENT: there is none; -EINVAL: it is none; -errno. */
+int pool_job_read(const struct spool *sp, const char *pool, const char *token, struct pool_job *ret,
+		  struct err *e);
 
 struct pool_jobs {
 	size_t n;

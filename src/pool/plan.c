@@ -200,14 +200,28 @@ static void plan_relay(const struct pool_view *v, unsigned int needed, struct po
 	}
 }
 
-/* Nodes that are kept whatever waits; for so long as holding is wanted, where it is. */
-static unsigned int kept(const struct pool_view *v)
+unsigned int pool_kept(const struct pool *p, uint64_t now_s)
 {
-	uint64_t asked_s = v->pool->asked_ns / NS_PER_S;
-
-	if (v->pool->keep_ms && v->now_s > asked_s + v->pool->keep_ms / MS_OF_S)
+	if (p->keep_ms && now_s > p->asked_ns / NS_PER_S + p->keep_ms / MS_OF_S)
 		return 0;
-	return v->pool->min;
+	return p->min;
+}
+
+void pool_plan_stay(struct pool_jobs *jobs, unsigned int kept,
+		    void (*changed)(void *user, struct pool_job *job), void *user)
+{
+	for (size_t i = 0; i < jobs->n; i++) {
+		struct pool_job *job = &jobs->all[i];
+		bool stay = is_open(job) && kept > 0;
+
+		if (!is_open(job))
+			continue;
+		kept -= stay;
+		if (job->stay == stay)
+			continue;
+		job->stay = stay;
+		changed(user, job);
+	}
 }
 
 /* Nothing that the pool could do helps them. */
@@ -223,7 +237,7 @@ static void say_unfit(struct pool_state *st)
 void pool_say_next(const struct pool_view *v, struct pool_state *st)
 {
 	uint64_t wait_s = pool_backoff_s(st, v->now_s);
-	unsigned int needed = most(v->needed, kept(v));
+	unsigned int needed = most(v->needed, pool_kept(v->pool, v->now_s));
 	char wait[UNIT_TEXT_MAX];
 	size_t n = sizeof(st->next);
 
@@ -261,7 +275,8 @@ static unsigned int first_left(const struct pool_view *v, const struct pool_stat
 void pool_plan(const struct pool_view *v, struct pool_state *st, struct pool_decision *ret)
 {
 	struct counts c = count(v);
-	unsigned int there = c.live + c.waiting, needed = most(v->needed, kept(v));
+	unsigned int there = c.live + c.waiting,
+		     needed = most(v->needed, pool_kept(v->pool, v->now_s));
 	unsigned int cap = pool_cap(v->pool), first, missing;
 
 	*ret = (struct pool_decision){ .submit = 0 };
@@ -284,9 +299,11 @@ void pool_plan(const struct pool_view *v, struct pool_state *st, struct pool_dec
 	}
 	first = first_left(v, st, there);
 	st->wanted = least(cap, most(needed, first ? there + first : c.first));
-	missing = most(less(v->more, c.waiting), less(kept(v), there));
+	missing = most(less(v->more, c.waiting), less(pool_kept(v->pool, v->now_s), there));
 	/* What is late does not count as on its way, but its node is not free yet. */
-	missing = least(missing, less(most(POOL_BACKLOG, less(kept(v), c.live)), c.waiting));
+	missing =
+		least(missing, less(most(POOL_BACKLOG, less(pool_kept(v->pool, v->now_s), c.live)),
+				    c.waiting));
 	missing = most(missing, first);
 	ret->submit =
 		st->paused || pool_backoff_s(st, v->now_s)
@@ -296,6 +313,7 @@ void pool_plan(const struct pool_view *v, struct pool_state *st, struct pool_dec
 	cancel_outdated(v, ret);
 	if (v->pool->relay && !st->paused && !pool_backoff_s(st, v->now_s))
 		plan_relay(v, needed, ret);
-	cancel_surplus(v, less(c.waiting, most(v->more, less(kept(v), c.live))), POOL_SETTLE_S,
-		       false, ret);
+	cancel_surplus(v,
+		       less(c.waiting, most(v->more, less(pool_kept(v->pool, v->now_s), c.live))),
+		       POOL_SETTLE_S, false, ret);
 }

@@ -703,6 +703,11 @@ static void tell_agents(struct tick *t)
 	json_decref(order);
 }
 
+static void stay_changed(void *user, struct pool_job *job)
+{
+	save(user, job);
+}
+
 static void act(struct tick *t, const struct pool_decision *d)
 {
 	unsigned int first = d->first;
@@ -778,6 +783,8 @@ static int run(struct tick *t, struct err *e)
 	if (t->pool.down && t->caller->by_agent)
 		tell_agents(t);
 	act(t, &d);
+	pool_plan_stay(&t->jobs, t->pool.down ? 0 : pool_kept(&t->pool, t->owner.now_s),
+		       stay_changed, t);
 	recount(t);
 	pool_say_next(&v, st);
 	if (t->overtaken || (t->absent && t->caller->by_agent))

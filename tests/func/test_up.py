@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import time
 
 import pytest
 
@@ -275,6 +276,24 @@ def test_pools_of_all_queues_are_shown_at_once(machine):
     b.run("down", "exp2", "--now")
     must_come(lambda: "exp2/main" not in a.run("instances", "-i", "exp1").stdout)
     assert b.pool()["jobs"] and all(j["ended"] for j in b.pool()["jobs"])
+
+
+def test_nodes_that_are_kept_stay(machine):
+    """--min nodes are there whatever waits: their agents do not leave to be asked for again and again."""
+    p = machine.pooled()
+    p.up("-g", "1", "--min", "1", "--max", "2", "--idle-exit", "1s")
+    for _ in range(2):
+        p.submit("-g", "1", "--", "sleep", "1")
+    must_come(lambda: len(p.rows()) == 2 and all(t["state"] == "done" for t in p.rows()), 30)
+    must_come(lambda: len(p.agents()) == 1, 20)
+    def stay():
+        return [json.loads(f.read_text())["stay"] for f in p.records() if json.loads(f.read_text())["phase"] != "ended"]
+    jobs, now = len(p.records()), time.monotonic()
+    while time.monotonic() < now + 3:  # three times as long as one that may leave has
+        assert (len(p.agents()), len(p.records()), stay()) == (1, jobs, [True])
+        time.sleep(0.1)
+    p.up("--min", "0")
+    assert stay() == [False]
 
 
 def test_engine_that_is_not_there_says_so_and_leaves_nothing(machine):

@@ -363,6 +363,37 @@ static void what_is_kept_is_kept_for_its_time(void **state)
 	world_free(w);
 }
 
+static void count_changed(void *user, struct pool_job *job)
+{
+	(void)job;
+	++*(int *)user;
+}
+
+static void the_oldest_stay(void **state)
+{
+	struct world *w = world_new(8);
+	int changed = 0;
+
+	(void)state;
+	add(w, 900)->phase = POOL_JOB_ENDED;
+	add_live(w);
+	add(w, 10);
+	add(w, 5);
+	pool_plan_stay(&w->jobs, 2, count_changed, &changed);
+	assert_int_equal(changed, 2);
+	assert_true(!w->jobs.all[0].stay && w->jobs.all[1].stay && w->jobs.all[2].stay &&
+		    !w->jobs.all[3].stay);
+	pool_plan_stay(&w->jobs, 2, count_changed, &changed);
+	assert_int_equal(changed, 2);
+	w->jobs.all[1].phase = POOL_JOB_ENDED;
+	pool_plan_stay(&w->jobs, 2, count_changed, &changed);
+	assert_int_equal(changed, 3);
+	assert_true(w->jobs.all[3].stay);
+	pool_plan_stay(&w->jobs, 0, count_changed, &changed);
+	assert_int_equal(changed, 5);
+	world_free(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -373,6 +404,7 @@ int main(void)
 		cmocka_unit_test(jobs_of_no_use_make_it_wait),
 		cmocka_unit_test(what_waits_and_is_not_asked_for_any_more_is_replaced),
 		cmocka_unit_test(what_serves_and_does_not_fit_is_said),
+		cmocka_unit_test(the_oldest_stay),
 		cmocka_unit_test(no_more_than_its_caps),
 		cmocka_unit_test(refusals_make_it_wait),
 		cmocka_unit_test(three_lost_in_a_row_pause_it_with_the_reason),
