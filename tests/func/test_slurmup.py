@@ -201,6 +201,29 @@ def test_a_relay_queues_the_next_job_behind_this_one(slurm, cluster, tmp_path):
     cluster.await_task("exp1", task, "done")
 
 
+def test_a_relay_goes_on_with_nobody_there(slurm, cluster, tmp_path):
+    """No client after the first: the agents' own ticks queue each next job, and an agent leaves before its job is over."""
+    go = tmp_path / "go"
+    task = cluster.submit("exp1", "-g", "1", "--retries", "0", "--", "sh", "-c", until(go))
+    # An agent leaves two minutes before its end, and this one is told of an end so near that it serves for some seconds.
+    cluster.up("exp1", "-g", "1", "--nodes", "1", "--time", "10m", "--relay", "--agent-option=--time=132s",
+               "--agent-option=--signal-lead=1s")
+    agents = [cluster.await_task("exp1", task, "running")["agent"]]
+    behind = must_come(lambda: slurm.run("squeue", "-h", "-t", "PENDING", "-o", "%i %r %E").split(), 30, 0.2)
+    assert behind[:2] == ["2", "Dependency"] and behind[2].startswith("afterany:1"), behind
+    agents.append(must_come(lambda: (r := cluster.row("exp1", task))["state"] == "running" and r["agent"] not in agents and r["agent"], 60, 0.3))
+    now = int(agents[1].partition("-slurm.")[2].partition(".")[0])
+    assert agents[0].endswith("-slurm.1.0") and now > 1 and slurm.jobs()[1][1] == "COMPLETED"
+    shown = json.loads(cluster.run("show", "-i", "exp1", str(task), "--json"))
+    assert "the job of its agent ends" in shown["again_because"] and "not counted as a try" in shown["again_because"], shown
+    go.touch()
+    cluster.await_task("exp1", task, "done")
+    assert len(slurm.jobs()) <= now + 2, slurm.jobs()
+    assert "error" not in cluster.shown("exp1")["pools"][0]
+    cluster.run("down", "exp1", "--now")
+    must_come(lambda: ended(slurm), 30, 0.3)
+
+
 def test_a_task_that_is_too_long_for_a_job_is_not_started(cluster):
     cluster.up("exp1", "-g", "1", "--time", "10m", "--idle-exit", "10m")
     must_come(lambda: cluster.agents("exp1"), 30)
