@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/json_get.h"
 
+#include "base/mem.h"
 #include "base/str.h"
 #include "base/utf8.h"
 
@@ -39,4 +40,12 @@ void json_get_text(const json_t *object, const char *key, char *dst, size_t size
 
 	(void)str_copy(dst, size, text ? text : "");
 	(void)utf8_clean(dst);
+}
+
+json_t *json_new_text(const char *text)
+{
+	cleanup_free char *copy = xstrdup(text);
+
+	copy[utf8_whole(copy, strlen(copy))] = '\0';
+	return json_string(utf8_clean(copy));
 }

@@ -25,4 +25,8 @@ unsigned int json_get_small(const json_t *object, const char *key, unsigned int 
 /* Cut to size, without control characters. */
 void json_get_text(const json_t *object, const char *key, char *dst, size_t size);
 
+/* Any text as a new string, where json_string() gives none of bytes that are no UTF-8: these, and
+ * controls, as utf8_clean() tells them, without a character that was cut at the end. */
+json_t *json_new_text(const char *text);
+
 #endif

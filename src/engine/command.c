@@ -243,6 +243,28 @@ static int open_input(const char *text)
 	return take_fd(fd);
 }
 
+/* Others wrote it, in any encoding: as utf8_clean(), but lines and blanks stay as they are. */
+static void clean(struct strbuf *b)
+{
+	size_t len = 0, n;
+
+	for (size_t i = 0; i < b->len; i += n) {
+		const char *p = b->data + i;
+		size_t shown = utf8_shown(p);
+		uint32_t c;
+
+		n = shown ? shown : utf8_decode(p, &c);
+		n = n ? n : 1;
+		if (shown)
+			(void)memmove(b->data + len, p, n);
+		else
+			b->data[len] = *p && strchr("\t\n\r", *p) ? *p : '?';
+		len += shown ? shown : 1;
+	}
+	if (b->data)
+		b->data[b->len = len] = '\0';
+}
+
 int command_run(const char *const *argv, const struct command *how, struct command_output *ret,
 		struct err *e)
 {
@@ -265,6 +287,8 @@ int command_run(const char *const *argv, const struct command *how, struct comma
 	run.err = err[0];
 	if (r == 0)
 		r = converse(&run, argv, how->limit_ms ? how->limit_ms : ENGINE_LIMIT_MS, ret, e);
+	clean(&ret->out);
+	clean(&ret->err);
 	(void)fd_close(run.out);
 	(void)fd_close(run.err);
 	return r;

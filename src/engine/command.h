@@ -4,7 +4,8 @@
 
 /*
  * Run a command of an engine and read what it prints: found on PATH, without a shell, in a
- * session of its own, for so long at most, with both of its streams read to their ends.
+ * session of its own, for so long at most, with both of its streams read to their ends. What is no
+ * UTF-8 in them, and controls but those of lines, become ?, so that its words can go anywhere.
  *
  *	const char *argv[] = { "squeue", "-h", NULL };
  *	r = command_run(argv, &(struct command){ .clear = formats }, &out, e);

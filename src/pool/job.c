@@ -117,10 +117,11 @@ int pool_job_parse(const char *text, size_t len, struct pool_job *ret)
 static char *job_text(const struct pool_job *job)
 {
 	json_t *doc = json_pack(
-		"{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:b, s:b}",
+		"{s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:b, s:b}",
 		"phase", enum_name(phase_names, ARRAY_LEN(phase_names), job->phase), "state",
-		(int)job->state, "engine", job->engine, "id", job->id, "node", job->node, "agent",
-		job->agent, "reason", job->reason, "gpus", (int)job->gpus, "submitted",
+		(int)job->state, "engine", job->engine, "id", json_new_text(job->id), "node",
+		json_new_text(job->node), "agent", json_new_text(job->agent), "reason",
+		json_new_text(job->reason), "gpus", (int)job->gpus, "submitted",
 		(json_int_t)job->submitted_s, "began", (json_int_t)job->began_s, "ended",
 		(json_int_t)job->ended_s, "start_ns", (json_int_t)job->start_ns, "end_ns",
 		(json_int_t)job->end_ns, "asked_ns", (json_int_t)job->asked_ns, "after", job->after,
@@ -283,13 +284,15 @@ char *pool_job_tail(const struct spool *sp, const char *pool, const char *token,
 	if (n <= 0)
 		return NULL;
 	buf[n] = '\0';
+	for (ssize_t i = 0; i < n; i++)
+		buf[i] = buf[i] ? buf[i] : '?';
 	text = buf + ((size_t)n > max ? (size_t)n - max : 0);
+	/* The rest of a character that is cut there. */
+	for (int i = 0;
+	     i < 3 && st.st_size > buf + n - text && ((unsigned char)*text & 0xc0) == 0x80; i++)
+		text++;
 	/* A line is told whole, or not at all, but for the last one. */
 	if (text != buf && strchr(text, '\n'))
 		text = strchr(text, '\n') + 1;
-	text = xstrdup(text);
-	for (char *p = text; *p; p++)
-		if ((unsigned char)*p < ' ' || *p == 0x7f)
-			*p = ' ';
-	return text;
+	return utf8_clean(xstrdup(text));
 }

@@ -542,7 +542,7 @@ int pool_state_write(const struct spool *sp, const char *name, const struct pool
 		json_t *v = state_keys[i].size == 0 ? json_integer(*(const unsigned int *)at)
 			    : state_keys[i].size == 1
 				    ? json_integer((json_int_t) * (const uint64_t *)at)
-				    : json_string(at);
+				    : json_new_text(at);
 
 		(void)json_object_set_new(doc, state_keys[i].name, v);
 	}

@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/utf8.h"
 #include "pool/demand.h"
 #include "pool/job.h"
 #include "pool/owner.h"
@@ -51,12 +52,15 @@ static void say(struct tick *t, const char *fmt, ...) __attribute__((format(prin
 
 static void say(struct tick *t, const char *fmt, ...)
 {
+	struct strbuf *said = &t->report->said;
+	size_t begin = said->len;
 	va_list ap;
 
 	va_start(ap, fmt);
-	strbuf_addv(&t->report->said, fmt, ap);
+	strbuf_addv(said, fmt, ap);
 	va_end(ap);
-	strbuf_addc(&t->report->said, '\n');
+	said->len = begin + strlen(utf8_clean(said->data + begin));
+	strbuf_addc(said, '\n');
 }
 
 static void set_error(struct tick *t, const struct err *e)

@@ -35,6 +35,23 @@ static void both_streams_and_the_status_are_read(void **state)
 	command_output_clear(&o);
 }
 
+/* In another encoding, or for a terminal. */
+static void what_is_no_text_is_told(void **state)
+{
+	struct command_output o;
+	struct err e = ERR_INIT;
+
+	(void)state;
+	assert_int_equal(
+		run("printf 'a\\tb\\r\\n\\303\\251 \\262\\273\\033[31m\\000x\\n'; printf '\\377\\n' >&2",
+		    &(struct command){ .limit_ms = 0 }, &o, &e),
+		0);
+	assert_string_equal(strbuf_str(&o.out), "a\tb\r\n\303\251 ???[31m?x\n");
+	assert_int_equal(o.out.len, strlen(strbuf_str(&o.out)));
+	assert_string_equal(strbuf_str(&o.err), "?\n");
+	command_output_clear(&o);
+}
+
 static void what_is_not_read_stops_nothing(void **state)
 {
 	struct command_output o;
@@ -177,6 +194,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_streams_and_the_status_are_read),
+		cmocka_unit_test(what_is_no_text_is_told),
 		cmocka_unit_test(what_is_not_read_stops_nothing),
 		cmocka_unit_test(what_hangs_is_killed_with_all_it_started),
 		cmocka_unit_test(what_prints_without_end_is_ended),

@@ -257,6 +257,44 @@ static void the_last_lines_are_told(void **state)
 	sp = spool_close(sp);
 }
 
+/* What an engine says is in any encoding, and where it is cut, within a character. */
+static void words_that_are_no_utf8_are_kept_as_far_as_they_can_be_read(void **state)
+{
+	struct spool *sp = open_spool();
+	static const char printed[] = "12345\303\251 \262\033[1m\0end";
+	struct pool_state st = { .ticked_s = 7, .pause = "no \262\273 \033[31mquota" }, got;
+	struct pool_job job = { .phase = POOL_JOB_ENDED, .token = "abc", .id = "7", .gpus = 2 };
+	struct pool_jobs jobs = { .n = 0 };
+	struct err e = ERR_INIT;
+
+	(void)state;
+	(void)memset(st.error, 'x', sizeof(st.error) - 2);
+	st.error[sizeof(st.error) - 2] = (char)0xe4; /* of a character of three bytes */
+	(void)strcpy(job.reason, "\377 not today");
+	(void)strcpy(job.node, "n\0331");
+	assert_int_equal(pool_state_write(sp, "main", &st, &e), 0);
+	assert_int_equal(pool_state_read(sp, "main", &got, &e), 0);
+	assert_int_equal(got.ticked_s, 7);
+	assert_string_equal(got.pause, "no ?? ?[31mquota");
+	assert_int_equal(strlen(got.error), sizeof(st.error) - 2);
+	assert_int_equal(pool_job_write(sp, "main", &job, false, &e), 0);
+	assert_int_equal(pool_jobs_read(sp, "main", &jobs, &e), 0);
+	assert_int_equal(jobs.n, 1);
+	assert_string_equal(jobs.all[0].reason, "? not today");
+	assert_string_equal(jobs.all[0].node, "n?1");
+	assert_string_equal(jobs.all[0].id, "7");
+	pool_jobs_clear(&jobs);
+	assert_int_equal(spool_replace(sp, "pools/main,abc.out", printed, sizeof(printed) - 1, &e),
+			 0);
+
+	cleanup_free char *whole = pool_job_tail(sp, "main", "abc", 100);
+	cleanup_free char *part = pool_job_tail(sp, "main", "abc", 11);
+
+	assert_string_equal(whole, "12345\303\251 ??[1m?end");
+	assert_string_equal(part, " ??[1m?end");
+	sp = spool_close(sp);
+}
+
 /* ---- who ticks ---- */
 
 static void one_at_a_time_ticks(void **state)
@@ -446,6 +484,7 @@ int main(void)
 		WITH_SPOOL(records_come_back_oldest_first_and_old_ones_go),
 		WITH_SPOOL(tokens_begin_with_the_mark_of_their_pool),
 		WITH_SPOOL(the_last_lines_are_told),
+		WITH_SPOOL(words_that_are_no_utf8_are_kept_as_far_as_they_can_be_read),
 		WITH_SPOOL(one_at_a_time_ticks),
 		WITH_SPOOL(an_owner_that_died_is_passed_over),
 		WITH_SPOOL(nodes_are_counted_by_what_is_ready),
