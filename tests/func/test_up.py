@@ -285,9 +285,10 @@ def test_nodes_that_are_kept_stay(machine):
     for _ in range(2):
         p.submit("-g", "1", "--", "sleep", "1")
     must_come(lambda: len(p.rows()) == 2 and all(t["state"] == "done" for t in p.rows()), 30)
-    must_come(lambda: len(p.agents()) == 1, 20)
     def stay():
-        return [json.loads(f.read_text())["stay"] for f in p.records() if json.loads(f.read_text())["phase"] != "ended"]
+        docs = [json.loads(f.read_text()) for f in p.records()]
+        return [doc["stay"] for doc in docs if doc["phase"] != "ended"]
+    must_come(lambda: len(p.agents()) == 1 and stay() == [True], 30)  # one that came for the second task has left
     jobs, now = len(p.records()), time.monotonic()
     while time.monotonic() < now + 3:  # three times as long as one that may leave has
         assert (len(p.agents()), len(p.records()), stay()) == (1, jobs, [True])
