@@ -119,10 +119,9 @@ literal() {
 }
 
 # The script of its jobs: the engine's own, with conda and the directory in front of the agent.
-write_template() {
-	local file=$1 umask
-	umask=$(umask)
+write_template() (
 	umask 077
+	new=$(mktemp "$1.XXXXXX") || exit
 	{
 		printf '#!/bin/bash\n{directives}{options}{setup}'
 		if [ -n "$CONDA_PATH" ]; then
@@ -133,9 +132,10 @@ write_template() {
 		printf 'export TENURE_SUBMIT_JOB=%s\n' "$(literal "$job_id")"
 		printf '%s --announce\n' "$(literal "$CODE_DIR/perpetual_motion")"
 		printf '{launch}\n'
-	} >"$file.new" && mv -f "$file.new" "$file"
-	umask "$umask"
-}
+	} >"$new" && mv -fT "$new" "$1" && exit
+	rm -f "$new"
+	exit 1
+)
 
 case ${1-} in
 -h | --help) usage && exit ;;
@@ -175,7 +175,7 @@ write_template "$template" || die "cannot write $template"
 say "Job $JOB_PREFIX-$job_id: $nodes x $gpus GPUs for ${hours}h, queue $QUEUE_ROOT/$job_id"
 # --min 0: a job that somebody deletes is not replaced by itself while nothing waits in its queue.
 up() {
-	"$tenure" up "$job_id" --engine "$ENGINE" --gpus "$gpus" --nodes "$nodes" --min 0 --time "${hours}h" --keep \
+	"$tenure" up "$job_id" --root "$QUEUE_ROOT" --engine "$ENGINE" --gpus "$gpus" --nodes "$nodes" --min 0 --time "${hours}h" --keep \
 		--keep-for "${hours}h" --prefix "$JOB_PREFIX" --template "$template" "${agent_options[@]}" "${settings[@]}"
 }
 

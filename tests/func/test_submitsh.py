@@ -157,6 +157,15 @@ def test_the_documents_own_session(site):
     wait_task(site, rows[0]["name"], "running", limit=60)
 
 
+def test_template_that_cannot_be_written_asks_for_nothing(site):
+    """A job with the script of before would not have the environment that was set."""
+    queue = site.root / "train-exp1"
+    (queue / "submit.template").mkdir(parents=True)
+    said = site.submit("train-exp1", code=1)
+    assert "cannot write" in said and "submit.template" in said and "Pool" not in said, said
+    assert not site.jobs() and [f.name for f in queue.iterdir()] == ["submit.template"]
+
+
 def test_several_gpus_on_several_nodes(site):
     out = site.submit("train-exp3", "8", "2")
     assert "2 x 8 GPUs" in out
