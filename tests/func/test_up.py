@@ -337,6 +337,33 @@ def test_config_says_what_a_new_pool_begins_with(machine, user_config):
     assert json.loads((p.spool / "pools/main.json").read_text())["engine"] == "local"
 
 
+def test_hints_name_the_pool_and_the_root(machine, tmp_path):
+    """As printed they can be called."""
+    p, root = machine.pooled(), tmp_path / "a share"
+    said = p.up("-g", "1", "--pool", "big", "--min", "0").stdout
+    assert re.search(r"^\S*/tenure instances exp1 shows how it goes, \S*/tenure down exp1 --pool big ends it\.$", said, re.M), said
+    said = machine.run(machine.tenure, "up", "exp2", "--engine", "local", "--min", "0", "--root", str(root)).stdout
+    call, = re.findall(r", (\S*/tenure down exp2 --root '.*') ends it\.$", said, re.M)
+    assert "is down" in machine.run("sh", "-c", call).stdout
+    p.submit("-g", "1", "--", "sleep", "600")
+    p.up("-g", "1", "--pool", "big", "--nodes", "1")
+    said = p.up("--pool", "big", "--set", "partition=x", engine="slurm", check=False).stderr
+    assert "tenure down exp1 --pool big --now ends them" in " ".join(said.split()), said
+    p.down("--pool", "big", "--now")
+
+
+def test_names_are_taken_that_every_command_takes(machine):
+    for name in ("e.x+1", "a" * 64):
+        done = machine.run(machine.tenure, "up", name, "--engine", "local", check=False)
+        assert done.returncode == 2 and "is not a name" in done.stderr, done.stderr
+    for args, said in ((["--pool", "a" * 33], "a pool's name has up to 32"), (["--prefix", "a" * 25], "at most 24"),
+                       (["--node-memory", "1K"], "at least 1M"), (["-i", "exp2"], "one of them is enough")):
+        for command in ("up", "down") if "--pool" in args else ("up",):
+            done = machine.run(machine.tenure, command, "exp1", *args, check=False)
+            assert done.returncode == 2 and said in done.stderr, (args, done.stderr)
+    assert not (machine.tmp / "home/.local/state/tenure").exists()
+
+
 def test_typical_mistakes(machine):
     for args, said in ((["--nodes", "0"], "nodes"), (["--min", "3", "--max", "2"], "at least --min"),
                        (["--engine", "pbs"], "tenure engines"), (["--prefix", "7up"], "prefix"),

@@ -51,11 +51,41 @@ static const char *instance_of(const struct cmd_ctx *ctx)
 	return word ? word : settings_str(ctx->settings, SET_INSTANCE);
 }
 
+static const char *pool_name(const struct cmd_ctx *ctx)
+{
+	return opts_value(ctx->opts, "pool")->str;
+}
+
+/* What no other command would take, and no agent of the pool, nobody gets. */
+static int check_names(const struct cmd_ctx *ctx, struct err *e)
+{
+	const char *word = instance_word(ctx);
+	struct value v;
+
+	if (word && strcmp(word, settings_str(ctx->settings, SET_INSTANCE)) != 0 &&
+	    settings_origin(ctx->settings, SET_INSTANCE)->layer == SETTING_FROM_COMMAND_LINE) {
+		(void)err_set(e, -EINVAL, "%s and --instance %s: one of them is enough", word,
+			      settings_str(ctx->settings, SET_INSTANCE));
+		return CMD_USAGE;
+	}
+	if (word && value_parse(&setting_row(SET_INSTANCE)->opt.spec, word, &v, e) < 0)
+		return CMD_USAGE;
+	if (word)
+		value_clear(&v);
+	if (pool_is_name(pool_name(ctx)))
+		return CMD_OK;
+	(void)err_set(e, -EINVAL, "--pool %s: a pool's name has up to %d letters, digits and . _ -",
+		      pool_name(ctx), POOL_NAME_MAX);
+	return CMD_USAGE;
+}
+
 /* A second word would be the engine's where nobody said so. */
 static int check_words(const struct cmd_ctx *ctx, struct err *e)
 {
 	size_t names = instance_word(ctx) ? 1 : 0;
 
+	if (check_names(ctx, e) != CMD_OK)
+		return CMD_USAGE;
 	if (opts_argc(ctx->opts) <= names || opts_dashes(ctx->opts))
 		return CMD_OK;
 	(void)err_set(e, -EINVAL,
@@ -86,9 +116,25 @@ static int open_if_there(const struct cmd_ctx *ctx, struct spool **ret, struct e
 	return 0;
 }
 
-static const char *pool_name(const struct cmd_ctx *ctx)
+/* "tenure down exp1 --pool big --root /share": as it has to be called to mean this pool. The caller
+ * frees it. */
+static char *call_of(const struct cmd_ctx *ctx, const char *command, bool pool)
 {
-	return opts_value(ctx->opts, "pool")->str;
+	const char *program = program_invocation_name;
+	struct strbuf b = STRBUF_INIT;
+
+	strbuf_add_word(&b, strchr(program, '/') ? program : "tenure");
+	strbuf_add_word(&b, command);
+	strbuf_add_word(&b, instance_of(ctx));
+	if (pool && strcmp(pool_name(ctx), MAIN_POOL) != 0) {
+		strbuf_add_word(&b, "--pool");
+		strbuf_add_word(&b, pool_name(ctx));
+	}
+	if (settings_origin(ctx->settings, SET_ROOT)->layer == SETTING_FROM_COMMAND_LINE) {
+		strbuf_add_word(&b, "--root");
+		strbuf_add_word(&b, settings_str(ctx->settings, SET_ROOT));
+	}
+	return strbuf_take(&b);
 }
 
 /* ---- up ---- */
@@ -359,10 +405,23 @@ static int check_agent_options(const struct pool *p, struct err *e)
 	return r;
 }
 
+/* What would be cut without a word. */
+static int check_sizes(const struct cmd_ctx *ctx, struct err *e)
+{
+	if (given(ctx, "prefix") && strlen(opts_value(ctx->opts, "prefix")->str) > POOL_PREFIX_MAX)
+		return err_set(e, -EINVAL, "--prefix: at most %d characters", POOL_PREFIX_MAX);
+	if (given(ctx, "node-memory") && num(ctx, "node-memory") &&
+	    num(ctx, "node-memory") < MIB_BYTES)
+		return err_set(e, -EINVAL, "--node-memory: at least 1M");
+	return 0;
+}
+
 static int take_all(const struct cmd_ctx *ctx, bool is_new, struct pool *p, struct err *e)
 {
 	uint64_t ms = p->lead_s * 1000ULL, bytes = p->mem_mib * MIB_BYTES;
 
+	if (check_sizes(ctx, e) < 0)
+		return CMD_USAGE;
 	if (is_new)
 		take_defaults(ctx, p);
 	if (given(ctx, "engine"))
@@ -422,6 +481,8 @@ static void print_report(const struct cmd_ctx *ctx, const struct pool *p,
 {
 	const struct pool_state *st = &report->state;
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	cleanup_free char *show = call_of(ctx, "instances", false);
+	cleanup_free char *end = call_of(ctx, "down", true);
 	char time[UNIT_TEXT_MAX];
 
 	strbuf_addf(&b, "Pool %s of instance %s: up to %u node%s with %u GPU%s each from %s",
@@ -435,8 +496,7 @@ static void print_report(const struct cmd_ctx *ctx, const struct pool *p,
 	if (report->busy)
 		printf("Somebody else sees to it at this moment.\n");
 	printf("Next: %s.\n", st->next[0] ? st->next : "its first tick");
-	printf("tenure instances %s shows how it goes, tenure down %s ends it.\n", instance_of(ctx),
-	       instance_of(ctx));
+	printf("%s shows how it goes, %s ends it.\n", show, end);
 }
 
 static int tick(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *p,
@@ -480,8 +540,10 @@ static void tell_program(const struct pool *p)
 
 /* Jobs are one engine's, and their ids mean others to another one; those of one machine are seen
  * there alone. */
-static int check_jobs(const struct spool *sp, const struct pool *p, struct err *e)
+static int check_jobs(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *p,
+		      struct err *e)
 {
+	cleanup_free char *end = call_of(ctx, "down", true);
 	struct pool_jobs jobs = { .n = 0 };
 	int r = pool_jobs_read(sp, p->name, &jobs, e);
 
@@ -493,9 +555,9 @@ static int check_jobs(const struct spool *sp, const struct pool *p, struct err *
 		if (strcmp(job->engine, p->engine) != 0)
 			r = err_set(
 				e, -EBUSY,
-				"pool %s has jobs of %s (%s): tenure down %s --now ends them, or "
-				"--pool NAME makes another pool",
-				p->name, job->engine, job->id, spool_instance(sp));
+				"pool %s has jobs of %s (%s): %s --now ends them, or --pool NAME "
+				"makes another pool",
+				p->name, job->engine, job->id, end);
 		else if (!pool_is_here(sp, p))
 			r = err_set(e, -EBUSY,
 				    "pool %s has jobs on %s: call this there, or --pool NAME makes "
@@ -583,7 +645,7 @@ static int run_up(const struct cmd_ctx *ctx, struct err *e)
 	if (r == 0)
 		r = take_all(ctx, is_new, &p, e);
 	if (r == 0 && sp)
-		r = check_jobs(sp, &p, e);
+		r = check_jobs(ctx, sp, &p, e);
 	if (r == 0)
 		r = take_program(ctx, &p, false, e);
 	if (r == 0)
@@ -688,6 +750,7 @@ static int cancel_jobs(const struct pool *p, const struct pool_jobs *jobs, struc
 static int check_gone(const struct cmd_ctx *ctx, const struct pool *p, bool ended,
 		      const struct pool_jobs *jobs, const struct pool_state *st, struct err *e)
 {
+	cleanup_free char *again = call_of(ctx, "down", true);
 	const struct pool_job *left = NULL;
 	size_t n = 0;
 
@@ -704,21 +767,23 @@ static int check_gone(const struct cmd_ctx *ctx, const struct pool *p, bool ende
 	if (!left->id[0])
 		return err_set(e, -EBUSY,
 			       "pool %s asks for nothing more; but whether %s took the job %s is "
-			       "not known yet: call tenure down %s again in a minute",
-			       p->name, p->engine, left->token, instance_of(ctx));
+			       "not known yet: call %s again in a minute",
+			       p->name, p->engine, left->token, again);
 	return err_set(e, -EBUSY,
 		       "pool %s asks for nothing more; but %s still has its job %s%s%s%s: call "
-		       "tenure down %s again",
+		       "%s again",
 		       p->name, p->engine, left->id, n > 1 ? " and others" : "",
-		       st->error[0] ? ": " : "", st->error, instance_of(ctx));
+		       st->error[0] ? ": " : "", st->error, again);
 }
 
 static int busy(const struct cmd_ctx *ctx, const struct pool *p, struct err *e)
 {
+	cleanup_free char *again = call_of(ctx, "down", true);
+
 	return err_set(e, -EBUSY,
 		       "pool %s is to be down, and asks for nothing more; but somebody is at it "
-		       "for longer than %d s, so what it has was left: call tenure down %s again",
-		       p->name, DOWN_PATIENCE_MS / 1000, instance_of(ctx));
+		       "for longer than %d s, so what it has was left: call %s again",
+		       p->name, DOWN_PATIENCE_MS / 1000, again);
 }
 
 /* With a full disk what runs is ended all the same, if that was asked for. */
@@ -744,9 +809,12 @@ static int say_down(const struct cmd_ctx *ctx, const struct spool *sp, struct po
 	struct pool_jobs jobs = { .n = 0 };
 	int r;
 
-	if (!pool_is_here(sp, p))
-		return err_set(e, -EXDEV, "pool %s is of %s: call tenure down %s there", p->name,
-			       p->host, instance_of(ctx));
+	if (!pool_is_here(sp, p)) {
+		cleanup_free char *again = call_of(ctx, "down", true);
+
+		return err_set(e, -EXDEV, "pool %s is of %s: call %s there", p->name, p->host,
+			       again);
+	}
 	r = set_down(sp, p, now, e);
 	if (r == 0)
 		r = tick(ctx, sp, p, &report, e);
@@ -773,8 +841,10 @@ static int run_down(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct spool *sp = NULL;
 	struct pool p = { .gpus = 0 };
-	int r = open_named(ctx, 0, &sp, e);
+	int r = check_names(ctx, e);
 
+	if (r == 0)
+		r = open_named(ctx, 0, &sp, e);
 	if (r == 0)
 		r = pool_read(sp, pool_name(ctx), &p, e);
 	if (r == 0)
