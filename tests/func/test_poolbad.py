@@ -150,6 +150,11 @@ def test_controller_that_is_down_changes_nothing_and_is_shown(site):
     assert "error" not in site.pool()
 
 
+@pytest.mark.parametrize("time_of_job, said", [("24h", "24h"), ("1d", "24h"), ("2d", "48h"), ("7d", "7d"), ("90m", "1h30m"), ("10m", "10m")])
+def test_the_time_of_a_job_is_said_in_hours(site, time_of_job, said):
+    assert f"for {said} each" in " ".join(site.up("-g", "1", "--min", "0", "--time", time_of_job).stdout.split())
+
+
 def test_what_slurm_refuses_is_told_and_not_repeated_at_once(site):
     (site.dir / "refuse").touch()
     done = site.up("-g", "1", "--", "--partition=nosuch", check=False)
@@ -297,6 +302,28 @@ def test_a_pool_file_gets_no_more_than_its_own_caps(site, change, nodes):
     pool = site.pool()
     assert (pool["cap"], pool["wanted"], pool["waiting"]) == (nodes, nodes, nodes), pool
     assert f"{nodes} wanted, 0 live, {nodes} waiting of {nodes}" in " ".join(site.run("why", "-i", "exp1", task).stdout.split())
+
+
+def test_more_records_than_a_pool_may_have_nodes(site):
+    """Somebody has put them there, and Slurm has the jobs: nothing is asked for beyond them, and all of them can be ended."""
+    site.up("-g", "1", "--relay", "--nodes", "1", "--max", "256")
+    record, = (site.root / "exp1/pools").glob("*.job")
+    token, doc = record.stem.partition(",")[2], json.loads(record.read_text())
+    with open(site.dir / "jobs", "a", encoding="utf-8") as jobs:
+        for n in range(2, 401):
+            other = f"{token[:3]}{n:06}"
+            record.with_name(f"main,{other}.job").write_text(json.dumps({**doc, "id": str(n), }))
+            jobs.write(f"{n} tenure-exp1-main-{other}\n")
+    site.run("submit", "-i", "exp1", "-g", "1", "--array", "1-1000", "--", "true")
+    for _ in range(3):
+        site.later(200)
+        site.run("tick", "exp1")
+    assert len(site.jobs()) == 400
+    pool = site.pool()
+    assert (pool["cap"], pool["live"], pool["waiting"]) == (256, 0, 400) and len(pool["jobs"]) == 400, pool["next"]
+    assert site.run("instances", "-i", "exp1").returncode == 0
+    site.run("down", "exp1", "--now")
+    assert sorted(map(int, (site.dir / "cancelled").read_text().split())) == list(range(1, 401))
 
 
 def test_garbage_in_its_records_goes_aside(site):

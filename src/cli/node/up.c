@@ -24,6 +24,7 @@
 
 #define DOWN_PATIENCE_MS 20000 /* longer than a command of an engine */
 #define MAIN_POOL	 "main"
+#define HOURS_MOST	 48ULL
 #define MIB_BYTES	 (1ULL << 20)
 
 extern char **environ;
@@ -476,6 +477,14 @@ static int read_or_make(const struct cmd_ctx *ctx, const struct spool *sp, struc
 	return 0;
 }
 
+/* "24h" and not a day: so a job's time is said to engines, and by people. */
+static const char *job_time(uint64_t ms, char buf[UNIT_TEXT_MAX])
+{
+	if (ms % MS_PER_H == 0 && ms <= HOURS_MOST * MS_PER_H)
+		return str_print(buf, UNIT_TEXT_MAX, "%lluh", ms / MS_PER_H);
+	return unit_format_duration_exact(ms, buf);
+}
+
 static void print_report(const struct cmd_ctx *ctx, const struct pool *p,
 			 const struct pool_report *report)
 {
@@ -489,7 +498,7 @@ static void print_report(const struct cmd_ctx *ctx, const struct pool *p,
 		    p->name, instance_of(ctx), pool_cap(p), pool_cap(p) == 1 ? "" : "s", p->gpus,
 		    p->gpus == 1 ? "" : "s", p->engine);
 	if (p->time_ms)
-		strbuf_addf(&b, ", for %s each", unit_format_duration(p->time_ms, time));
+		strbuf_addf(&b, ", for %s each", job_time(p->time_ms, time));
 	strbuf_addf(&b, "; %s.", p->keep_ms ? "its GPUs are held" : "its agents leave when idle");
 	term_print_wrapped(stdout, strbuf_str(&b), 0);
 	(void)fputs(strbuf_str(&report->said), stdout);
