@@ -82,6 +82,21 @@ static int k8s_submit(const struct engine_env *env, const struct engine_request 
 	return r;
 }
 
+/* A job whose pod a quota forbids waits without one, and only an event says why. Who may not see
+ * events does without. */
+static void explain(const struct engine_env *env, struct engine_jobs *jobs)
+{
+	static const char *const words[] = {
+		"events", "--field-selector=involvedObject.kind=Job,reason=FailedCreate", "-o",
+		"json", NULL
+	};
+	struct command_output o;
+
+	if (ask(env, env->settings, "get", words, NULL, &o, NULL) == 0)
+		k8s_text_events(strbuf_str(&o.out), o.out.len, jobs);
+	command_output_clear(&o);
+}
+
 static int k8s_jobs(const struct engine_env *env, const char *prefix, struct engine_jobs *ret,
 		    struct err *e)
 {
@@ -92,6 +107,8 @@ static int k8s_jobs(const struct engine_env *env, const char *prefix, struct eng
 
 	if (r == 0)
 		r = k8s_text_jobs(strbuf_str(&o.out), o.out.len, prefix, &jobs, e);
+	if (r == 0 && k8s_text_lacks_pods(&jobs))
+		explain(env, &jobs);
 	if (r == 0)
 		*ret = jobs;
 	command_output_clear(&o);

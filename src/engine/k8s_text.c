@@ -764,6 +764,8 @@ static void take_pods(const json_t *items, struct engine_job *job)
 		take_pod(best, last != best, job);
 }
 
+static const char no_pod[] = "it has no pod yet";
+
 /* Jobs first, whatever their order, then what their pods say, then what they say themselves. */
 static void take_items(const json_t *items, const char *prefix, struct engine_jobs *jobs)
 {
@@ -779,7 +781,7 @@ static void take_items(const json_t *items, const char *prefix, struct engine_jo
 		job->id = xstrdup(name_of(one));
 		job->name = xstrdup(name_of(one));
 		job->state = ENGINE_JOB_WAITING;
-		job->reason = xstrdup("it has no pod yet");
+		job->reason = xstrdup(no_pod);
 	}
 	for (i = 0; i < jobs->n; i++)
 		take_pods(items, &jobs->all[i]);
@@ -805,6 +807,39 @@ int k8s_text_jobs(const char *text, size_t len, const char *prefix, struct engin
 	take_items(json_object_get(answer, "items"), prefix, jobs);
 	json_decref(answer);
 	return 0;
+}
+
+static bool lacks_pod(const struct engine_job *job)
+{
+	return job->state == ENGINE_JOB_WAITING && job->reason &&
+	       str_has_prefix(job->reason, no_pod);
+}
+
+bool k8s_text_lacks_pods(const struct engine_jobs *jobs)
+{
+	for (size_t i = 0; i < jobs->n; i++)
+		if (lacks_pod(&jobs->all[i]))
+			return true;
+	return false;
+}
+
+void k8s_text_events(const char *text, size_t len, struct engine_jobs *jobs)
+{
+	json_t *answer = json_loadb(text, len, 0, NULL), *one;
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "items"), i, one)
+	{
+		const json_t *of = json_object_get(one, "involvedObject");
+		struct engine_job *job = find_job(jobs, json_get_str(of, "name"));
+		const char *message = json_get_str(one, "message");
+
+		if (!job || !lacks_pod(job) || !message)
+			continue;
+		free(job->reason);
+		job->reason = xasprintf("%s: %s", no_pod, message);
+	}
+	json_decref(answer);
 }
 
 /* -------- sentences -------- */

@@ -38,6 +38,11 @@ char *k8s_text_pod_lines(const struct text_list *settings);
 /* "get jobs,pods -o json": the jobs whose names begin so. 0; -EBADMSG. */
 int k8s_text_jobs(const char *text, size_t len, const char *prefix, struct engine_jobs *jobs,
 		  struct err *e);
+/* Some of them have no pod, and do not say why. */
+bool k8s_text_lacks_pods(const struct engine_jobs *jobs);
+/* "get events -o json", of pods that could not be made (a quota): these jobs say so. What is no
+ * list says nothing. */
+void k8s_text_events(const char *text, size_t len, struct engine_jobs *jobs);
 /* "job.batch/NAME": the name, which the caller frees; NULL. */
 char *k8s_text_created(const char *text);
 /* What a failure's text means for a job that was to be submitted: ENGINE_REFUSED, ENGINE_UNSURE,

@@ -26,7 +26,7 @@ from kubelet import GPU, Container, condition, gpus_of, now
 from patience import HANG, wait_for
 
 VERBS = ["create", "delete", "get", "list", "watch"]
-KINDS = {"jobs": ("Job", "batch/v1"), "pods": ("Pod", "v1"), "nodes": ("Node", "v1")}
+KINDS = {"jobs": ("Job", "batch/v1"), "pods": ("Pod", "v1"), "nodes": ("Node", "v1"), "events": ("Event", "v1")}
 
 
 def resources(group, *names):
@@ -41,7 +41,7 @@ DISCOVERY = {
     "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
     "/apis": {"kind": "APIGroupList", "apiVersion": "v1",
               "groups": [{"name": "batch", "versions": [BATCH], "preferredVersion": BATCH}]},
-    "/api/v1": resources("v1", "pods", "nodes"),
+    "/api/v1": resources("v1", "pods", "nodes", "events"),
     "/apis/batch/v1": resources("batch/v1", "jobs"),
 }
 
@@ -58,7 +58,7 @@ class FakeKubernetes:
         self.dir, self.grace_s = pathlib.Path(tmp) / "k8s", grace_s
         self.dir.mkdir()
         self.lock = threading.RLock()
-        self.jobs, self.pods, self.nodes, self.created = {}, {}, {}, {}
+        self.jobs, self.pods, self.nodes, self.created, self.events = {}, {}, {}, {}, {}
         self.deny, self.quota, self.job_quota, self.hang, self.env, self.container = set(), None, None, None, {}, []
         self.requests, self.kubelets, self.closing, self.second_s = [], {}, False, 1
         for name, (gpus, kind) in nodes.items():
@@ -134,7 +134,7 @@ class FakeKubernetes:
             self.end_late_jobs()
             if where in DISCOVERY:
                 return DISCOVERY[where]
-            m = re.fullmatch(r"/(?:api/v1|apis/batch/v1)(?:/namespaces/([^/]+))?/(jobs|pods|nodes)(?:/([^/]+))?", where)
+            m = re.fullmatch(r"/(?:api/v1|apis/batch/v1)(?:/namespaces/([^/]+))?/(jobs|pods|nodes|events)(?:/([^/]+))?", where)
             if not m:
                 raise Refused(404, "NotFound", "the server could not find the requested resource")
             space, kind, name = m.groups()
@@ -273,7 +273,15 @@ class FakeKubernetes:
             spec = copy.deepcopy(job["spec"]["template"]["spec"])
             used = sum(gpus_of(p) for p in self.pods.values() if p["status"]["phase"] in ("Pending", "Running"))
             more = gpus_of({"spec": spec})
-            if not there and not job["status"].get("conditions") and (self.quota is None or used + more <= self.quota):
+            if there or job["status"].get("conditions"):
+                continue
+            if self.quota is not None and used + more > self.quota:
+                self.events[name] = {
+                    "metadata": {"name": name}, "type": "Warning", "reason": "FailedCreate",
+                    "involvedObject": {"kind": "Job", "name": name},
+                    "message": f'Error creating: pods "{name}-k5hcl" is forbidden: exceeded quota: gpus, requested: '
+                               f'requests.{GPU}={more}, used: requests.{GPU}={used}, limited: requests.{GPU}={self.quota}'}
+            else:
                 self.add_pod(name, {"metadata": {"labels": {
                     **job["spec"]["template"]["metadata"].get("labels", {}), "job-name": name}}, "spec": spec})
 

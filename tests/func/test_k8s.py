@@ -205,6 +205,20 @@ def test_a_quota_and_a_refusal_are_told_apart(pool):
     assert answer["r"] == REFUSED and "invalid" in answer["error"]
 
 
+def test_a_job_whose_pod_a_quota_forbids_says_so(pool):
+    """The server takes the job and makes no pod: only an event tells."""
+    pool.cluster.quota = 3
+    assert pool.submit("a")["r"] == pool.submit("b")["r"] == 0
+    pool.comes("a", "running")
+    answer = pool.job("b")
+    assert answer["state"] == "waiting" and "it has no pod yet: Error creating: " in answer["reason"]
+    assert "exceeded quota: gpus, requested: requests.nvidia.com/gpu=2" in answer["reason"]
+    pool.cluster.deny.add("events")
+    assert pool.job("b")["reason"] == "it has no pod yet"
+    pool.driver("cancel", "t-exp1-a")
+    pool.comes("b", "running")
+
+
 def test_with_the_server_down_no_job_looks_gone(pool):
     pool.submit("a")
     pool.comes("a", "running")

@@ -24,6 +24,8 @@ static void try_jobs(const char *text, size_t size)
 	for (size_t i = 0; i < jobs.n; i++)
 		if (!jobs.all[i].id || !str_has_prefix(jobs.all[i].name, "t-"))
 			abort();
+	(void)k8s_text_lacks_pods(&jobs);
+	k8s_text_events(text, size, &jobs);
 	engine_jobs_clear(&jobs);
 }
 

@@ -328,6 +328,30 @@ static void of_several_pods_the_first_that_began_counts(void **state)
 	}
 }
 
+#define EVENT(name, message)                                                                       \
+	"{\"kind\":\"Event\",\"involvedObject\":{\"kind\":\"Job\",\"name\":\"" name                \
+	"\"},\"message\":\"" message "\"}"
+
+static void a_job_without_a_pod_says_why(void **state)
+{
+	static const char listed[] = "{\"items\":[" JOB("t-a", "{}") "," JOB("t-b", "{}") "," JOB(
+		"t-c", "{}") "," POD("t-c", "{}", "{\"phase\":\"Pending\"}") "]}";
+	static const char events[] = "{\"items\":[" EVENT("t-gone", "x") "," EVENT(
+		"t-a", "exceeded quota: gpus") ",7," EVENT("t-c", "of the first try") "]}";
+	struct world *w = *state;
+	struct engine_jobs jobs = { .n = 0 };
+
+	assert_int_equal(k8s_text_jobs(listed, strlen(listed), "t-", &jobs, &w->e), 0);
+	assert_true(k8s_text_lacks_pods(&jobs));
+	k8s_text_events("", 0, &jobs);
+	k8s_text_events(events, strlen(events), &jobs);
+	assert_string_equal(jobs.all[0].reason, "it has no pod yet: exceeded quota: gpus");
+	assert_string_equal(jobs.all[1].reason, "it has no pod yet");
+	assert_null(jobs.all[2].reason);
+	engine_jobs_clear(&jobs);
+	assert_false(k8s_text_lacks_pods(&jobs));
+}
+
 static void what_is_no_list_is_an_error(void **state)
 {
 	static const char *const texts[] = {
@@ -470,6 +494,7 @@ int main(void)
 		ROW(a_job_is_what_its_pod_is),
 		ROW(a_pod_that_is_deleted_is_ending),
 		ROW(of_several_pods_the_first_that_began_counts),
+		ROW(a_job_without_a_pod_says_why),
 		ROW(what_is_no_list_is_an_error),
 		ROW(a_failure_is_for_good_or_for_now),
 		ROW(the_name_is_behind_its_kind),
