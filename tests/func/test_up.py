@@ -11,6 +11,7 @@ import pytest
 import queuelib
 from machine import Machine
 from patience import HANG, must_come, wait_for
+from poolsite import Site
 
 
 class Pooled(queuelib.Node):
@@ -75,6 +76,11 @@ def machine(build, env, tmp_path):
             p.down(check=False)
             p.end()
     m.close()
+
+
+@pytest.fixture
+def site(build, env, tmp_path):
+    return Site(build, env, tmp_path)
 
 
 def test_node_comes_runs_what_waits_and_leaves(machine):
@@ -170,7 +176,7 @@ def test_a_job_can_ask_for_another_one(machine):
     p, q = machine.pooled("one"), machine.pooled("two")
     p.submit("-g", "1", "--", str(machine.tenure), "up", "two", "--engine", "local", "-g", "1", "--idle-exit", "10m")
     p.up("-g", "1", "--idle-exit", "10m")
-    must_come(lambda: p.agents() and q.spool.is_dir() and q.agents())
+    must_come(lambda: p.agents() and (q.spool / "pools/main.json").exists() and q.agents())
     must_come(lambda: all([a["job"]["id"] for a in n.agents()] == [j["id"] for j in n.jobs()] for n in (p, q)))
 
 
@@ -335,6 +341,44 @@ def test_config_says_what_a_new_pool_begins_with(machine, user_config):
     user_config("engine: slurm\n")
     machine.run(machine.tenure, "up", "exp1", "--max", "2")
     assert json.loads((p.spool / "pools/main.json").read_text())["engine"] == "local"
+
+
+def test_what_was_said_can_be_taken_back(machine, tmp_path):
+    p, template = machine.pooled(), tmp_path / "template"
+    template.write_text("{launch}\n")
+    def up(*args, check=True):
+        said = machine.run(machine.tenure, "up", "exp1", *args, check=check)
+        return said, json.loads((p.spool / "pools/main.json").read_text())
+    said, before = up("--engine", "local", "-g", "1", "--min", "0", "--time", "2h", "--cpus", "3", "--node-memory", "4G", "--total-gpus", "8",
+                      "--type", "a10", "--template", str(template), "--drop", "--mem", "--agent-option=--idle-for=0", "--set", "a=1",
+                      "--set", "b=2", "--", "echo hello")
+    assert before["time_ms"] and before["template"] and before["options"] == ["echo hello"]
+    said, doc = up("--time", "0", "--cpus", "0", "--node-memory", "0", "--total-gpus", "0", "--type", "", "--template", "",
+                   "--drop", "", "--agent-option=", "--set", "a=", "--")
+    assert not any(doc.get(k) for k in ("time_ms", "cpus", "mem_mib", "total_gpus", "type", "template", "drop", "agent", "options"))
+    assert doc["settings"] == ["b=2"]
+    said, doc = up("--template", "relative", check=False)
+    assert said.returncode == 2 and "--template" in said.stderr
+
+
+def test_no_keep_takes_its_nodes_back(machine):
+    p = machine.pooled()
+    def least(*args):
+        p.up("--pool", "later", "--agent-option=--idle-for=0", *args)
+        return json.loads((p.spool / "pools/later.json").read_text())["min"]
+    assert least("--nodes", "1", "--keep") == 1 and least("--no-keep") == 0
+    assert least("--min", "1", "--keep") == 1 and least("--no-keep", "--min", "1") == 1
+    p.down("--pool", "later", "--now")
+
+
+def test_another_engine_does_not_get_the_words_of_the_one_before(site):
+    """Nobody could take them back: to the new one they are mistakes."""
+    site.up("--min", "0", "--set", "partition=gpu", "--drop", "--mem", "--", "--partition=gpu")
+    said = site.run("up", "exp1", "--engine", "local")
+    assert "what was said for slurm is left out" in said.stderr
+    doc = json.loads((site.root / "exp1/pools/main.json").read_text())
+    assert doc["engine"] == "local" and doc["settings"] == doc["options"] == doc["drop"] == []
+    assert "left out" not in site.run("up", "exp1", "--engine", "local").stderr
 
 
 def test_hints_name_the_pool_and_the_root(machine, tmp_path):

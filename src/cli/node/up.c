@@ -169,7 +169,7 @@ static const struct opt up_opts[] = {
 	  .arg = "N",
 	  .help = "no more GPUs than that of all nodes together" },
 	{ .name = "time",
-	  .spec = { VALUE_DURATION, .min = 60000 },
+	  .spec = { VALUE_DURATION },
 	  .arg = "DURATION",
 	  .help = "of each job; its agent leaves before that is over, and what runs then waits for "
 		  "the next one" },
@@ -216,6 +216,7 @@ static const struct opt up_opts[] = {
 	{ .name = "template",
 	  .spec = { VALUE_PATH },
 	  .arg = "FILE",
+	  .flags = OPT_AS_TEXT,
 	  .help = "a job script of your own, with {agent} and other words in it: docs/cluster.md" },
 	{ .name = "drop",
 	  .spec = { VALUE_TEXTS },
@@ -263,7 +264,8 @@ static void take_str(const struct cmd_ctx *ctx, const char *name, char **at)
 	if (!given(ctx, name))
 		return;
 	free(*at);
-	*at = xstrdup(opts_value(ctx->opts, name)->str);
+	*at = opts_value(ctx->opts, name)->str[0] ? xstrdup(opts_value(ctx->opts, name)->str)
+						  : NULL;
 }
 
 static void take_texts(const struct cmd_ctx *ctx, const char *name, struct text_list *at)
@@ -271,7 +273,28 @@ static void take_texts(const struct cmd_ctx *ctx, const char *name, struct text_
 	if (!given(ctx, name))
 		return;
 	text_list_clear(at);
-	*at = text_list_copy(&opts_value(ctx->opts, name)->words);
+	for (size_t i = 0; i < opts_value(ctx->opts, name)->words.n; i++)
+		if (opts_value(ctx->opts, name)->words.texts[i][0])
+			text_list_add(at, opts_value(ctx->opts, name)->words.texts[i]);
+}
+
+/* A path, or what takes it back. */
+static int take_template(const struct cmd_ctx *ctx, struct pool *p, struct err *e)
+{
+	static const struct value_spec spec = { VALUE_PATH };
+	struct value v;
+	int r;
+
+	take_str(ctx, "template", &p->template_path);
+	if (!given(ctx, "template") || !p->template_path)
+		return 0;
+	r = value_parse(&spec, p->template_path, &v, e);
+	if (r < 0)
+		return err_wrap(e, "--template");
+	free(p->template_path);
+	p->template_path = xstrdup(v.str);
+	value_clear(&v);
+	return 0;
 }
 
 /* "slurm, sge": one more. */
@@ -324,13 +347,21 @@ static void take_counts(const struct cmd_ctx *ctx, bool is_new, struct pool *p)
 		p->max = p->min;
 }
 
+static unsigned int kept_nodes(const struct pool *p)
+{
+	return p->first && p->first < p->max ? p->first : p->max;
+}
+
 static void take_keep(const struct cmd_ctx *ctx, struct pool *p)
 {
 	if (!given(ctx, "keep") && !given(ctx, "keep-for"))
 		return;
+	/* What --keep has raised goes back with it. */
+	if (p->keep_ms && !given(ctx, "min") && p->min == kept_nodes(p))
+		p->min = 0;
 	p->keep_ms = given(ctx, "keep") && !opts_flag(ctx->opts, "keep") ? 0 : num(ctx, "keep-for");
 	if (p->keep_ms && !given(ctx, "min"))
-		p->min = p->first ? p->first : p->max;
+		p->min = kept_nodes(p);
 }
 
 /* The engine's own words, behind "--". */
@@ -338,7 +369,7 @@ static void take_options(const struct cmd_ctx *ctx, struct pool *p)
 {
 	size_t first = instance_word(ctx) ? 1 : 0;
 
-	if (opts_argc(ctx->opts) <= first)
+	if (opts_argc(ctx->opts) <= first && !opts_dashes(ctx->opts))
 		return;
 	text_list_clear(&p->options);
 	for (size_t i = first; i < opts_argc(ctx->opts); i++)
@@ -372,7 +403,20 @@ static void take_defaults(const struct cmd_ctx *ctx, struct pool *p)
 	add_parts(settings_str(ctx->settings, SET_ENGINE_OPTIONS), &p->options);
 }
 
-/* Over those of that key that there are. */
+/* The settings of that key leave. */
+static void drop_setting(struct text_list *l, const char *assignment)
+{
+	size_t n = strcspn(assignment, "=") + 1;
+	struct text_list rest = { .n = 0 };
+
+	for (size_t i = 0; i < l->n; i++)
+		if (strncmp(l->texts[i], assignment, n) != 0)
+			text_list_add(&rest, l->texts[i]);
+	text_list_clear(l);
+	*l = rest;
+}
+
+/* Over those of that key that there are; "KEY=" takes them back, whatever the engine. */
 static void take_settings(const struct cmd_ctx *ctx, struct pool *p)
 {
 	const struct text_list *words;
@@ -380,8 +424,14 @@ static void take_settings(const struct cmd_ctx *ctx, struct pool *p)
 	if (!given(ctx, "set"))
 		return;
 	words = &opts_value(ctx->opts, "set")->words;
-	for (size_t i = 0; i < words->n; i++)
-		text_list_set_variable(&p->settings, words->texts[i]);
+	for (size_t i = 0; i < words->n; i++) {
+		const char *word = words->texts[i], *equals = strchr(word, '=');
+
+		if (equals && equals > word && !equals[1])
+			drop_setting(&p->settings, word);
+		else
+			text_list_set_variable(&p->settings, word);
+	}
 }
 
 /* A word that no agent knows would be found out by three jobs, one after another. */
@@ -406,6 +456,29 @@ static int check_agent_options(const struct pool *p, struct err *e)
 	return r;
 }
 
+/* What was said in another engine's words means nothing to the new one, or something else. */
+static void take_engine(const struct cmd_ctx *ctx, struct pool *p)
+{
+	const char *engine = given(ctx, "engine") ? opts_value(ctx->opts, "engine")->str : NULL;
+
+	if (!engine || strcmp(engine, p->engine) == 0)
+		return;
+	if (p->engine[0] && engine_find(engine)) {
+		if (p->settings.n || p->options.n || p->drop.n || p->template_path || p->type)
+			cmd_warn("note",
+				 "what was said for %s is left out: settings, lines behind --, "
+				 "--drop, --template and --type",
+				 p->engine);
+		text_list_clear(&p->settings);
+		text_list_clear(&p->options);
+		text_list_clear(&p->drop);
+		free(take_ptr(p->template_path));
+		free(take_ptr(p->type));
+		take_defaults(ctx, p);
+	}
+	(void)str_copy(p->engine, sizeof(p->engine), engine);
+}
+
 /* What would be cut without a word. */
 static int check_sizes(const struct cmd_ctx *ctx, struct err *e)
 {
@@ -425,8 +498,7 @@ static int take_all(const struct cmd_ctx *ctx, bool is_new, struct pool *p, stru
 		return CMD_USAGE;
 	if (is_new)
 		take_defaults(ctx, p);
-	if (given(ctx, "engine"))
-		(void)str_copy(p->engine, sizeof(p->engine), opts_value(ctx->opts, "engine")->str);
+	take_engine(ctx, p);
 	if (given(ctx, "prefix"))
 		(void)str_copy(p->prefix, sizeof(p->prefix), opts_value(ctx->opts, "prefix")->str);
 	take_counts(ctx, is_new, p);
@@ -440,7 +512,8 @@ static int take_all(const struct cmd_ctx *ctx, bool is_new, struct pool *p, stru
 	if (given(ctx, "relay"))
 		p->relay = opts_flag(ctx->opts, "relay");
 	take_str(ctx, "type", &p->type);
-	take_str(ctx, "template", &p->template_path);
+	if (take_template(ctx, p, e) < 0)
+		return CMD_USAGE;
 	take_texts(ctx, "drop", &p->drop);
 	take_settings(ctx, p);
 	take_texts(ctx, "agent-option", &p->agent);
@@ -691,7 +764,9 @@ const struct cmd cmd_up = {
 		"while tasks are ready that no node that is there can run, another one is asked for; "
 		"an agent that has had nothing to do for 5 minutes leaves.\n\n"
 		"Called again, it continues: with what was said before, but for the options that are "
-		"given.",
+		"given. A 0 or an empty value takes one back: --time 0, --type '', --set KEY=, "
+		"or -- with nothing behind it. Another --engine begins without what was said "
+		"in the words of the one before.",
 	.examples = up_examples,
 	.opts = up_opts,
 	.setting_groups = SETTING_GROUP_QUEUE,
