@@ -273,11 +273,50 @@ static void print_jobs(const struct pools_shown *p, const char *instance)
 	t = table_free(t);
 }
 
+/* Seconds since its last tick, by two clocks; 0: the clocks are apart. */
+static uint64_t ticked_ago_s(const struct pool_shown *p)
+{
+	uint64_t now_s = clock_wall_ns() / NS_PER_S, then_s = p->state.ticked_s;
+
+	return now_s > then_s ? now_s - then_s : 0;
+}
+
+/* Somebody else sees to it: an agent of it lives, and has ticked lately. */
+static bool is_seen_to(const struct pool_shown *p)
+{
+	return p->state.live && ticked_ago_s(p) < LATELY_S;
+}
+
+static bool has_open_job(const struct pool_shown *p)
+{
+	for (size_t i = 0; i < p->jobs.n; i++)
+		if (p->jobs.all[i].phase != POOL_JOB_ENDED)
+			return true;
+	return false;
+}
+
+/* A sentence, which the caller frees: what is shown is old, and nobody will change that. NULL: it
+ * is not, or there is nothing to be done. */
+static char *tell_stale(const struct pool_shown *p)
+{
+	const struct pool_state *st = &p->state;
+	char ago[UNIT_TEXT_MAX];
+
+	if (p->error || st->paused || !st->ticked_s || ticked_ago_s(p) < LATELY_S ||
+	    (!has_open_job(p) && (p->pool.down || st->live + st->waiting >= st->wanted)))
+		return NULL;
+	return xasprintf("this is as it was %s ago, and no agent of it lives to look after it: "
+			 "tenure tick %s looks now",
+			 unit_format_duration(ticked_ago_s(p) * MS_PER_S, ago), p->instance);
+}
+
 static void warn_of(const struct pool_shown *p, const char *instance)
 {
-	cleanup_free char *called = label(p, instance);
+	cleanup_free char *called = label(p, instance), *stale = tell_stale(p);
 	const struct pool_state *st = &p->state;
 
+	if (stale)
+		cmd_warn("warning", "pool %s: %s", called, stale);
 	if (st->paused)
 		cmd_warn("warning", "pool %s is paused: %s", called, st->pause);
 	else if (p->lost)
@@ -289,10 +328,7 @@ static void warn_of(const struct pool_shown *p, const char *instance)
 /* It is of that instance, or somebody may wait for something of it. */
 static bool is_of_interest(const struct pool_shown *p, const char *instance)
 {
-	for (size_t i = 0; i < p->jobs.n; i++)
-		if (p->jobs.all[i].phase != POOL_JOB_ENDED)
-			return true;
-	return !p->pool.down || strcmp(p->instance, instance) == 0;
+	return has_open_job(p) || !p->pool.down || strcmp(p->instance, instance) == 0;
 }
 
 void pools_print(const struct pools_shown *p, const char *instance)
@@ -341,6 +377,7 @@ char *pool_sentence(const struct pool_shown *p)
 {
 	const struct pool_state *st = &p->state;
 	uint64_t start_ns = next_start_ns(p);
+	cleanup_free char *stale = tell_stale(p);
 	char start[CLOCK_TEXT_MAX] = "";
 
 	if (p->error)
@@ -348,13 +385,13 @@ char *pool_sentence(const struct pool_shown *p)
 	if (start_ns)
 		(void)clock_format_local(start_ns, start);
 	return xasprintf(
-		"pool %s (%s): %u wanted, %u live, %u waiting of %u; next: %s%s%s%s%s%s%s%s%s",
+		"pool %s (%s): %u wanted, %u live, %u waiting of %u; next: %s%s%s%s%s%s%s%s%s%s%s",
 		p->name, p->pool.engine, st->wanted, st->live, st->waiting, pool_cap(&p->pool),
 		st->next[0] ? st->next : "its first tick",
 		start_ns ? "; its engine expects a start at " : "", start,
 		p->lost && !st->paused ? "; " : "", p->lost && !st->paused ? p->lost : "",
 		st->paused ? "; paused: " : "", st->paused ? st->pause : "",
-		st->error[0] ? "; " : "", st->error);
+		st->error[0] ? "; " : "", st->error, stale ? "; " : "", stale ? stale : "");
 }
 
 /* ---- what others ask ---- */
@@ -384,14 +421,6 @@ static void tick_one(const struct cmd_ctx *ctx, const struct spool *sp, const st
 	else if (report.said.len)
 		cmd_warn("note", "pool %s: %s", pool->name, strbuf_str(&report.said));
 	pool_report_clear(&report);
-}
-
-/* Somebody else sees to it: an agent of it lives, and has ticked lately. */
-static bool is_seen_to(const struct pool_shown *p)
-{
-	uint64_t now_s = clock_wall_ns() / NS_PER_S, then_s = p->state.ticked_s;
-
-	return p->state.live && (now_s > then_s ? now_s - then_s : then_s - now_s) < LATELY_S;
 }
 
 void pools_tick_after_submit(const struct cmd_ctx *ctx, const struct spool *sp)

@@ -63,7 +63,7 @@ class Site:
         for path in (self.root / self.name / "pools").glob("main,*"):
             if path.suffix == ".job" or path.name.endswith(",state"):
                 doc = json.loads(path.read_text())
-                doc.update({k: max(0, doc[k] - seconds) for k in ("polled", "tried", "submitted", "began") if doc.get(k)})
+                doc.update({k: max(0, doc[k] - seconds) for k in ("ticked", "polled", "tried", "submitted", "began") if doc.get(k)})
                 path.write_text(json.dumps(doc))
             elif ",owner" in path.name:
                 then = max(1, path.stat().st_mtime - seconds)

@@ -2,6 +2,7 @@
 """Pools on their bad days: with Slurm's commands played by scripts, and a file system with faults."""
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -84,6 +85,19 @@ def test_down_says_what_it_could_not_cancel(site):
     assert done.returncode == 1 and "slurm still has its job 1" in said and "connect failure" in said and "is down" not in done.stdout
     (site.dir / "scancel").write_text(scancel)
     assert "is down" in site.run("down", "exp1").stdout and (site.dir / "cancelled").read_text().split() == ["1"]
+
+
+def test_what_is_shown_says_how_old_it_is(site):
+    """No agent lives, so nobody looks: what is shown may be wrong by now, and says so."""
+    site.up("-g", "1", "--min", "0", "--max", "1")
+    i = site.run("submit", "-i", "exp1", "-g", "1", "--", "true").stdout.strip()
+    assert len(site.jobs()) == 1 and "looks now" not in site.run("instances", "exp1").stderr
+    site.later(600)
+    said = " ".join(site.run("instances", "exp1").stderr.split())
+    assert re.search(r"this is as it was 10m \d\ds ago, and no agent of it lives to look after it: tenure tick exp1 looks now", said), said
+    assert "tenure tick exp1 looks now" in " ".join(site.run("why", "-i", "exp1", i).stdout.split())
+    site.run("tick", "exp1")
+    assert "looks now" not in site.run("instances", "exp1").stderr
 
 
 def test_whoever_was_overtaken_asks_for_nothing(site):
