@@ -166,6 +166,46 @@ static char *quoted(const char *word)
 	return strbuf_take(&b);
 }
 
+/* Flags that would take the job from us: it could not be found again, or would be several. */
+static const struct {
+	const char *flag, *instead;
+} not_yours[] = {
+	{ "--name", "jobs are found again by their names" },
+	{ "--job-name", "jobs are listed by it" },
+	{ "--command", "the job runs an agent" },
+	{ "--worker-nodes", "a job is one node, and the pool's own number makes several" },
+	{ "--worker-spec", "the setting spec= says it" },
+	{ "--workspace-name", "the setting workspace= says it, to all commands" },
+};
+
+static int check_options(const struct text_list *options, struct err *e)
+{
+	for (size_t i = 0; options && i < options->n; i++) {
+		const char *line = options->texts[i];
+
+		if (str_has_prefix(line, MARK))
+			line += strlen(MARK);
+		else if (line[0] == '#')
+			continue;
+		line += strspn(line, " \t");
+		if (line[0] != '-')
+			return err_set(e, -EINVAL,
+				       "\"%s\" is no flag of sco: one begins with -, and has its "
+				       "value in the same word: '--retry-times 1'",
+				       line);
+		for (size_t k = 0; k < ARRAY_LEN(not_yours); k++) {
+			size_t n = strlen(not_yours[k].flag);
+
+			if (strncmp(line, not_yours[k].flag, n) == 0 &&
+			    strchr("= \t", line[n])) /* or its end */
+				return err_set(e, -EINVAL,
+					       "\"%s\": %s is not for a pool's jobs: %s", line,
+					       not_yours[k].flag, not_yours[k].instead);
+		}
+	}
+	return 0;
+}
+
 int sco_text_script(const struct engine_request *req, struct strbuf *script, struct err *e)
 {
 	cleanup_strbuf struct strbuf spec = STRBUF_INIT, directives = STRBUF_INIT,
@@ -175,6 +215,8 @@ int sco_text_script(const struct engine_request *req, struct strbuf *script, str
 	cleanup_free char *gpus = xasprintf("%u", req->gpus);
 	int r = check_request(req, e);
 
+	if (r == 0)
+		r = check_options(req->options, e);
 	if (r == 0)
 		r = add_spec(req, &spec, e);
 	if (r < 0)

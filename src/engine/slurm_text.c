@@ -72,6 +72,20 @@ static const struct {
 	{ "--test-only", NULL, "nothing would run" },
 };
 
+/* sbatch takes the beginning of an option for it: "--arr=1". What is the beginning of several it
+ * refuses, so that these are none of ours to tell apart. */
+static bool has_short_form(const char *line, const char *option)
+{
+	for (const char *p = line; (p = strstr(p, "--")); p += 2) {
+		size_t n = strcspn(p, "= \t");
+
+		if ((p == line || isspace((unsigned char)p[-1])) && n > 2 &&
+		    strncmp(p, option, n) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* line has that option: "--array=1", "--partition=gpu --array 1", "-a1". */
 static bool has_option(const char *line, const char *option, const char *letter)
 {
@@ -82,7 +96,7 @@ static bool has_option(const char *line, const char *option, const char *letter)
 	for (const char *p = line; (p = strstr(p, option)); p += n)
 		if ((p == line || isspace((unsigned char)p[-1])) && p[n] != '-')
 			return true;
-	return false;
+	return has_short_form(line, option);
 }
 
 static int check_options(const struct text_list *options, struct err *e)
@@ -99,7 +113,9 @@ static int check_options(const struct text_list *options, struct err *e)
 		line += strspn(line, " \t");
 		if (line[0] != '-') /* sbatch would pass over it, and say nothing */
 			return err_set(e, -EINVAL,
-				       "\"%s\" is no option of sbatch: one begins with --", line);
+				       "\"%s\" is no option of sbatch: one begins with --, or with "
+				       "- and has its value in the same word: '-p gpu'",
+				       line);
 		for (size_t k = 0; k < ARRAY_LEN(not_yours); k++)
 			if (has_option(line, not_yours[k].option, not_yours[k].letter))
 				return err_set(e, -EINVAL,

@@ -122,6 +122,25 @@ static void own_flags_are_added_and_ours_dropped(void **state)
 	text_list_clear(&argv);
 }
 
+static void flags_that_would_take_the_job_from_us_are_refused(void **state)
+{
+	static const char *const lines[] = { "--worker-nodes=4", "--worker-nodes 4",
+					     "--name=x",	 "#SCO --command=hostname",
+					     "--job-name",	 "gpu" };
+	struct world *w = *state;
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		struct text_list options = { .n = 0 };
+
+		text_list_add(&options, lines[i]);
+		w->req.options = &options;
+		assert_int_equal(script(w), -EINVAL);
+		assert_non_null(strstr(w->e.text, i < 5 ? "not for a pool's jobs" : "no flag"));
+		text_list_clear(&options);
+	}
+	w->req.options = NULL;
+}
+
 /* A list is cut to what begins with the first word of its name. */
 static void what_people_read_begins_as_the_name_does(void **state)
 {
@@ -470,6 +489,7 @@ int main(void)
 #define ROW(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 		ROW(the_script_has_the_flags_and_the_agent),
 		ROW(own_flags_are_added_and_ours_dropped),
+		ROW(flags_that_would_take_the_job_from_us_are_refused),
 		ROW(what_people_read_begins_as_the_name_does),
 		ROW(a_template_of_the_site_stands_in_place_of_ours),
 		ROW(everything_that_is_missing_is_named_at_once),

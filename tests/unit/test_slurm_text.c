@@ -145,6 +145,10 @@ static void what_would_take_the_job_from_us_is_refused(void **state)
 		"-J x",
 		"--wrap=hostname",
 		"--partition=a --array=1",
+		"--arr=1-2",
+		"--partition=a --ar 1",
+		"--cluster=other",
+		"gpu",
 		"a\nb",
 	};
 	static const char *const fine[] = { "--ntasks-per-node=1", "--nodelist=n1",
