@@ -24,9 +24,27 @@ struct program {
 	char hash[SHA256_HEX_MAX];
 };
 
+static bool group_writes(const struct stat *st)
+{
+	return st->st_mode & S_IWGRP && (st->st_uid == geteuid() || st->st_gid != 0);
+}
+
 static bool others_write(const struct stat *st)
 {
-	return (st->st_uid != geteuid() && st->st_uid != 0) || st->st_mode & S_IWOTH;
+	return (st->st_uid != geteuid() && st->st_uid != 0) || st->st_mode & S_IWOTH ||
+	       group_writes(st);
+}
+
+/* As lstat(). What is ours has the mode that we made it with, whatever chmod -R did to all of a
+ * project's disk. */
+static int stat_mended(const char *path, struct stat *st)
+{
+	if (lstat(path, st) < 0)
+		return -errno;
+	if (st->st_uid != geteuid() || !(st->st_mode & S_IWGRP) || st->st_mode & S_IWOTH ||
+	    S_ISLNK(st->st_mode) || chmod(path, st->st_mode & 0777 & ~S_IWGRP) < 0)
+		return 0;
+	return lstat(path, st) < 0 ? -errno : 0;
 }
 
 /* 0 where nobody but us and root can replace what is in it. */
@@ -34,9 +52,10 @@ static int check_dir(const char *dir, struct err *e)
 {
 	struct stat st;
 	char owner[64];
+	int r = stat_mended(dir, &st);
 
-	if (lstat(dir, &st) < 0)
-		return err_sys(e, errno, "stat %s", dir);
+	if (r < 0)
+		return err_sys(e, -r, "stat %s", dir);
 	if (!S_ISDIR(st.st_mode))
 		return err_sys(e, ENOTDIR, "open %s", dir);
 	if (!others_write(&st))
@@ -46,7 +65,9 @@ static int check_dir(const char *dir, struct err *e)
 		"%s belongs to %s%s: a program that lies there is not safe to run; remove it, or "
 		"set root to another directory",
 		dir, user_name(st.st_uid, owner, sizeof(owner)),
-		st.st_mode & S_IWOTH ? ", and everybody may write to it" : "");
+		st.st_mode & S_IWOTH ? ", and everybody may write to it"
+		: group_writes(&st)  ? ", and its group may write to it"
+				     : "");
 }
 
 static int make_dir(const char *dir, struct err *e)
@@ -106,7 +127,7 @@ static int is_published(const char *path, const struct program *p)
 static int publish(const char *path, const struct program *p, struct err *e)
 {
 	struct stat st;
-	int r, there = is_published(path, p);
+	int r = stat_mended(path, &st), there = is_published(path, p);
 
 	if (there < 0)
 		return err_sys(e, -there, "read %s", path);

@@ -20,7 +20,8 @@
  * hosts may do so at once: one of them makes it, and the others take that one.
  *
  * What lies there runs with the rights of who starts it, so directories and the file have to be the
- * effective user's or root's, and nobody else may write to them. Where .tenure is another user's,
+ * effective user's or root's, and nobody else may write to them: of what is ours the group loses
+ * its right, which `chmod -R g+w` on a project's disk gives it. Where .tenure is another user's,
  * because several share the root, it is .tenure-UID. -EPERM: so is that; -errno.
  */
 int program_publish(const char *root, char **ret_path, struct err *e);

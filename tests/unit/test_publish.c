@@ -269,6 +269,63 @@ static void test_bad_days(void **state)
 	}
 }
 
+/* chmod -R g+w is usual on disks of projects: its group could put anything there that nodes run. */
+static void test_group_writes(void **state)
+{
+	static const char *const below[] = { "", "/bin" };
+	cleanup_free char *path = published();
+	struct stat before, after;
+
+	for (size_t i = 0; i < ARRAY_LEN(below); i++) {
+		cleanup_free char *dir = xasprintf("%s/.tenure%s", root, below[i]);
+
+		assert_int_equal(chmod(dir, 0775), 0);
+	}
+	assert_int_equal(chmod(path, 0775), 0);
+	assert_int_equal(stat(path, &before), 0);
+
+	cleanup_free char *again = published();
+
+	for (size_t i = 0; i < ARRAY_LEN(below); i++) {
+		cleanup_free char *dir = xasprintf("%s/.tenure%s", root, below[i]);
+
+		assert_int_equal(stat(dir, &after), 0);
+		assert_int_equal(after.st_mode & 07777, 0755);
+	}
+	/* And who runs from it keeps it. */
+	assert_int_equal(stat(again, &after), 0);
+	assert_int_equal(after.st_ino, before.st_ino);
+	expect_whole(again, ".tenure");
+}
+
+/* Root's is safe, but not from another group. */
+static void test_group_of_root(void **state)
+{
+	cleanup_free char *shared = xasprintf("%s/.tenure", root);
+	struct err e = ERR_INIT;
+	char *none = NULL;
+	int status;
+	pid_t pid;
+
+	if (geteuid() != 0)
+		skip();
+
+	cleanup_free char *path = published(), *bin = xasprintf("%s/bin", shared);
+
+	assert_int_equal(chmod(bin, 0755), 0);
+	assert_int_equal(chown(shared, 0, 12345), 0);
+	assert_int_equal(chmod(shared, 0775), 0);
+	assert_int_equal(chmod(root, 0777), 0);
+	pid = fork();
+	if (pid == 0)
+		_exit(seteuid(12345) < 0		     ? 1
+		      : program_publish(root, &none, &e) < 0 ? 2
+		      : strstr(none, "/.tenure-12345/")	     ? 0
+							     : 3);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 static void test_not_ours(void **state)
 {
 	cleanup_free char *shared = xasprintf("%s/.tenure", root);
@@ -369,6 +426,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_damaged, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_bad_days, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_group_writes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_group_of_root, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_not_ours, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_foreign_file, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_room, setup, teardown),
