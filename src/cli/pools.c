@@ -161,6 +161,12 @@ void pools_shown_clear(struct pools_shown *p)
 	p->n = 0;
 }
 
+/* When it began, or, while it waits, may begin by the engine's estimate; wall, 0: not known. */
+static uint64_t start_of(const struct pool_job *job)
+{
+	return job->began_s ? job->began_s * NS_PER_S : job->start_ns;
+}
+
 static json_t *job_json(const struct pool_job *job)
 {
 	char start[CLOCK_TEXT_MAX];
@@ -173,9 +179,9 @@ static json_t *job_json(const struct pool_job *job)
 		(void)json_object_set_new(o, "agent", json_string(job->agent));
 	if (job->reason[0])
 		(void)json_object_set_new(o, "reason", json_string(job->reason));
-	if (job->start_ns)
+	if (start_of(job))
 		(void)json_object_set_new(o, "start",
-					  json_string(clock_format_iso(job->start_ns, start)));
+					  json_string(clock_format_iso(start_of(job), start)));
 	(void)json_object_set_new(o, "ended", json_boolean(job->phase == POOL_JOB_ENDED));
 	(void)json_object_set_new(o, "lost", json_boolean(job->lost));
 	return o;
@@ -240,8 +246,8 @@ static void job_row(struct table *t, const char *called, const struct pool_job *
 {
 	char start[CLOCK_TEXT_MAX] = "";
 
-	if (job->start_ns)
-		(void)clock_format_local(job->start_ns, start);
+	if (start_of(job))
+		(void)clock_format_local(start_of(job), start);
 	table_add(t, TABLE_PLAIN, job->id[0] ? job->id : job->token, called,
 		  job->agent[0] ? "serves" : engine_job_state_name(job->state), job->node, start,
 		  job->agent[0] ? job->agent : job->reason);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """`up` and `down`: pools of nodes, with this machine as the engine and jobs that really run agents."""
+import datetime
 import json
 import os
 import re
@@ -178,6 +179,22 @@ def test_a_job_can_ask_for_another_one(machine):
     p.up("-g", "1", "--idle-exit", "10m")
     must_come(lambda: p.agents() and (q.spool / "pools/main.json").exists() and q.agents())
     must_come(lambda: all([a["job"]["id"] for a in n.agents()] == [j["id"] for j in n.jobs()] for n in (p, q)))
+
+
+def test_start_is_when_it_began_and_no_old_estimate(machine):
+    p = machine.pooled()
+    p.up("-g", "1", "--idle-exit", "10m")
+    must_come(lambda: "agent" in p.jobs()[0])
+    path, = p.records()
+    record = json.loads(path.read_text())
+    began = datetime.datetime.fromtimestamp(record["began"]).astimezone()
+    later = record["began"] + 7200
+    path.write_text(json.dumps({**record, "start_ns": later * 10**9}))  # as the engine thought while it waited
+    assert datetime.datetime.fromisoformat(p.jobs()[0]["start"].replace("Z", "+00:00")) == began
+    assert began.strftime("%H:%M:%S") in p.run("instances").stdout
+    path.write_text(json.dumps({**record, "agent": "", "began": 0, "start_ns": later * 10**9}))
+    assert p.jobs()[0]["start"] != began.isoformat()
+    path.write_text(json.dumps(record))
 
 
 def test_a_pool_of_another_machine_is_left_alone(machine):
