@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 
 import pytest
@@ -396,6 +397,19 @@ def test_another_engine_does_not_get_the_words_of_the_one_before(site):
     doc = json.loads((site.root / "exp1/pools/main.json").read_text())
     assert doc["engine"] == "local" and doc["settings"] == doc["options"] == doc["drop"] == []
     assert "left out" not in site.run("up", "exp1", "--engine", "local").stderr
+
+
+def test_all_that_several_say_at_once_counts(machine):
+    """Each reads what was said before, and none takes back what another one was told was taken."""
+    p = machine.pooled()
+    p.up("--min", "0", "-g", "1")
+    for _ in range(5):
+        p.up("--cpus", "0", "-g", "1", "--max", "1", "--time", "0")
+        said = [subprocess.Popen([machine.tenure, "up", "exp1", *words], env=machine.env, stdout=subprocess.DEVNULL)
+                for words in (("--cpus", "3"), ("-g", "2"), ("--max", "3"), ("--time", "2h"))]
+        assert [u.wait(HANG) for u in said] == [0] * len(said)
+        doc = json.loads((p.spool / "pools/main.json").read_text())
+        assert (doc["cpus"], doc["gpus"], doc["max"], doc["time_ms"]) == (3, 2, 3, 7200000)
 
 
 def test_hints_name_the_pool_and_the_root(machine, tmp_path):

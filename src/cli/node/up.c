@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -21,6 +22,7 @@
 #include "cli/commands.h"
 #include "cli/pools.h"
 #include "cli/term.h"
+#include "pool/owner.h"
 
 #define DOWN_PATIENCE_MS 20000 /* longer than a command of an engine */
 #define MAIN_POOL	 "main"
@@ -658,19 +660,81 @@ static void take_host(const struct spool *sp, struct pool *p)
 	(void)str_copy(p->host, sizeof(p->host), here ? spool_host(sp) : "");
 }
 
+/* One `up` or `down` of a pool at a time: each reads what was said and writes all of it. It is
+ * owned as a tick is, under a name that no pool has. 0 or negative. */
+static int own_words(const struct spool *sp, const char *pool, struct pool_owner *ret,
+		     struct err *e)
+{
+	static const struct timespec pause = { .tv_nsec = 20000000 };
+	cleanup_free char *name = xasprintf("%s,said", pool);
+	uint64_t end_ns = clock_mono_ns() + DOWN_PATIENCE_MS * NS_PER_MS;
+	int r = spool_make_dir(sp, SPOOL_POOLS, e);
+
+	while (r == 0 && (r = pool_own(sp, name, ret, e)) == POOL_BUSY) {
+		if (clock_mono_ns() > end_ns)
+			return err_set(e, -EBUSY,
+				       "somebody else calls up or down for pool %s at this moment: "
+				       "try again",
+				       pool);
+		(void)nanosleep(&pause, NULL);
+		r = 0;
+	}
+	return r;
+}
+
+/* Somebody has called `up` since it was read: what is said now is said of that. seen_ns: the
+ * asked_ns of what was read, 0 where there was none. */
+static int take_again(const struct cmd_ctx *ctx, const struct spool *sp, uint64_t seen_ns,
+		      struct pool *p, struct err *e)
+{
+	struct pool now = { .gpus = 0 };
+	bool is_new = false;
+	int r = read_or_make(ctx, sp, &now, &is_new, e);
+
+	if (r == 0 && now.asked_ns != seen_ns) {
+		r = take_all(ctx, is_new, &now, e);
+		if (r == 0)
+			r = check_jobs(ctx, sp, &now, e);
+		if (r == 0) {
+			pool_clear(p);
+			*p = now;
+			return 0;
+		}
+	}
+	pool_clear(&now);
+	return r;
+}
+
+static int write_words(const struct cmd_ctx *ctx, const struct spool *sp, uint64_t seen_ns,
+		       struct pool *p, struct err *e)
+{
+	struct pool_owner owner;
+	int r = own_words(sp, p->name, &owner, e);
+
+	if (r < 0)
+		return r;
+	r = take_again(ctx, sp, seen_ns, p, e);
+	if (r == 0)
+		r = take_program(ctx, p, true, e);
+	if (r == 0) {
+		take_host(sp, p);
+		r = pool_write(sp, p, e);
+	}
+	pool_disown(sp, &owner);
+	return r;
+}
+
 /* sp: NULL where the instance is to be made. */
-static int say_up(const struct cmd_ctx *ctx, struct spool **sp, struct pool *p, struct err *e)
+static int say_up(const struct cmd_ctx *ctx, struct spool **sp, uint64_t seen_ns, struct pool *p,
+		  struct err *e)
 {
 	struct pool_report report = { .busy = false };
 	int r = *sp ? 0 : open_named(ctx, SPOOL_CREATE, sp, e);
 
 	if (r == 0)
-		r = take_program(ctx, p, true, e);
-	if (r == 0) {
+		r = write_words(ctx, *sp, seen_ns, p, e);
+	if (r == 0)
 		tell_program(p);
-		take_host(*sp, p);
-		r = pool_write(*sp, p, e);
-	}
 	if (r == 0)
 		r = tick(ctx, *sp, p, &report, e);
 	if (r == 0)
@@ -718,12 +782,14 @@ static int run_up(const struct cmd_ctx *ctx, struct err *e)
 	struct spool *sp = NULL;
 	struct pool p = { .gpus = 0 };
 	bool is_new = false;
+	uint64_t seen_ns;
 	int r = check_words(ctx, e);
 
 	if (r == 0)
 		r = open_if_there(ctx, &sp, e);
 	if (r == 0)
 		r = read_or_make(ctx, sp, &p, &is_new, e);
+	seen_ns = p.asked_ns; /* 0 of a new one */
 	if (r == 0)
 		r = take_all(ctx, is_new, &p, e);
 	if (r == 0 && sp)
@@ -735,7 +801,7 @@ static int run_up(const struct cmd_ctx *ctx, struct err *e)
 	if (r == 0 && opts_flag(ctx->opts, "dry-run"))
 		dry_run(ctx, &p, &script);
 	else if (r == 0)
-		r = say_up(ctx, &sp, &p, e);
+		r = say_up(ctx, &sp, seen_ns, &p, e);
 	pool_clear(&p);
 	sp = spool_close(sp);
 	return r;
@@ -875,10 +941,19 @@ static int set_down(const struct spool *sp, struct pool *p, bool now, struct err
 {
 	struct pool_jobs jobs = { .n = 0 };
 	struct err other = ERR_INIT;
-	int r;
+	struct pool_owner owner;
+	struct pool fresh = { .gpus = 0 };
+	int r = own_words(sp, p->name, &owner, e);
 
+	if (r == 0) {
+		r = pool_read(sp, p->name, &fresh, e);
+		fresh.down = true;
+		if (r == 0)
+			r = pool_write(sp, &fresh, e);
+		pool_disown(sp, &owner);
+	}
 	p->down = true;
-	r = pool_write(sp, p, e);
+	pool_clear(&fresh);
 	if (r < 0 && now && pool_jobs_read(sp, p->name, &jobs, &other) == 0)
 		(void)cancel_jobs(p, &jobs, &other);
 	pool_jobs_clear(&jobs);
