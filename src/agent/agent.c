@@ -198,6 +198,7 @@ static void start_parts(struct agent *a)
 				      .instance = a->c->instance,
 				      /* On a node there may be more of them than one in jobs. */
 				      .host = a->c->job ? a->self.name : a->self.host,
+				      .job = agent_job_key(a->c),
 				      .level = a->c->log_level,
 				      .show = a->c->show,
 				      .warn = a->c->warn };

@@ -5,14 +5,17 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/report/agentlog.h"
+#include "agent/report/joblogs.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -256,6 +259,75 @@ static void what_cannot_be_written_is_told(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* Of jobs that ended long ago few files are left; what is young, and what is of no job, stays. */
+static void files_of_jobs_are_bounded(void **state)
+{
+	static const struct {
+		const char *name;
+		int age_days, kept;
+	} files[] = {
+		{ "logs/agent-n1-slurm.1.0.log", 90, 0 },
+		{ "logs/agent-n1-slurm.2.0.log", 80, 0 },
+		{ "logs/agent-n1-slurm.2.0.log.1", 85, 0 },
+		{ "logs/agent-n1-slurm.3.0.log", 70, 1 },
+		{ "logs/agent-n2-slurm.4.0.log", 1, 1 },
+		{ "logs/agent-n1.log", 90, 1 },
+		{ "logs/agent-n1-sge.5.0.log", 90, 1 },
+	};
+	cleanup_free char *logs = xasprintf("%s/logs", dir);
+
+	assert_int_equal(mkdir(logs, 0700), 0);
+	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+		cleanup_free char *path = xasprintf("%s/%s", dir, files[i].name);
+		struct timespec then[2] = { { .tv_sec = time(NULL) - files[i].age_days * 86400L } };
+
+		then[1] = then[0];
+		assert_int_equal(fs_write_new(path, "x", 1, 0600, NULL), 0);
+		assert_int_equal(utimensat(AT_FDCWD, path, then, 0), 0);
+	}
+	joblogs_prune(logs, "-slurm.", 2, 14 * 86400);
+	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+		cleanup_free char *path = xasprintf("%s/%s", dir, files[i].name);
+
+		assert_int_equal(access(path, F_OK) == 0, files[i].kept);
+	}
+	joblogs_prune("/nowhere", "-slurm.", 2, 0);
+}
+
+/* The agent of a job sees to that when it opens its own. */
+static void the_agent_of_a_job_prunes(void **state)
+{
+	cleanup_free char *logs = xasprintf("%s/alpha/logs", dir);
+	cleanup_free char *own = xasprintf("%s/agent-n7-slurm.900.0.log", logs);
+	struct agentlog_config c = { .state_dir = dir,
+				     .instance = "alpha",
+				     .host = "n7-slurm.900.0",
+				     .job = "slurm.900.0",
+				     .show = show };
+	struct timespec old[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
+	size_t left = 0;
+	struct agentlog *j;
+
+	assert_int_equal(fs_mkdirs(logs, 0700, NULL), 0);
+	for (int i = 0; i < 150; i++) {
+		cleanup_free char *path = xasprintf("%s/agent-n7-slurm.%d.0.log", logs, i);
+
+		assert_int_equal(fs_write_new(path, "x", 1, 0600, NULL), 0);
+		assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+	}
+	j = agentlog_new(&loop, &c);
+	agentlog_log(j, LOG_LEVEL_ERROR, "it begins");
+	flush(j);
+	for (int i = 0; i < 150; i++) {
+		cleanup_free char *path = xasprintf("%s/agent-n7-slurm.%d.0.log", logs, i);
+
+		left += access(path, F_OK) == 0;
+	}
+	assert_int_equal(left, JOBLOGS_KEPT - 1);
+	assert_int_equal(access(own, F_OK), 0);
+	end(j);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -267,6 +339,8 @@ int main(void)
 		TEST(more_than_fits_is_counted),
 		TEST(warnings_that_do_not_fit_are_told_as_one),
 		TEST(what_cannot_be_written_is_told),
+		TEST(files_of_jobs_are_bounded),
+		TEST(the_agent_of_a_job_prunes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

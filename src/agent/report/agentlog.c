@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/report/joblogs.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -187,6 +188,7 @@ struct file {
 struct agentlog {
 	struct outq *files_q, *show_q;
 	struct file files[CHANNEL_MAX];
+	char *mark; /* in names of files of such jobs: "-slurm."; NULL: it is in none */
 	enum log_level level;
 	void (*show)(const char *line);
 	void (*warn)(const char *line);
@@ -214,6 +216,13 @@ static void keep_trouble(struct agentlog *j, const char *text)
 	uv_mutex_unlock(&j->lock);
 }
 
+static void prune_kin(const struct agentlog *j, const struct file *f)
+{
+	cleanup_free char *copy = xstrdup(f->path);
+
+	joblogs_prune(dirname(copy), j->mark, JOBLOGS_KEPT, JOBLOGS_AGE_S);
+}
+
 /* Both, so that what is wrong with one is known when the agent has started. */
 static void open_files(struct agentlog *j)
 {
@@ -222,6 +231,8 @@ static void open_files(struct agentlog *j)
 
 		if (open_file(&j->files[i], &e) < 0)
 			keep_trouble(j, e.text);
+		else if (j->mark)
+			prune_kin(j, &j->files[i]);
 	}
 }
 
@@ -288,6 +299,8 @@ struct agentlog *agentlog_new(uv_loop_t *loop, const struct agentlog_config *c)
 	struct agentlog *j = xcalloc(1, sizeof(*j));
 
 	j->level = c->level;
+	if (c->job)
+		j->mark = xasprintf("-%.*s.", (int)strcspn(c->job, "."), c->job);
 	j->show = c->show;
 	j->warn = c->warn;
 	if (uv_mutex_init(&j->lock) != 0)
@@ -403,6 +416,7 @@ int agentlog_free(struct agentlog *j)
 		return -EBUSY;
 	(void)outq_free(j->files_q);
 	(void)outq_free(j->show_q);
+	free(j->mark);
 	for (size_t i = 0; i < CHANNEL_MAX; i++)
 		free(j->files[i].path);
 	for (size_t i = 0; i < AGENTLOG_TAIL; i++)

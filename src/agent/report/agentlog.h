@@ -9,8 +9,9 @@
  *	<state dir>/<instance>/events/<host>.jsonl
  *
  * Both rotate (base/log.h: 10 MB x 5). Several nodes may share the state directory, so the files
- * carry the host's name. All writing, and the making of the directories, happens off the loop's
- * thread; a full disk or a home that hangs costs lines, which are counted, and nothing
+ * carry the host's name; those of an agent in a job of an engine carry the job's, too, and few of
+ * them are kept (report/joblogs.h). All writing, and the making of the directories, happens off the
+ * loop's thread; a full disk or a home that hangs costs lines, which are counted, and nothing
  * else. The last lines are kept in memory for `tenure status`.
  */
 
@@ -28,6 +29,7 @@ struct agentlog_config {
 	const char *state_dir; /* all strings are copied */
 	const char *instance;
 	const char *host;
+	const char *job; /* of an engine, whose agent it is (engine/engine.h); NULL */
 	enum log_level level;
 	/* Lines for somebody who watches, on a pool thread; NULL: nobody does. */
 	void (*show)(const char *line);
