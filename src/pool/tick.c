@@ -146,6 +146,21 @@ static void report_job(struct tick *t, struct pool_job *job, const struct agent_
 	save(t, job);
 }
 
+/* The engine has begun a job once more whose agent had left or was lost (Slurm requeues after a
+ * preemption, Kubernetes replaces a pod): it is one of the pool's again. */
+static bool is_begun_again(const struct pool_job *job, const struct agent_status *s)
+{
+	return job->phase == POOL_JOB_ENDED && strcmp(job->agent, s->agent) != 0;
+}
+
+static void reopen_job(struct pool_job *job)
+{
+	job->agent[0] = '\0';
+	job->began_s = job->ended_s = 0;
+	job->lost = job->cancelled = job->told = false;
+	job->phase = POOL_JOB_SUBMITTED;
+}
+
 static void add_node(struct tick *t, unsigned int gpus, bool ours)
 {
 	t->nodes = xgrow(t->nodes, t->n_nodes, sizeof(*t->nodes));
@@ -162,6 +177,8 @@ static int look_at_agent(void *data, const char *agent)
 
 	if (agent_status_read(t->sp, agent, s, NULL) == 0 && s->token[0])
 		job = find_token(t, s->token);
+	if (job && alive && is_begun_again(job, s))
+		reopen_job(job);
 	if (job && !job->agent[0] && job->phase != POOL_JOB_ENDED)
 		report_job(t, job, s);
 	if (job && job->agent[0] && s->end_ns && s->end_ns != job->end_ns) {

@@ -543,6 +543,36 @@ static void agents_that_leave_at_once_are_not_replaced_at_once(void **state)
 	end(&w);
 }
 
+/* Slurm requeues a job after a preemption: its script runs once more, with the same token. */
+static void a_job_that_the_engine_begins_again_is_the_pools_again(void **state)
+{
+	struct world w = begin();
+	struct pool_job job;
+
+	(void)state;
+	need_one(&w);
+	tick(&w);
+	report(&w, "n1", only_job(&w).token, false);
+	tick(&w);
+	report(&w, "n1", only_job(&w).token, true);
+	w.pool.down = true;
+	write_pool(&w);
+	tick(&w);
+	assert_int_equal(only_job(&w).phase, POOL_JOB_ENDED);
+	report(&w, "n1", only_job(&w).token, true); /* the same agent is no news */
+	tick(&w);
+	assert_int_equal(only_job(&w).phase, POOL_JOB_ENDED);
+	job = only_job(&w);
+	report(&w, "n1-again", job.token, false);
+	w.caller.by_agent = true;
+	tick(&w);
+	assert_int_equal(only_job(&w).phase, POOL_JOB_SUBMITTED);
+	assert_string_equal(only_job(&w).agent, "n1-again");
+	assert_int_equal(w.report.state.live, 1);
+	assert_true(only_job(&w).told); /* that the pool is down */
+	end(&w);
+}
+
 static void an_agent_under_which_a_task_ended_was_of_use(void **state)
 {
 	struct world w = begin();
@@ -633,6 +663,7 @@ int main(void)
 		WITH_SPOOL(a_node_is_avoided_where_there_are_others),
 		WITH_SPOOL(a_node_that_is_the_only_one_is_not_avoided),
 		WITH_SPOOL(agents_that_leave_at_once_are_not_replaced_at_once),
+		WITH_SPOOL(a_job_that_the_engine_begins_again_is_the_pools_again),
 		WITH_SPOOL(an_agent_under_which_a_task_ended_was_of_use),
 		WITH_SPOOL(an_agent_that_was_never_seen_says_itself_that_it_left),
 		WITH_SPOOL(whoever_finds_somebody_at_it_does_nothing),
