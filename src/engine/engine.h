@@ -158,6 +158,7 @@ struct engine {
 	/* A sentence for `tenure engines`. */
 	const char *title;
 	bool here_alone; /* its jobs are of the machine on which they were asked for */
+	bool as_root;	 /* its jobs are mostly root's in a container, whoever asked for them */
 	bool follows;	 /* its jobs can wait for the end of another one: request.after */
 	/* What a pool may set for it (engine/keys.h), to a NULL name; NULL: nothing. */
 	const struct engine_key *keys;

@@ -219,6 +219,7 @@ static int k8s_deadline(const struct engine_env *env, const struct engine_here *
 const struct engine engine_k8s = {
 	.name = "k8s",
 	.title = "Kubernetes: a Job for each node, by its command kubectl",
+	.as_root = true,
 	.keys = k8s_keys,
 	.probe = k8s_probe,
 	.render = k8s_render,

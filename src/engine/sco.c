@@ -369,6 +369,7 @@ static int sco_deadline(const struct engine_env *env, const struct engine_here *
 const struct engine engine_sco = {
 	.name = "sco",
 	.title = "SCO ACP: training jobs of a SenseCore workspace, by its command sco",
+	.as_root = true,
 	.keys = sco_keys,
 	.probe = sco_probe,
 	.render = sco_render,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A pool on Kubernetes from end to end: real kubectl, pods that are simulated machines, real agents (fakek8s.py)."""
 import json
+import os
 import shutil
 import subprocess
 
@@ -115,6 +116,21 @@ def test_a_dry_run_prints_the_manifest(site):
     assert done.returncode == 0, done
     assert json.loads(done.stdout)["spec"]["template"]["spec"]["hostNetwork"] is True
     assert not site.cluster.jobs
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_the_asker_s_queue_is_served_by_root_in_a_container(site):
+    """Whoever calls up is accepted by his agents, which are another user in their containers; root needs no word."""
+    def script(*prefix, **env):
+        done = subprocess.run([*prefix, site.tenure, "up", "exp9", "--engine", "k8s", "-g", "1", "--dry-run", *SET], text=True,
+                              capture_output=True, env={**site.env, **env}, timeout=HANG)
+        assert done.returncode == 0, done
+        return done.stdout
+    bob = ("setpriv", "--reuid=4711", "--regid=4711", "--clear-groups")
+    assert "accept-owners" not in script()
+    if subprocess.run([*bob, "test", "-x", site.tenure], check=False).returncode:
+        pytest.skip("another user cannot reach the program here")
+    assert '"--accept-owners=4711"' in script(*bob, HOME="/nonexistent", TENURE_ROOT="/tmp/nobody-s-queues")
 
 
 def test_a_pod_that_no_node_takes_is_told(site):

@@ -492,6 +492,17 @@ static int check_sizes(const struct cmd_ctx *ctx, struct err *e)
 	return 0;
 }
 
+/* Who asks is who runs the job, whatever user that has in its container: his queue is served. */
+static void accept_asker(struct pool *p)
+{
+	if (!engine_find(p->engine) || !engine_find(p->engine)->as_root || geteuid() == 0)
+		return;
+	for (size_t i = 0; i < p->agent.n; i++)
+		if (str_has_prefix(p->agent.texts[i], "--accept-owners"))
+			return;
+	text_list_take(&p->agent, xasprintf("--accept-owners=%u", (unsigned int)geteuid()));
+}
+
 static int take_all(const struct cmd_ctx *ctx, bool is_new, struct pool *p, struct err *e)
 {
 	uint64_t ms = p->lead_s * 1000ULL, bytes = p->mem_mib * MIB_BYTES;
@@ -530,6 +541,7 @@ static int take_all(const struct cmd_ctx *ctx, bool is_new, struct pool *p, stru
 		return CMD_USAGE;
 	if (!p->engine[0] && choose_engine(p, e) < 0)
 		return CMD_FAILED;
+	accept_asker(p);
 	return pool_check(p, e) < 0 ? CMD_USAGE : CMD_OK;
 }
 
