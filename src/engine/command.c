@@ -310,19 +310,35 @@ static bool is_blank(const char *line, size_t n)
 	return true;
 }
 
+/* "E1124 16:42:11.400833 5040 memcache.go:265] ..": written for the log of a program of
+ * Kubernetes' (klog), which says the same to people behind it. */
+static bool is_log_line(const char *line)
+{
+	static const char form[] = "E0000 00:00:00.";
+
+	if (!line[0] || !strchr("IWEF", line[0]))
+		return false;
+	for (size_t i = 1; form[i]; i++)
+		if (form[i] == '0' ? !isdigit((unsigned char)line[i]) : line[i] != form[i])
+			return false;
+	return true;
+}
+
 /* The first line of text that is not blank, or the last one; its length is 0 where there is none.
- */
+ * A line of a log only where there is no other. */
 static const char *line_of(const char *text, bool last, size_t *ret_len)
 {
+	bool of_log = false;
 	const char *found = text;
 
 	*ret_len = 0;
 	while (*text) {
 		size_t n = strcspn(text, "\n");
 
-		if (!is_blank(text, n) && (last || !*ret_len)) {
+		if (!is_blank(text, n) && (!*ret_len || ((last || of_log) && !is_log_line(text)))) {
 			found = text;
 			*ret_len = n;
+			of_log = is_log_line(text);
 		}
 		text += n + (text[n] == '\n');
 	}

@@ -49,8 +49,8 @@ int command_run(const char *const *argv, const struct command *how, struct comma
 		struct err *e);
 void command_output_clear(struct command_output *o);
 
-/* "squeue: slurm_load_jobs error: .." in e: the first line of stderr that says something, else the
- * last one of stdout. Returns code. */
+/* "squeue: slurm_load_jobs error: .." in e: the first line of stderr that says something to
+ * people, else the last one of stdout. Returns code. */
 int command_failed(const char *const *argv, const struct command_output *o, int code,
 		   struct err *e);
 /* The text of both, without the names that we gave ourselves (to NULL), in which any word may stand

@@ -158,6 +158,13 @@ static void a_failure_is_told_in_its_own_words(void **state)
 		const char *out, *err, *text;
 	} cases[] = {
 		{ "", "\n  \nsbatch: error: no\nmore\n", "sbatch: error: no" },
+		{ "",
+		  "E1124 16:42:11.400833    5040 memcache.go:265] couldn't get resource list\n"
+		  "E1124 16:42:11.401271    5040 memcache.go:265] couldn't get resource list\n"
+		  "The connection to the server localhost:8080 was refused\nmore\n",
+		  "sbatch: The connection to the server localhost:8080 was refused" },
+		{ "", "E1124 16:42:11.4 5040 a.go:2] no\nE1124 16:42:11.5 5040 a.go:2] more\n",
+		  "sbatch: E1124 16:42:11.4 5040 a.go:2] no" },
 		{ "noise\nthe cause\n\n", "", "sbatch: the cause" },
 		{ "", "", "sbatch ended with status 7 and said nothing" },
 	};
