@@ -131,6 +131,12 @@ static bool of_tenure(const struct look *l, const struct sweep_item *it)
 	return false;
 }
 
+static bool of_another_job(const struct look *l, const struct sweep_item *it)
+{
+	return l->rules->what == SWEEP_PYTHON && l->rules->in_other_job &&
+	       l->rules->in_other_job(l->rules->of_job, it->proc.id.pid);
+}
+
 static bool of_terminal(const struct look *l, const struct sweep_item *it)
 {
 	return l->rules->what == SWEEP_PYTHON && it->proc.tty != 0;
@@ -155,6 +161,7 @@ static const struct rule {
 	{ SWEEP_USER, of_another },
 	{ SWEEP_SELF, of_ourselves },
 	{ SWEEP_MACHINE, of_another_machine },
+	{ SWEEP_JOB, of_another_job },
 	{ SWEEP_TERMINAL, of_terminal },
 	{ SWEEP_PATTERN, of_pattern },
 	{ SWEEP_TENURE, of_tenure },
@@ -164,6 +171,7 @@ static const char *const verdict_texts[] = {
 	[SWEEP_END] = "to be ended",
 	[SWEEP_SELF] = "spared: it is this program or started it",
 	[SWEEP_TENURE] = "spared: it runs under tenure",
+	[SWEEP_JOB] = "spared: it is of another job",
 	[SWEEP_TERMINAL] = "spared: its session has a terminal",
 	[SWEEP_PATTERN] = "spared: it matches a pattern to be spared",
 	[SWEEP_USER] = "left alone: another user's",

@@ -12,7 +12,8 @@
  * Both only ever end processes of our own user. Always spared are we and our ancestors, what runs
  * under a tenure process (below an agent, a guard or a shim, or with the token of a shim that
  * lives), and what matches a pattern; SWEEP_PYTHON also spares sessions with a terminal, in which
- * somebody works. Orphans of a shim that was killed are not spared.
+ * somebody works, and other jobs of an engine that share the node. Orphans of a shim that was
+ * killed are not spared.
  *
  *	sweep_look(&rules, &list, &e);   shows; nothing is signalled
  *	s = sweep_begin(&rules, &list, SIGTERM, 5000);
@@ -54,12 +55,17 @@ struct sweep_rules {
 	const char *const *spare; /* shell patterns for the command line; without any of *?[ a part
 				     of it is enough */
 	size_t n_spare;
+	/* Whether a process is in a job of an engine that is not the one we are in. NULL: none is.
+	 * data: of_job. */
+	bool (*in_other_job)(const void *of_job, pid_t pid);
+	const void *of_job;
 };
 
 enum sweep_verdict {
 	SWEEP_END,
 	SWEEP_SELF,	/* we, or an ancestor of ours */
 	SWEEP_TENURE,	/* under a tenure process */
+	SWEEP_JOB,	/* in another job of an engine */
 	SWEEP_TERMINAL, /* in a session with a terminal */
 	SWEEP_PATTERN,	/* matches rules.spare */
 	SWEEP_USER,	/* another user's */

@@ -36,10 +36,10 @@ class Node(Queue):
         super().__init__(build, env, tmp)
         self.tmp, self.strays = tmp, []
 
-    def stray(self, code=STRAY, *args):
+    def stray(self, code=STRAY, *args, **env):
         mark = self.tmp / f"stray{len(self.strays)}"
         p = subprocess.Popen(["/usr/bin/python3", "-c", code, mark, HERE.parent, *map(str, args)],
-                             env={**self.m.env, "TEST_TENURE": self.m.tenure},
+                             env={**self.m.env, "TEST_TENURE": self.m.tenure, **env},
                              start_new_session=True)
         self.strays.append(p)
         assert wait_for(mark.exists), p.poll()
@@ -181,6 +181,19 @@ def agent_in_a_job(n):
     assert ends(stray)
 
 
+def jobs_share_the_node(n):
+    n.m.env.update(TENURE_SUBMIT_JOB="train-exp1", TENURE_LOCAL_JOB="tenure-exp1-main-aaaaaaaa")
+    n.start("--no-hold")
+    own, none = n.stray(), n.stray(TENURE_JOB_KEY="")
+    other, slurm = n.stray(TENURE_LOCAL_JOB="mine-bbbbbbbb"), n.stray(TENURE_LOCAL_JOB="", SLURM_JOB_ID="71", SLURMD_NODENAME="qa-1")
+    orphan = n.stray(TENURE_JOB_KEY="local.cccccccc")  # of a task of another job
+    told = {r["pid"]: r for r in map(json.loads, n.m.run(n.m.tenure, "sweep", "python", "--json").stdout.splitlines())}
+    assert [told[p.pid]["end"] for p in (own, none, other, slurm, orphan)] == [True, True, False, False, False], told
+    assert told[other.pid]["verdict"] == "spared: it is of another job"
+    n.tenure("stop", str(n.run_task("-g", "0", "-n", "train.sh")))
+    assert ends(own) and ends(none) and lives(other, slurm, orphan)
+
+
 def gpu_is_cleaned(n):
     n.start("--no-hold")
     i = n.run_task("-g", "1", "--clean", "gpu", code=ON_GPU)
@@ -232,7 +245,7 @@ def gpu_stop_of_the_client(n):
 
 
 BODIES = {f.__name__: f for f in (shows_and_ends, not_what_starts_meanwhile, not_who_starts_as_they_end,
-                                  stop_sweeps_when_told, control_file_sweeps, agent_in_a_job, gpu_is_cleaned, gpu_stop_of_the_client)}
+                                  stop_sweeps_when_told, control_file_sweeps, agent_in_a_job, jobs_share_the_node, gpu_is_cleaned, gpu_stop_of_the_client)}
 
 
 @pytest.mark.parametrize("body", BODIES)

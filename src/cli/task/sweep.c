@@ -49,7 +49,8 @@ const struct cmd cmd_sweep = {
 	.description =
 		"Processes of your user alone. Spared are this program and what started it, all that "
 		"runs under tenure (tasks, agents, holders), what matches sweep_spare, and, of Python "
-		"processes, those in a session with a terminal. With --end they get TERM, and KILL "
+		"processes, those in a session with a terminal and those of another job of an engine. "
+		"With --end they get TERM, and KILL "
 		"after 5 seconds.\n\n"
 		"tenure stop --sweep does it with a task that it stops, and a task's --clean when it "
 		"ends.",

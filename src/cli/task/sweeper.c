@@ -21,13 +21,15 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "cli/machine.h"
+#include "engine/engine.h"
 #include "task/sweep.h"
 
-#define GRACE_MS   5000	 /* from TERM to KILL */
-#define LIMIT_MS   10000 /* then it is given up: what is killed and stays hangs in the kernel */
-#define STEP_US	   20000
-#define MAPS_MAX   (16UL << 20)
-#define CUDA_FILES "/libcuda.so"
+#define GRACE_MS    5000  /* from TERM to KILL */
+#define LIMIT_MS    10000 /* then it is given up: what is killed and stays hangs in the kernel */
+#define STEP_US	    20000
+#define MAPS_MAX    (16UL << 20)
+#define CUDA_FILES  "/libcuda.so"
+#define ENVIRON_MAX (1UL << 20)
 
 struct pid_set {
 	size_t n;
@@ -84,6 +86,26 @@ static int find_on_gpus(const struct cmd_ctx *ctx, struct pid_set *ret, struct e
 	r = add_picked(ret, m, settings_gpus(ctx->settings, SET_GPUS), e);
 	(void)machine_free(m);
 	return r;
+}
+
+/* ---- jobs that share the node ---- */
+
+/* What its environment says. of_job: the key of ours; NULL: we are in none. */
+static bool in_other_job(const void *of_job, pid_t pid)
+{
+	cleanup_free char *path = xasprintf("/proc/%d/environ", (int)pid);
+	cleanup_free char *text = NULL, *key = NULL;
+	struct text_list variables = { .n = 0 };
+	size_t len;
+
+	if (fs_read_file(path, ENVIRON_MAX, &text, &len, NULL) < 0)
+		return false;
+	for (const char *p = text; p < text + len; p += strlen(p) + 1)
+		text_list_add(&variables, p);
+	text_list_take(&variables, NULL);
+	key = engine_job_key((const char *const *)variables.texts);
+	text_list_clear(&variables);
+	return key && (!of_job || strcmp(key, of_job) != 0);
 }
 
 /* ---- what is said ---- */
@@ -161,7 +183,9 @@ int sweeper_run(const struct cmd_ctx *ctx, const struct sweep_order *o, struct e
 	for (unsigned int what = 0; what < SWEEP_WHAT_MAX && r == 0; what++) {
 		struct sweep_rules rules = { .what = (enum sweep_what)what,
 					     .spare = (const char *const *)spare->texts,
-					     .n_spare = spare->n };
+					     .n_spare = spare->n,
+					     .in_other_job = in_other_job,
+					     .of_job = ctx->job };
 
 		if (!(o->what & SWEEP_BIT(what)))
 			continue;
