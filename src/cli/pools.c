@@ -379,25 +379,46 @@ static uint64_t next_start_ns(const struct pool_shown *p)
 	return first_ns;
 }
 
+/* What the engine says of the first of those that wait; NULL: nothing. */
+static const struct pool_job *first_with_reason(const struct pool_shown *p)
+{
+	for (size_t i = 0; i < p->jobs.n; i++) {
+		const struct pool_job *job = &p->jobs.all[i];
+
+		if (job->phase != POOL_JOB_ENDED && !job->agent[0] && job->reason[0])
+			return job;
+	}
+	return NULL;
+}
+
 char *pool_sentence(const struct pool_shown *p)
 {
 	const struct pool_state *st = &p->state;
+	const struct pool_job *waits = first_with_reason(p);
 	uint64_t start_ns = next_start_ns(p);
 	cleanup_free char *stale = tell_stale(p);
-	char start[CLOCK_TEXT_MAX] = "";
+	struct strbuf b = STRBUF_INIT;
+	char start[CLOCK_TEXT_MAX];
 
 	if (p->error)
 		return xasprintf("pool %s is none: %s", p->name, p->error);
+	strbuf_addf(&b, "pool %s (%s): %u wanted, %u live, %u waiting of %u; next: %s", p->name,
+		    p->pool.engine, st->wanted, st->live, st->waiting, pool_cap(&p->pool),
+		    st->next[0] ? st->next : "its first tick");
+	if (waits)
+		strbuf_addf(&b, "; job %s waits: %s", waits->id, waits->reason);
 	if (start_ns)
-		(void)clock_format_local(start_ns, start);
-	return xasprintf(
-		"pool %s (%s): %u wanted, %u live, %u waiting of %u; next: %s%s%s%s%s%s%s%s%s%s%s",
-		p->name, p->pool.engine, st->wanted, st->live, st->waiting, pool_cap(&p->pool),
-		st->next[0] ? st->next : "its first tick",
-		start_ns ? "; its engine expects a start at " : "", start,
-		p->lost && !st->paused ? "; " : "", p->lost && !st->paused ? p->lost : "",
-		st->paused ? "; paused: " : "", st->paused ? st->pause : "",
-		st->error[0] ? "; " : "", st->error, stale ? "; " : "", stale ? stale : "");
+		strbuf_addf(&b, "; its engine expects a start at %s",
+			    clock_format_local(start_ns, start));
+	if (st->paused)
+		strbuf_addf(&b, "; paused: %s", st->pause);
+	else if (p->lost)
+		strbuf_addf(&b, "; %s", p->lost);
+	if (st->error[0])
+		strbuf_addf(&b, "; %s", st->error);
+	if (stale)
+		strbuf_addf(&b, "; %s", stale);
+	return strbuf_take(&b);
 }
 
 /* ---- what others ask ---- */

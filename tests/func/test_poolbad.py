@@ -34,7 +34,9 @@ def test_killed_between_asking_and_knowing(site):
     assert job["id"] == "1" and job["state"] == "waiting" and job["reason"] == "Resources"
     assert site.pool()["next"] == "waits for 1 job to start"
     i = site.run("submit", "-i", "exp1", "-g", "1", "--", "true").stdout.strip()
-    assert "its engine expects a start at 2096" in " ".join(site.run("why", "-i", "exp1", i).stdout.split())
+    why = " ".join(site.run("why", "-i", "exp1", i).stdout.split())
+    assert "its engine expects a start at 2096" in why and "job 1 waits: Resources" in why
+    assert "No agent serves exp1; tenure up brings nodes of its pool." in site.run("instances", "exp1").stdout
 
 
 def slowly(site, seconds=600):

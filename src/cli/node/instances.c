@@ -251,11 +251,21 @@ static void instance_row(struct instances *all, const char *name)
 		  running, known ? "" : e.text);
 }
 
+/* The queue gets its nodes of an engine, and what is here may be a login node. */
+static bool has_pool(const struct instances *all)
+{
+	for (size_t i = 0; i < all->pools.n; i++)
+		if (strcmp(all->pools.all[i].instance, all->now) == 0)
+			return true;
+	return false;
+}
+
 static void print_tables(const struct instances *all)
 {
 	table_print(all->t, stdout);
 	if (!all->agents.n) {
-		printf("\nNo agent serves %s; tenure on starts one.\n", all->now);
+		printf("\nNo agent serves %s; tenure %s.\n", all->now,
+		       has_pool(all) ? "up brings nodes of its pool" : "on starts one");
 	} else {
 		printf("\nThe agents that serve %s:\n", all->now);
 		print_agents(&all->agents);

@@ -767,15 +767,18 @@ static void tell_when(const struct cmd_ctx *ctx, const struct pool *p)
 	struct err e = ERR_INIT;
 	uint64_t at_ns = 0;
 	int r = pool_when(instance_of(ctx), p, &caller, &at_ns, &words, &e);
+	const char *text = strbuf_str(&words);
 
 	(void)fflush(stdout);
+	(void)clock_format_local(at_ns, start);
+	if (str_has_prefix(text, start)) /* the engine's words begin so, too */
+		text += strlen(start) + strspn(text + strlen(start), " ");
 	if (r == ENGINE_REFUSED)
 		cmd_warn("warning", "%s would not take it: %s", p->engine, e.text);
 	else if (r == 0 && at_ns)
-		cmd_warn("note", "it would start at %s: %s", clock_format_local(at_ns, start),
-			 strbuf_str(&words));
+		cmd_warn("note", "it would start at %s%s%s", start, text[0] ? ": " : "", text);
 	else if (r == 0)
-		cmd_warn("note", "%s", strbuf_str(&words));
+		cmd_warn("note", "%s", text);
 	else if (r != -ENOTSUP)
 		cmd_warn("note", "%s does not say when it would start: %s", p->engine, e.text);
 }
