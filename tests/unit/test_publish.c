@@ -312,6 +312,7 @@ static void test_group_of_root(void **state)
 
 	cleanup_free char *path = published(), *bin = xasprintf("%s/bin", shared);
 
+	assert_non_null(path);
 	assert_int_equal(chmod(bin, 0755), 0);
 	assert_int_equal(chown(shared, 0, 12345), 0);
 	assert_int_equal(chmod(shared, 0775), 0);
