@@ -33,6 +33,7 @@
 #include "hold/endpoint_names.h"
 
 #define RETRY_MS       10    /* between two tries to reach a guard that is starting */
+#define TURN_MS	       100   /* where many ask the guard: for our turn, which the loop waits for */
 #define START_LIMIT_MS 5000  /* a guard that does not listen by then does not come */
 #define RESPAWN_MS     500   /* a guard that ended at once is not started more often */
 #define GREETING_MS    3000  /* an answer to HELLO is due */
@@ -72,6 +73,7 @@ struct guardlink {
 	pid_t child;  /* the guard that we started and did not reap, or 0 */
 	bool started; /* since the last failure */
 	char child_end[64];
+	bool crowded; /* the last try found its queue of newcomers full */
 	uint64_t round_ns, spawn_ns; /* monotonic: start of this round of tries, last start */
 	uint64_t rest_ms, again_ms, up_ns;
 	uint64_t outdated_ns; /* since when one of another version is there; 0: none is */
@@ -378,8 +380,10 @@ static bool ensure_guard(struct guardlink *l, struct err *e)
 static void try_connect(struct guardlink *l)
 {
 	struct err e = ERR_INIT;
-	int fd = endpoint_connect(l->name, 0, &e);
+	/* Who does not wait for his turn has no place in the kernel's queue before those who do. */
+	int fd = endpoint_connect(l->name, l->crowded ? TURN_MS : 0, &e);
 
+	l->crowded = fd == -EAGAIN;
 	if (!l->round_ns)
 		l->round_ns = clock_mono_ns();
 	if (fd >= 0) {
