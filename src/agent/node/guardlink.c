@@ -73,7 +73,7 @@ struct guardlink {
 	pid_t child;  /* the guard that we started and did not reap, or 0 */
 	bool started; /* since the last failure */
 	char child_end[64];
-	bool crowded; /* the last try found its queue of newcomers full */
+	bool crowded;		     /* the last try found its queue of newcomers full */
 	uint64_t round_ns, spawn_ns; /* monotonic: start of this round of tries, last start */
 	uint64_t rest_ms, again_ms, up_ns;
 	uint64_t outdated_ns; /* since when one of another version is there; 0: none is */

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * `up` and `down`: what an instance wants of an engine. Both write the pool's file and do one tick,
- * so that what follows of it is seen at once; whoever ticks later goes by the file alone.
+ * `up`: what an instance wants of an engine. It writes the pool's file and does one tick, so that
+ * what follows of it is seen at once; whoever ticks later goes by the file alone.
  */
 
 #include <errno.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,76 +17,24 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "base/units.h"
-#include "cli/agent_client.h"
 #include "cli/commands.h"
+#include "cli/node/pool_call.h"
 #include "cli/pools.h"
 #include "cli/term.h"
-#include "pool/owner.h"
 
-#define DOWN_PATIENCE_MS 20000 /* longer than a command of an engine */
-#define MAIN_POOL	 "main"
-#define HOURS_MOST	 48ULL
-#define MIB_BYTES	 (1ULL << 20)
+#define HOURS_MOST 48ULL
+#define MIB_BYTES  (1ULL << 20)
 
 extern char **environ;
 
-#define OPT_POOL                                                                                   \
-	{                                                                                          \
-		.name = "pool", .spec = { VALUE_NAME, .max = POOL_NAME_MAX }, .arg = "POOL",       \
-		.def = MAIN_POOL, .help = "which one, where an instance has several"               \
-	}
-
-/* ---- which instance, and its pool ---- */
-
-/* The word of the command line; what begins with a dash is the engine's. */
-static const char *instance_word(const struct cmd_ctx *ctx)
-{
-	const char *word = opts_arg(ctx->opts, 0);
-
-	return word && word[0] != '-' ? word : NULL;
-}
-
-static const char *instance_of(const struct cmd_ctx *ctx)
-{
-	const char *word = instance_word(ctx);
-
-	return word ? word : settings_str(ctx->settings, SET_INSTANCE);
-}
-
-static const char *pool_name(const struct cmd_ctx *ctx)
-{
-	return opts_value(ctx->opts, "pool")->str;
-}
-
-/* What no other command would take, and no agent of the pool, nobody gets. */
-static int check_names(const struct cmd_ctx *ctx, struct err *e)
-{
-	const char *word = instance_word(ctx);
-	struct value v;
-
-	if (word && strcmp(word, settings_str(ctx->settings, SET_INSTANCE)) != 0 &&
-	    settings_origin(ctx->settings, SET_INSTANCE)->layer == SETTING_FROM_COMMAND_LINE) {
-		(void)err_set(e, -EINVAL, "%s and --instance %s: one of them is enough", word,
-			      settings_str(ctx->settings, SET_INSTANCE));
-		return CMD_USAGE;
-	}
-	if (word && value_parse(&setting_row(SET_INSTANCE)->opt.spec, word, &v, e) < 0)
-		return CMD_USAGE;
-	if (word)
-		value_clear(&v);
-	if (pool_is_name(pool_name(ctx)))
-		return CMD_OK;
-	(void)err_set(e, -EINVAL, "--pool %s: a pool's name has up to %d letters, digits and . _ -",
-		      pool_name(ctx), POOL_NAME_MAX);
-	return CMD_USAGE;
-}
+/* ---- the command line ---- */
 
 /* A second word would be the engine's where nobody said so. */
 static int check_words(const struct cmd_ctx *ctx, struct err *e)
 {
-	size_t names = instance_word(ctx) ? 1 : 0;
+	size_t names = pool_call_word(ctx) ? 1 : 0;
 
-	if (check_names(ctx, e) != CMD_OK)
+	if (pool_call_check(ctx, e) != CMD_OK)
 		return CMD_USAGE;
 	if (opts_argc(ctx->opts) <= names || opts_dashes(ctx->opts))
 		return CMD_OK;
@@ -98,19 +45,10 @@ static int check_words(const struct cmd_ctx *ctx, struct err *e)
 	return CMD_USAGE;
 }
 
-static int open_named(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret,
-		      struct err *e)
-{
-	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
-	struct spool_trust trust = trust_from_settings(ctx->settings);
-
-	return spool_open(root, instance_of(ctx), &trust, flags, ret, e);
-}
-
 /* *ret is NULL where there is none yet. */
 static int open_if_there(const struct cmd_ctx *ctx, struct spool **ret, struct err *e)
 {
-	int r = open_named(ctx, 0, ret, e);
+	int r = pool_call_open(ctx, 0, ret, e);
 
 	if (r != -ENOENT)
 		return r;
@@ -119,31 +57,10 @@ static int open_if_there(const struct cmd_ctx *ctx, struct spool **ret, struct e
 	return 0;
 }
 
-/* "tenure down exp1 --pool big --root /share": as it has to be called to mean this pool. The caller
- * frees it. */
-static char *call_of(const struct cmd_ctx *ctx, const char *command, bool pool)
-{
-	const char *program = program_invocation_name;
-	struct strbuf b = STRBUF_INIT;
-
-	strbuf_add_word(&b, strchr(program, '/') ? program : "tenure");
-	strbuf_add_word(&b, command);
-	strbuf_add_word(&b, instance_of(ctx));
-	if (pool && strcmp(pool_name(ctx), MAIN_POOL) != 0) {
-		strbuf_add_word(&b, "--pool");
-		strbuf_add_word(&b, pool_name(ctx));
-	}
-	if (settings_origin(ctx->settings, SET_ROOT)->layer == SETTING_FROM_COMMAND_LINE) {
-		strbuf_add_word(&b, "--root");
-		strbuf_add_word(&b, settings_str(ctx->settings, SET_ROOT));
-	}
-	return strbuf_take(&b);
-}
-
 /* ---- up ---- */
 
 static const struct opt up_opts[] = {
-	OPT_POOL,
+	POOL_CALL_OPT,
 	{ .name = "engine",
 	  .spec = { VALUE_NAME },
 	  .arg = "ENGINE",
@@ -369,7 +286,7 @@ static void take_keep(const struct cmd_ctx *ctx, struct pool *p)
 /* The engine's own words, behind "--". */
 static void take_options(const struct cmd_ctx *ctx, struct pool *p)
 {
-	size_t first = instance_word(ctx) ? 1 : 0;
+	size_t first = pool_call_word(ctx) ? 1 : 0;
 
 	if (opts_argc(ctx->opts) <= first && !opts_dashes(ctx->opts))
 		return;
@@ -549,7 +466,7 @@ static int take_all(const struct cmd_ctx *ctx, bool is_new, struct pool *p, stru
 static int read_or_make(const struct cmd_ctx *ctx, const struct spool *sp, struct pool *ret,
 			bool *ret_new, struct err *e)
 {
-	int r = sp ? pool_read(sp, pool_name(ctx), ret, e) : -ENOENT;
+	int r = sp ? pool_read(sp, pool_call_pool(ctx), ret, e) : -ENOENT;
 
 	*ret_new = r == -ENOENT;
 	if (r != -ENOENT)
@@ -560,7 +477,7 @@ static int read_or_make(const struct cmd_ctx *ctx, const struct spool *sp, struc
 			      .idle_ms = POOL_IDLE_MS,
 			      .start_ms = POOL_START_MS,
 			      .lead_s = 180 };
-	(void)str_copy(ret->name, sizeof(ret->name), pool_name(ctx));
+	(void)str_copy(ret->name, sizeof(ret->name), pool_call_pool(ctx));
 	return 0;
 }
 
@@ -577,13 +494,13 @@ static void print_report(const struct cmd_ctx *ctx, const struct pool *p,
 {
 	const struct pool_state *st = &report->state;
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	cleanup_free char *show = call_of(ctx, "instances", false);
-	cleanup_free char *end = call_of(ctx, "down", true);
+	cleanup_free char *show = pool_call_text(ctx, "instances", false);
+	cleanup_free char *end = pool_call_text(ctx, "down", true);
 	char time[UNIT_TEXT_MAX];
 
 	strbuf_addf(&b, "Pool %s of instance %s: up to %u node%s with %u GPU%s each from %s",
-		    p->name, instance_of(ctx), pool_cap(p), pool_cap(p) == 1 ? "" : "s", p->gpus,
-		    p->gpus == 1 ? "" : "s", p->engine);
+		    p->name, pool_call_instance(ctx), pool_cap(p), pool_cap(p) == 1 ? "" : "s",
+		    p->gpus, p->gpus == 1 ? "" : "s", p->engine);
 	if (p->time_ms)
 		strbuf_addf(&b, ", for %s each", job_time(p->time_ms, time));
 	strbuf_addf(&b, "; %s.", p->keep_ms ? "its GPUs are held" : "its agents leave when idle");
@@ -595,18 +512,6 @@ static void print_report(const struct cmd_ctx *ctx, const struct pool *p,
 	printf("%s shows how it goes, %s ends it.\n", show, end);
 }
 
-static int tick(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *p,
-		struct pool_report *report, struct err *e)
-{
-	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
-	struct pool_caller caller = pools_caller(ctx, root);
-
-	/* Who says so after an agent was killed does not wait until it has expired. */
-	caller.silent_ms = settings_num(ctx->settings, SET_BEAT) * 3 / 2;
-	caller.patience_ms = p->down ? DOWN_PATIENCE_MS : 0;
-	return pool_tick(sp, p->name, &caller, report, e);
-}
-
 /* What is missing for a job is found before anything is written. */
 static int make_script(const struct cmd_ctx *ctx, const struct pool *p, struct strbuf *script,
 		       struct err *e)
@@ -614,7 +519,7 @@ static int make_script(const struct cmd_ctx *ctx, const struct pool *p, struct s
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
 	struct pool_caller caller = pools_caller(ctx, root);
 
-	return pool_script(instance_of(ctx), p, &caller, script, e) < 0 ? CMD_USAGE : CMD_OK;
+	return pool_script(pool_call_instance(ctx), p, &caller, script, e) < 0 ? CMD_USAGE : CMD_OK;
 }
 
 /* What its jobs run from now on; where it is not written, that which they would. */
@@ -639,7 +544,7 @@ static void tell_program(const struct pool *p)
 static int check_jobs(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *p,
 		      struct err *e)
 {
-	cleanup_free char *end = call_of(ctx, "down", true);
+	cleanup_free char *end = pool_call_text(ctx, "down", true);
 	struct pool_jobs jobs = { .n = 0 };
 	int r = pool_jobs_read(sp, p->name, &jobs, e);
 
@@ -672,28 +577,6 @@ static void take_host(const struct spool *sp, struct pool *p)
 	(void)str_copy(p->host, sizeof(p->host), here ? spool_host(sp) : "");
 }
 
-/* One `up` or `down` of a pool at a time: each reads what was said and writes all of it. It is
- * owned as a tick is, under a name that no pool has. 0 or negative. */
-static int own_words(const struct spool *sp, const char *pool, struct pool_owner *ret,
-		     struct err *e)
-{
-	static const struct timespec pause = { .tv_nsec = 20000000 };
-	cleanup_free char *name = xasprintf("%s,said", pool);
-	uint64_t end_ns = clock_mono_ns() + DOWN_PATIENCE_MS * NS_PER_MS;
-	int r = spool_make_dir(sp, SPOOL_POOLS, e);
-
-	while (r == 0 && (r = pool_own(sp, name, ret, e)) == POOL_BUSY) {
-		if (clock_mono_ns() > end_ns)
-			return err_set(e, -EBUSY,
-				       "somebody else calls up or down for pool %s at this moment: "
-				       "try again",
-				       pool);
-		(void)nanosleep(&pause, NULL);
-		r = 0;
-	}
-	return r;
-}
-
 /* Somebody has called `up` since it was read: what is said now is said of that. seen_ns: the
  * asked_ns of what was read, 0 where there was none. */
 static int take_again(const struct cmd_ctx *ctx, const struct spool *sp, uint64_t seen_ns,
@@ -721,7 +604,7 @@ static int write_words(const struct cmd_ctx *ctx, const struct spool *sp, uint64
 		       struct pool *p, struct err *e)
 {
 	struct pool_owner owner;
-	int r = own_words(sp, p->name, &owner, e);
+	int r = pool_call_own(sp, p->name, &owner, e);
 
 	if (r < 0)
 		return r;
@@ -741,14 +624,14 @@ static int say_up(const struct cmd_ctx *ctx, struct spool **sp, uint64_t seen_ns
 		  struct err *e)
 {
 	struct pool_report report = { .busy = false };
-	int r = *sp ? 0 : open_named(ctx, SPOOL_CREATE, sp, e);
+	int r = *sp ? 0 : pool_call_open(ctx, SPOOL_CREATE, sp, e);
 
 	if (r == 0)
 		r = write_words(ctx, *sp, seen_ns, p, e);
 	if (r == 0)
 		tell_program(p);
 	if (r == 0)
-		r = tick(ctx, *sp, p, &report, e);
+		r = pool_call_tick(ctx, *sp, p, &report, e);
 	if (r == 0)
 		print_report(ctx, p, &report);
 	if (r == 0 && report.state.error[0])
@@ -766,7 +649,7 @@ static void tell_when(const struct cmd_ctx *ctx, const struct pool *p)
 	char start[CLOCK_TEXT_MAX];
 	struct err e = ERR_INIT;
 	uint64_t at_ns = 0;
-	int r = pool_when(instance_of(ctx), p, &caller, &at_ns, &words, &e);
+	int r = pool_when(pool_call_instance(ctx), p, &caller, &at_ns, &words, &e);
 	const char *text = strbuf_str(&words);
 
 	(void)fflush(stdout);
@@ -852,250 +735,4 @@ const struct cmd cmd_up = {
 	.opts = up_opts,
 	.setting_groups = SETTING_GROUP_QUEUE,
 	.run = run_up,
-};
-
-/* ---- down ---- */
-
-static const struct opt down_opts[] = {
-	OPT_POOL,
-	{ .name = "now",
-	  .spec = { VALUE_FLAG },
-	  .help = "end what runs there, too: its tasks go back to the queue" },
-	{ 0 },
-};
-
-static void on_drained(void *user, const struct agent_called *one, const json_t *answer)
-{
-	struct err e = ERR_INIT;
-
-	(void)user;
-	if (answer && agents_answer_code(answer, &e) == 0)
-		printf("%s ends when its tasks have\n", one->agent);
-	else if (answer)
-		cmd_warn("warning", "%s refuses: %s", one->agent, e.text);
-	else
-		cmd_warn("warning", "%s has not answered; tenure down --now ends its job",
-			 one->agent);
-}
-
-/* Agents of live jobs leave when their tasks have ended. */
-static void drain_agents(const struct spool *sp, const struct pool_jobs *jobs)
-{
-	static const struct order order = { .command = ORDER_SHUTDOWN, .how = ORDER_DRAIN };
-	struct agents_call call = { .sp = sp };
-
-	for (size_t i = 0; i < jobs->n; i++)
-		if (jobs->all[i].phase != POOL_JOB_ENDED && jobs->all[i].agent[0])
-			(void)agents_send(&call, jobs->all[i].agent, &order, NULL, NULL);
-	agents_wait(&call, AGENTS_LIMIT_MS, on_drained, NULL);
-	agents_clear(&call);
-}
-
-static int cancel_jobs(const struct pool *p, const struct pool_jobs *jobs, struct err *e)
-{
-	struct engine_env env = { .environ = (const char *const *)environ,
-				  .settings = &p->settings };
-	struct text_list ids = { .n = 0 };
-	int r = 0;
-
-	for (size_t i = 0; i < jobs->n; i++)
-		if (jobs->all[i].phase != POOL_JOB_ENDED && jobs->all[i].id[0]) {
-			text_list_add(&ids, jobs->all[i].id);
-		}
-	if (ids.n)
-		r = engine_find(p->engine)->cancel(&env, &ids, e);
-	for (size_t i = 0; i < ids.n && r == 0; i++)
-		printf("ended job %s\n", ids.texts[i]);
-	text_list_clear(&ids);
-	return r;
-}
-
-/* What the engine has of it still, though it is to be down: 0, or -EBUSY and what that is. ended:
- * those with an id were ended just now. */
-static int check_gone(const struct cmd_ctx *ctx, const struct pool *p, bool ended,
-		      const struct pool_jobs *jobs, const struct pool_state *st, struct err *e)
-{
-	cleanup_free char *again = call_of(ctx, "down", true);
-	const struct pool_job *left = NULL;
-	size_t n = 0;
-
-	for (size_t i = 0; i < jobs->n; i++) {
-		const struct pool_job *job = &jobs->all[i];
-
-		if (job->phase == POOL_JOB_ENDED || job->agent[0] || (ended && job->id[0]))
-			continue;
-		left = job;
-		n++;
-	}
-	if (!left)
-		return 0;
-	if (!left->id[0])
-		return err_set(e, -EBUSY,
-			       "pool %s asks for nothing more; but whether %s took the job %s is "
-			       "not known yet: call %s again in a minute",
-			       p->name, p->engine, left->token, again);
-	return err_set(e, -EBUSY,
-		       "pool %s asks for nothing more; but %s still has its job %s%s%s%s: call "
-		       "%s again",
-		       p->name, p->engine, left->id, n > 1 ? " and others" : "",
-		       st->error[0] ? ": " : "", st->error, again);
-}
-
-static int busy(const struct cmd_ctx *ctx, const struct pool *p, struct err *e)
-{
-	cleanup_free char *again = call_of(ctx, "down", true);
-
-	return err_set(e, -EBUSY,
-		       "pool %s is to be down, and asks for nothing more; but somebody is at it "
-		       "for longer than %d s, so what it has was left: call %s again",
-		       p->name, DOWN_PATIENCE_MS / 1000, again);
-}
-
-/* With a full disk what runs is ended all the same, if that was asked for. */
-static int set_down(const struct spool *sp, struct pool *p, bool now, struct err *e)
-{
-	struct pool_jobs jobs = { .n = 0 };
-	struct err other = ERR_INIT;
-	struct pool_owner owner;
-	struct pool fresh = { .gpus = 0 };
-	int r = own_words(sp, p->name, &owner, e);
-
-	if (r == 0) {
-		r = pool_read(sp, p->name, &fresh, e);
-		fresh.down = true;
-		if (r == 0)
-			r = pool_write(sp, &fresh, e);
-		pool_disown(sp, &owner);
-	}
-	p->down = true;
-	pool_clear(&fresh);
-	if (r < 0 && now && pool_jobs_read(sp, p->name, &jobs, &other) == 0)
-		(void)cancel_jobs(p, &jobs, &other);
-	pool_jobs_clear(&jobs);
-	return r;
-}
-
-static int say_down(const struct cmd_ctx *ctx, const struct spool *sp, struct pool *p,
-		    struct err *e)
-{
-	bool now = opts_flag(ctx->opts, "now");
-	struct pool_report report = { .busy = false };
-	struct pool_jobs jobs = { .n = 0 };
-	int r;
-
-	if (!pool_is_here(sp, p)) {
-		cleanup_free char *again = call_of(ctx, "down", true);
-
-		return err_set(e, -EXDEV, "pool %s is of %s: call %s there", p->name, p->host,
-			       again);
-	}
-	r = set_down(sp, p, now, e);
-	if (r == 0)
-		r = tick(ctx, sp, p, &report, e);
-	(void)fputs(strbuf_str(&report.said), stdout);
-	if (r == 0 && report.busy)
-		r = busy(ctx, p, e);
-	if (r == 0)
-		r = pool_jobs_read(sp, p->name, &jobs, e);
-	if (r == 0 && now)
-		r = cancel_jobs(p, &jobs, e);
-	else if (r == 0)
-		drain_agents(sp, &jobs);
-	if (r == 0)
-		r = check_gone(ctx, p, now, &jobs, &report.state, e);
-	if (r == 0)
-		printf("Pool %s of instance %s is down; its queue stays.\n", p->name,
-		       instance_of(ctx));
-	pool_jobs_clear(&jobs);
-	pool_report_clear(&report);
-	return r;
-}
-
-static int run_down(const struct cmd_ctx *ctx, struct err *e)
-{
-	struct spool *sp = NULL;
-	struct pool p = { .gpus = 0 };
-	int r = check_names(ctx, e);
-
-	if (r == 0)
-		r = open_named(ctx, 0, &sp, e);
-	if (r == 0)
-		r = pool_read(sp, pool_name(ctx), &p, e);
-	if (r == 0)
-		r = say_down(ctx, sp, &p, e);
-	pool_clear(&p);
-	sp = spool_close(sp);
-	return r;
-}
-
-static const struct cmd_example down_examples[] = {
-	{ "tenure down exp1",
-	  "no more nodes; those that there are leave when their tasks have ended" },
-	{ "tenure down exp1 --now", "at once; what runs there waits for the next node" },
-	{ 0 },
-};
-
-const struct cmd cmd_down = {
-	.name = "down",
-	.group = QUEUE_GROUP,
-	.summary = "give the nodes back that up has got",
-	.args = "[NAME]",
-	.max_args = 1,
-	.description = "Jobs that wait are cancelled. The queue and what is in it stay.",
-	.examples = down_examples,
-	.opts = down_opts,
-	.setting_groups = SETTING_GROUP_QUEUE,
-	.flags = CMD_ENDS,
-	.run = run_down,
-};
-
-/* ---- tick ---- */
-
-static const struct cmd_example tick_examples[] = {
-	{ "tenure tick exp1", "now" },
-	{ 0 },
-};
-
-/* Of a node whose engine does not answer it is not told each minute. */
-static void tell_tick(const char *name, const struct pool_report *report)
-{
-	if (report->said.len)
-		printf("pool %s: %s", name, strbuf_str(&report->said));
-}
-
-static int run_tick(const struct cmd_ctx *ctx, struct err *e)
-{
-	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
-	struct pool_caller caller = pools_caller_of_agent(ctx, root);
-	struct text_list names = { .n = 0 };
-	struct spool *sp = NULL;
-	int r = open_named(ctx, 0, &sp, e);
-
-	if (r == 0)
-		r = pool_list(sp, &names, e);
-	for (size_t i = 0; i < names.n; i++) {
-		struct pool_report report;
-		struct err one = ERR_INIT;
-
-		if (pool_tick(sp, names.texts[i], &caller, &report, &one) < 0)
-			printf("pool %s: %s\n", names.texts[i], one.text);
-		tell_tick(names.texts[i], &report);
-		pool_report_clear(&report);
-	}
-	text_list_clear(&names);
-	sp = spool_close(sp);
-	return r;
-}
-
-const struct cmd cmd_tick = {
-	.name = "tick",
-	.group = QUEUE_GROUP,
-	.summary = "look after the pools of a queue once",
-	.args = "[NAME]",
-	.max_args = 1,
-	.description = "Agents do this once a minute; by hand, or from cron, where none runs.",
-	.examples = tick_examples,
-	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_NODE,
-	.flags = CMD_HIDDEN,
-	.run = run_tick,
 };
