@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "engine/command.h"
 #include "engine/engine.h"
+#include "engine/k8s_manifest.h"
 #include "engine/k8s_text.h"
 
 /* What would be printed otherwise, and asked through another program. */
@@ -52,7 +53,7 @@ static int k8s_probe(const struct engine_env *env, struct err *e)
 
 static int k8s_render(const struct engine_request *req, struct strbuf *script, struct err *e)
 {
-	return k8s_text_manifest(req, script, e);
+	return k8s_manifest(req, script, e);
 }
 
 static int k8s_submit(const struct engine_env *env, const struct engine_request *req,

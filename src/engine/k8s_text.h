@@ -3,12 +3,9 @@
 #define TENURE_ENGINE_K8S_TEXT_H
 
 /*
- * Kubernetes, what `kubectl` is given and what it prints. Pure; k8s.c runs it.
- *
- * A node of a pool is a Job with one Pod, which is written as YAML whose parts of several values
- * stand in JSON on one line, so that a site's own manifest can put each where it wants it. The
- * server's answers are read as JSON where all of it counts, and in lines of our own
- * (K8S_NODE_LINES) where a large cluster would print more than anybody reads.
+ * Kubernetes, how `kubectl` is called and what it prints. Pure; k8s.c runs it, and k8s_manifest.h
+ * has what it is given. The server's answers are read as JSON where all of it counts, and in lines
+ * of our own (k8s_text_node_lines()) where a large cluster would print more than anybody reads.
  */
 
 #include <stdbool.h>
@@ -16,18 +13,9 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/strbuf.h"
 #include "base/textlist.h"
 #include "engine/engine.h"
-#include "engine/keys.h"
 
-extern const struct engine_key k8s_keys[];
-
-/* What all of our jobs and pods have. */
-#define K8S_LABEL "app.kubernetes.io/managed-by=tenure"
-
-/* 0; -EINVAL: e names each setting that is missing, or what is wrong with one. */
-int k8s_text_manifest(const struct engine_request *req, struct strbuf *manifest, struct err *e);
 /* "kubectl", "--request-timeout=10s", "--namespace=..", verb. */
 void k8s_text_command(const struct text_list *settings, const char *verb, struct text_list *argv);
 /* For nodes and for the pods on them: the value of -o, with the pool's own names of the resource

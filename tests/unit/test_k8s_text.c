@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/k8s_manifest.h"
 #include "engine/k8s_text.h"
 
 static const char *const agent[] = { "/mnt/afs/tenure", "agent", "--instance", "a \"b\"", NULL };
@@ -55,7 +56,7 @@ static int tear_down(void **state)
 static int manifest(struct world *w)
 {
 	strbuf_reset(&w->manifest);
-	return k8s_text_manifest(&w->req, &w->manifest, &w->e);
+	return k8s_manifest(&w->req, &w->manifest, &w->e);
 }
 
 static bool has(const struct world *w, const char *line)
