@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -77,6 +78,86 @@ static bool is_id(const char *text)
 	return text[0] != '-' && !text[strspn(text, known)];
 }
 
+/* What stands in a record beside phase and state. */
+static const struct {
+	const char *name;
+	enum { TEXT, NUMBER, BIG, SUM, FLAG } kind;
+	size_t at, size; /* of a text; of a number the most */
+} keys[] = {
+#define JOB_TEXT(name, field)                                                                      \
+	{                                                                                          \
+		name, TEXT, offsetof(struct pool_job, field),                                      \
+			sizeof(((struct pool_job *)0)->field)                                      \
+	}
+#define JOB_KEY(name, kind, field, most)                                                           \
+	{                                                                                          \
+		name, kind, offsetof(struct pool_job, field), most                                 \
+	}
+	JOB_TEXT("engine", engine),
+	JOB_TEXT("id", id),
+	JOB_TEXT("node", node),
+	JOB_TEXT("agent", agent),
+	JOB_TEXT("reason", reason),
+	JOB_TEXT("after", after),
+	JOB_KEY("gpus", NUMBER, gpus, POOL_GPUS_MAX),
+	JOB_KEY("shape", SUM, shape, 0),
+	JOB_KEY("submitted", BIG, submitted_s, 0),
+	JOB_KEY("began", BIG, began_s, 0),
+	JOB_KEY("ended", BIG, ended_s, 0),
+	JOB_KEY("start_ns", BIG, start_ns, 0),
+	JOB_KEY("end_ns", BIG, end_ns, 0),
+	JOB_KEY("asked_ns", BIG, asked_ns, 0),
+	JOB_KEY("named", FLAG, named, 0),
+	JOB_KEY("first", FLAG, first, 0),
+	JOB_KEY("told", FLAG, told, 0),
+	JOB_KEY("stay", FLAG, stay, 0),
+	JOB_KEY("lost", FLAG, lost, 0),
+	JOB_KEY("cancelled", FLAG, cancelled, 0),
+};
+
+static void read_key(const json_t *doc, size_t i, struct pool_job *job)
+{
+	void *at = (char *)job + keys[i].at;
+	const char *name = keys[i].name;
+
+	switch (keys[i].kind) {
+	case TEXT:
+		json_get_text(doc, name, at, keys[i].size);
+		break;
+	case NUMBER:
+		*(unsigned int *)at = json_get_small(doc, name, (unsigned int)keys[i].size);
+		break;
+	case BIG:
+		*(uint64_t *)at = json_get_u64(doc, name);
+		break;
+	case SUM:
+		*(uint32_t *)at = (uint32_t)json_get_u64(doc, name);
+		break;
+	case FLAG:
+		*(bool *)at = json_get_flag(doc, name);
+		break;
+	}
+}
+
+static json_t *key_json(const struct pool_job *job, size_t i)
+{
+	const void *at = (const char *)job + keys[i].at;
+
+	switch (keys[i].kind) {
+	case TEXT:
+		return json_new_text(at);
+	case NUMBER:
+		return json_integer(*(const unsigned int *)at);
+	case BIG:
+		return json_integer((json_int_t) * (const uint64_t *)at);
+	case SUM:
+		return json_integer(*(const uint32_t *)at);
+	case FLAG:
+		return json_boolean(*(const bool *)at);
+	}
+	return json_null();
+}
+
 int pool_job_parse(const char *text, size_t len, struct pool_job *ret)
 {
 	json_t *doc = json_loadb(text, len, 0, NULL);
@@ -88,49 +169,25 @@ int pool_job_parse(const char *text, size_t len, struct pool_job *ret)
 
 	*ret = (struct pool_job){ .phase = (enum pool_job_phase)n };
 	ret->state = (enum engine_job_state)json_get_small(doc, "state", ENGINE_JOB_STATE_MAX - 1);
-	json_get_text(doc, "engine", ret->engine, sizeof(ret->engine));
-	json_get_text(doc, "id", ret->id, sizeof(ret->id));
+	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+		read_key(doc, i, ret);
 	if (!is_id(ret->id)) /* it becomes a word of a command */
 		r = -EINVAL;
-	json_get_text(doc, "node", ret->node, sizeof(ret->node));
-	json_get_text(doc, "agent", ret->agent, sizeof(ret->agent));
-	json_get_text(doc, "reason", ret->reason, sizeof(ret->reason));
-	ret->gpus = json_get_small(doc, "gpus", POOL_GPUS_MAX);
-	ret->shape = (uint32_t)json_get_u64(doc, "shape");
-	ret->submitted_s = json_get_u64(doc, "submitted");
-	ret->began_s = json_get_u64(doc, "began");
-	ret->ended_s = json_get_u64(doc, "ended");
-	ret->start_ns = json_get_u64(doc, "start_ns");
-	ret->end_ns = json_get_u64(doc, "end_ns");
-	ret->asked_ns = json_get_u64(doc, "asked_ns");
-	json_get_text(doc, "after", ret->after, sizeof(ret->after));
-	ret->named = json_get_flag(doc, "named");
-	ret->first = json_get_flag(doc, "first");
-	ret->told = json_get_flag(doc, "told");
-	ret->stay = json_get_flag(doc, "stay");
-	ret->lost = json_get_flag(doc, "lost");
-	ret->cancelled = json_get_flag(doc, "cancelled");
 	json_decref(doc);
 	return r;
 }
 
 static char *job_text(const struct pool_job *job)
 {
-	json_t *doc = json_pack(
-		"{s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:b, s:b}",
-		"phase", enum_name(phase_names, ARRAY_LEN(phase_names), job->phase), "state",
-		(int)job->state, "engine", job->engine, "id", json_new_text(job->id), "node",
-		json_new_text(job->node), "agent", json_new_text(job->agent), "reason",
-		json_new_text(job->reason), "gpus", (int)job->gpus, "submitted",
-		(json_int_t)job->submitted_s, "began", (json_int_t)job->began_s, "ended",
-		(json_int_t)job->ended_s, "start_ns", (json_int_t)job->start_ns, "end_ns",
-		(json_int_t)job->end_ns, "asked_ns", (json_int_t)job->asked_ns, "after", job->after,
-		"named", job->named, "first", job->first, "told", job->told, "lost", job->lost,
-		"cancelled", job->cancelled);
+	json_t *doc = json_object();
 	char *text;
 
-	(void)json_object_set_new(doc, "shape", json_integer(job->shape));
-	(void)json_object_set_new(doc, "stay", json_boolean(job->stay));
+	(void)json_object_set_new(
+		doc, "phase",
+		json_string(enum_name(phase_names, ARRAY_LEN(phase_names), job->phase)));
+	(void)json_object_set_new(doc, "state", json_integer(job->state));
+	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+		(void)json_object_set_new(doc, keys[i].name, key_json(job, i));
 	text = json_dumps(doc, JSON_INDENT(2));
 	json_decref(doc);
 	return text ? text : xstrdup("{}");
