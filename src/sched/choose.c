@@ -144,3 +144,11 @@ struct devset choose_devices(const struct board *b, const struct shape *s, struc
 		take(&c, best_of(&c, c.left, score_shared));
 	return c.taken;
 }
+
+unsigned int choose_one_more(const struct board *b, const struct shape *s, struct devset candidates,
+			     struct devset beside)
+{
+	const struct choice c = { .b = b, .s = s, .left = candidates, .taken = beside };
+
+	return best_of(&c, candidates, s->shared ? score_shared : score_alone);
+}

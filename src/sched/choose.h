@@ -20,5 +20,8 @@
 /* n of the candidates, of which there are at least n. */
 struct devset choose_devices(const struct board *b, const struct shape *s, struct devset candidates,
 			     unsigned int n);
+/* One of them, which are not none, beside those that its task has: linked to these by the most. */
+unsigned int choose_one_more(const struct board *b, const struct shape *s, struct devset candidates,
+			     struct devset beside);
 
 #endif

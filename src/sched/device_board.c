@@ -119,6 +119,7 @@ void board_build(struct board *b, const struct sched_queue *q, const struct sche
 	b->n = view->n_devices < SCHED_DEVICES_MAX ? (unsigned int)view->n_devices
 						   : SCHED_DEVICES_MAX;
 	b->now_ns = view->now_ns;
+	b->kept_places = 0;
 	for (unsigned int i = 0; i < b->n; i++) {
 		const char *model = view->devices[i].model;
 

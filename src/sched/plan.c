@@ -42,8 +42,7 @@ struct planning {
 	struct board *b;
 	const struct sched_view *view;
 	struct sched_out *out;
-	unsigned int kept_places; /* of those that max_devices allows, for those that wait */
-	bool closed[SHAPES_MAX];  /* nothing more of these can start */
+	bool closed[SHAPES_MAX]; /* nothing more of these can start */
 	bool begun[SHAPES_MAX];
 	struct sched_key cursor[SHAPES_MAX]; /* where begun: everything up to here was looked at */
 	struct entry *arranged[SCHED_DEVICES_MAX]; /* hidden until the end of the plan */
@@ -103,7 +102,7 @@ static unsigned int max_places(const struct planning *p)
 /* So many devices more may have a task of ours. */
 static unsigned int places_left(const struct planning *p)
 {
-	unsigned int taken = devset_count(board_used(p->b)) + p->kept_places;
+	unsigned int taken = devset_count(board_used(p->b)) + p->b->kept_places;
 
 	if (!p->view->policy.limits_devices)
 		return SCHED_DEVICES_MAX;
@@ -237,7 +236,7 @@ static void keep_places(struct planning *p, const struct options *o)
 {
 	unsigned int fresh = devset_count(devset_without(o->now, board_used(p->b)));
 
-	p->kept_places += fresh < o->want ? fresh : o->want;
+	p->b->kept_places += fresh < o->want ? fresh : o->want;
 }
 
 static void collect(struct planning *p, const struct entry *e, const struct options *o)
@@ -335,7 +334,7 @@ static bool arrange(struct planning *p, struct entry *e, const struct options *o
 	others = cheapest(p, e, others, o->want - n);
 	devset_each(slot, others) if (!clear_device(p, e, slot)) return true;
 	keep(p, e, devset_or(free, others), free, 0);
-	p->kept_places += devset_count(devset_without(free, board_used(p->b)));
+	p->b->kept_places += devset_count(devset_without(free, board_used(p->b)));
 	return true;
 }
 

@@ -90,6 +90,7 @@ struct board {
 	unsigned int n;
 	uint64_t models_hash; /* of all models: what shapes keep about them is valid for it */
 	uint64_t now_ns;
+	unsigned int kept_places; /* of those that max_devices allows, for those that wait */
 	struct board_dev d[SCHED_DEVICES_MAX];
 };
 
