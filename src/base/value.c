@@ -80,7 +80,7 @@ static bool value_magnitude(const struct value *v, struct value *ret)
 		ret->num = v->mem.kind == MEM_SPEC_SHARE ? v->mem.permille : v->mem.bytes;
 		return v->mem.kind != MEM_SPEC_ALL_BUT;
 	}
-	if (v->type == VALUE_COUNT && v->num == VALUE_WORD)
+	if ((v->type == VALUE_COUNT || v->type == VALUE_SIZE) && v->num == VALUE_WORD)
 		return false;
 	/* Of a mode, its own reader has the bound; a time and a choice have none. */
 	return value_is(v->type, VALUE_IS_NUMBER) && v->type != VALUE_OCTAL &&
@@ -270,6 +270,8 @@ const char *value_hint(enum value_type type)
 
 const char *value_key_hint(const struct value_spec *spec, char *buf)
 {
+	if (spec->type == VALUE_SIZE && spec->word)
+		return str_print(buf, VALUE_KEY_HINT_MAX, "bytes, 20G or %s", spec->word);
 	return str_print(buf, VALUE_KEY_HINT_MAX, types[spec->type].key_hint, spec->word);
 }
 

@@ -148,7 +148,7 @@ static int size_from_json(const struct value_spec *spec, const json_t *v, void *
 			  struct err *e)
 {
 	if (json_is_string(v))
-		return unit_parse_size(json_string_value(v), field, e);
+		return value_texts[VALUE_SIZE].read(spec, json_string_value(v), field, e);
 	return whole_from_json(v, "bytes, or a text like \"20G\"", field, e);
 }
 
@@ -370,6 +370,11 @@ static json_t *count_to_json(const struct value_spec *spec, const void *field)
 						      : num_to_json(spec, field);
 }
 
+static json_t *size_to_json(const struct value_spec *spec, const void *field)
+{
+	return spec->word ? count_to_json(spec, field) : num_to_json(spec, field);
+}
+
 /* Of milliseconds seconds, of permille factors. */
 static json_t *thousandth_to_json(const struct value_spec *spec, const void *field)
 {
@@ -428,7 +433,7 @@ const struct value_json value_jsons[VALUE_TYPE_MAX] = {
 	[VALUE_FLAG] = { flag_from_json, json_of_flag, flag_to_json },
 	[VALUE_UINT] = { uint_from_json, json_of_number, num_to_json },
 	[VALUE_COUNT] = { count_from_json, json_of_number, count_to_json },
-	[VALUE_SIZE] = { size_from_json, NULL, num_to_json },
+	[VALUE_SIZE] = { size_from_json, NULL, size_to_json },
 	[VALUE_DURATION] = { duration_from_json, NULL, thousandth_to_json },
 	[VALUE_PERCENT] = { NULL, NULL, percent_to_json },
 	[VALUE_FACTOR] = { factor_from_json, json_of_number, thousandth_to_json },

@@ -9,7 +9,7 @@
 
 #define VALUE_NAME_MAX 63	  /* bytes of a VALUE_NAME */
 #define VALUE_LIST_MAX 65536	  /* entries of VALUE_IDS */
-#define VALUE_WORD     UINT64_MAX /* what the word of a VALUE_COUNT means */
+#define VALUE_WORD     UINT64_MAX /* what the word of a VALUE_COUNT or VALUE_SIZE means */
 /* Bytes of a VALUE_TEXT that says no other max, and of a text in a list. */
 #define VALUE_TEXT_MAX (256UL << 10)
 /* Ten years in ms: nanoseconds of that can be counted from any moment on. */
@@ -19,7 +19,7 @@ enum value_type {
 	VALUE_FLAG,	  /* bool: true/false, yes/no, on/off, 1/0 */
 	VALUE_UINT,	  /* uint64_t: a whole number */
 	VALUE_COUNT,	  /* uint64_t: a whole number, or VALUE_WORD for a word */
-	VALUE_SIZE,	  /* uint64_t: bytes */
+	VALUE_SIZE,	  /* uint64_t: bytes, or VALUE_WORD for a word, where there is one */
 	VALUE_DURATION,	  /* uint64_t: milliseconds */
 	VALUE_PERCENT,	  /* uint64_t: permille */
 	VALUE_FACTOR,	  /* uint64_t: permille, from 1.5 or x1.5 */
@@ -56,7 +56,7 @@ struct value_spec {
 	uint64_t max; /* 0: no bound, but for durations: VALUE_DURATION_MAX; of texts bytes, of
 			 their lists entries */
 	const char *const *choices; /* VALUE_CHOICE: ends with NULL */
-	const char *word;	    /* VALUE_COUNT */
+	const char *word;	    /* VALUE_COUNT; VALUE_SIZE, or NULL: it takes none */
 };
 
 /* Between the pieces of what is VALUE_IS_APART where they travel as one text: opts.c joins so. */

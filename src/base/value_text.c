@@ -45,6 +45,10 @@ static int uint_from_text(const struct value_spec *spec, const char *text, void 
 static int size_from_text(const struct value_spec *spec, const char *text, void *field,
 			  struct err *e)
 {
+	if (spec->word && strcmp(text, spec->word) == 0) {
+		*(uint64_t *)field = VALUE_WORD;
+		return 0;
+	}
 	return unit_parse_size(text, field, e);
 }
 
@@ -239,7 +243,10 @@ static void size_to_text(const struct value_spec *spec, const void *field, struc
 {
 	char text[UNIT_TEXT_MAX];
 
-	strbuf_adds(b, unit_format_size_exact(*(const uint64_t *)field, text));
+	if (spec->word && *(const uint64_t *)field == VALUE_WORD)
+		strbuf_adds(b, spec->word);
+	else
+		strbuf_adds(b, unit_format_size_exact(*(const uint64_t *)field, text));
 }
 
 static void duration_to_text(const struct value_spec *spec, const void *field, struct strbuf *b)

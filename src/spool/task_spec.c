@@ -64,10 +64,11 @@ static const struct task_option rows[] = {
 	  .flags = OPTION_ROOM,
 	  .opt = { .name = "memory",
 		   .short_name = 'm',
-		   .spec = { VALUE_SIZE },
+		   .spec = { VALUE_SIZE, .word = "auto" },
 		   .arg = "SIZE",
 		   .group = group_needs,
-		   .help = "memory that it needs on each GPU: 20G" } },
+		   .help = "memory that it needs on each GPU: 20G, or auto: what runs of its name "
+			   "needed" } },
 	{ .key = "shared",
 	  AT(shared),
 	  .opt = { .name = "shared",
@@ -379,6 +380,15 @@ struct task_spec *spec_for_element(const struct task_spec *s, uint64_t element)
 			text_list_add(to, entries->texts[element - 1]);
 	}
 	return c;
+}
+
+void spec_learn(struct task_spec *s, uint64_t bytes)
+{
+	if (s->memory != SPEC_AUTO)
+		return;
+	s->memory = bytes;
+	s->shared = s->shared && bytes;
+	s->learned = true;
 }
 
 static int unknown_key(const char *key, struct err *e)

@@ -39,6 +39,7 @@
 #define SPEC_GPUS_MAX	  1024
 #define SPEC_ALL	  VALUE_WORD /* of gpus: every device of the node */
 #define SPEC_FOREVER	  VALUE_WORD /* of retries */
+#define SPEC_AUTO	  VALUE_WORD /* of memory: what runs of its name have needed */
 #define SPEC_NO_UMASK	  UINT64_MAX /* not said */
 
 enum spec_clean { SPEC_CLEAN_NONE, SPEC_CLEAN_GPU, SPEC_CLEAN_PYTHON, SPEC_CLEAN_MAX };
@@ -54,7 +55,8 @@ struct task_spec {
 	uint64_t version;
 	/* What it needs. */
 	uint64_t gpus;	 /* 0, a number or SPEC_ALL */
-	uint64_t memory; /* bytes per GPU; 0: not said */
+	uint64_t memory; /* bytes per GPU; 0: not said; SPEC_AUTO: spool/learned.h has it */
+	bool learned;	 /* memory was SPEC_AUTO, and is what was learned: spec_learn() */
 	bool shared;	 /* others may be on its devices: free memory is the condition */
 	char *model;	 /* pattern of the device's name */
 	/* When and in which order. */
@@ -106,6 +108,12 @@ bool spec_needs_script_name(const struct task_spec *s, const char *file);
 /* A copy of what one element (from 1) is: its own command alone where there are many. The caller
  * frees it. */
 struct task_spec *spec_for_element(const struct task_spec *s, uint64_t element);
+
+/*
+ * A task that says "auto" asks for so much memory, which runs of its name have needed. bytes 0:
+ * nothing is known of them, and it is as if it had said nothing, so that it shares no device.
+ */
+void spec_learn(struct task_spec *s, uint64_t bytes);
 
 /* ---- the rows ---- */
 

@@ -69,6 +69,7 @@ def test_members(queue, tmp_path):
     q.m.run(q.m.tenure, "pause", "week")
     waits = q.submit("-g", "0", "-l", "week", "--", "true")
     q.m.run(q.m.tenure, "stop", str(never))
+    auto = q.submit("-n", "used", "-m", "auto", "--paused", "--", "true")
     ran = lines("run", "--json", "-g", "0", "-l", "other", "--", "true")
     imported = tmp_path / "command.txt"
     imported.write_text("true\n1,2\n")
@@ -77,7 +78,7 @@ def test_members(queue, tmp_path):
                     any(r.get("element") == 2 and r["id"] == array for r in q.rows("-s", "running"))), q.rows()
     rows, shown = q.rows(), [
         doc("show", i, "--json") for i in (used, runs, array, f"{array}.1", f"{array}.2", f"{sweep}.2", left, again,
-                                           never, waits, listed, f"{listed}.2")]
+                                           never, waits, listed, f"{listed}.2", auto)]
     logs = pathlib.Path(q.spool, "logs")
     logs.rename(logs.with_name("logs-before"))
     logs.touch()
@@ -97,7 +98,7 @@ def test_members(queue, tmp_path):
     for o in shown:
         assert all(f"`{key}`" in pages["list"]["counts"][2] for key in o.get("elements", {}))
     whys = [doc("why", i, "--json") for i in (used, waits, f"{array}.2")]
-    check("why", pages["why"], whys)
+    check("why", pages["why"], [*whys, doc("why", auto, "--json")])
     reasons = [r for w in whys for r in w["reasons"]]
     assert [(r["code"], r["lane"]) for r in reasons] == [("lane-paused", "week")]
     assert not (set().union(*reasons, {r["code"] for r in reasons}) -

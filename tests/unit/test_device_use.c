@@ -27,9 +27,11 @@ static void test_devices(void **state)
 	struct use u = { .n = 0 };
 
 	expect(&u, 0, 0);
+	assert_int_equal(use_most(&u), 0);
 	add(&u, 3, 100, 2, 500);
 	add(&u, 0, 10, 2, 100);
 	expect(&u, 110, 300);
+	assert_int_equal(use_most(&u), 100);
 	/* The guard counts from the beginning of the task, and its peak never sinks. */
 	add(&u, 3, 100, 6, 500);
 	expect(&u, 110, 400);

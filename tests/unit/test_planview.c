@@ -90,6 +90,29 @@ static void test_from_the_spec(void **state)
 	spec_free(s);
 }
 
+/* What runs of its name have needed is filled in by who knows it; without that it is as if nothing
+ * were said, and whoever shares a device has to say something. */
+static void test_auto_memory(void **state)
+{
+	const struct task_name n = { .id = 7, .gpus = 1 };
+	struct task_spec *s = spec_new(), *known = spec_new();
+	struct sched_task t;
+
+	s->memory = known->memory = SPEC_AUTO;
+	s->shared = known->shared = true;
+	sched_task_from_spec(&n, s, &t);
+	assert_true(t.mem_bytes == 0 && !t.shared);
+	spec_learn(s, 0);
+	assert_true(s->memory == 0 && !s->shared && s->learned);
+	spec_learn(known, 77);
+	assert_true(known->memory == 77 && known->shared && known->learned);
+	spec_learn(known, 99); /* which has its number already */
+	sched_task_from_spec(&n, known, &t);
+	assert_true(t.mem_bytes == 77 && t.shared);
+	spec_free(s);
+	spec_free(known);
+}
+
 static void test_lane_and_ref(void **state)
 {
 	const struct task_name n = { .id = 7, .element = 3 };
@@ -109,6 +132,7 @@ int main(void)
 		cmocka_unit_test(test_devices_in_the_name),
 		cmocka_unit_test(test_elements),
 		cmocka_unit_test(test_from_the_spec),
+		cmocka_unit_test(test_auto_memory),
 		cmocka_unit_test(test_lane_and_ref),
 	};
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include "agent/queue/index.h"
+#include "agent/queue/learning.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -137,6 +138,8 @@ void claiming_work(struct spool_job *job, struct spool_place *p)
 	k->code = take_lanes(k, p);
 	if (k->code == 0)
 		k->code = k->ref.element ? claim_element(k, p) : claim_single(k, p);
-	if (k->code == 0)
-		k->log_fd = open_log(k, p);
+	if (k->code != 0)
+		return;
+	learning_fill(p, k->spec);
+	k->log_fd = open_log(k, p);
 }

@@ -8,6 +8,7 @@
 
 #include "agent/queue/cancel.h"
 #include "agent/queue/depends.h"
+#include "agent/queue/learning.h"
 #include "agent/queue/waiting.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -144,6 +145,28 @@ static void fill_again(const struct commit *f, struct spool_again *again)
 	(void)str_copy(again->reason, sizeof(again->reason), f->verdict.text);
 }
 
+/* What it teaches of those of its name: nothing where it failed by itself, or was stopped. Whatever
+ * becomes of this commit, the same attempt counts once. */
+static void learn(const struct commit *f, struct spool_place *p)
+{
+	struct learned_run run = { .id = f->claim.name.id,
+				   .element = f->claim.name.element,
+				   .epoch = f->claim.name.epoch,
+				   .ended_ns = f->end->ended_wall_ns ? f->end->ended_wall_ns
+								     : clock_wall_ns(),
+				   .how = f->ended.kind == END_OOM ? LEARNED_OOM : LEARNED_DONE,
+				   .gpus = f->spec->gpus,
+				   .peak_bytes = f->most_bytes,
+				   .asked_bytes = f->spec->memory,
+				   .room_bytes = f->room_bytes,
+				   .ran_ms = f->ended.ran_ms };
+
+	if (!run.peak_bytes && f->gpus)
+		run.peak_bytes = (f->end->gpu_peak_bytes + f->gpus - 1) / f->gpus;
+	if (f->verdict.what == RETRY_DONE || f->ended.kind == END_OOM)
+		learning_note(p, f->spec, &run);
+}
+
 static int commit_single(struct commit *f, struct spool_place *p)
 {
 	struct task_name waiting = f->claim.name;
@@ -161,6 +184,8 @@ static int commit_single(struct commit *f, struct spool_place *p)
 	}
 	fill_again(f, &again);
 	f->next_memory = f->state.mem_bytes;
+	if (f->spec->learned && f->state.mem_bytes == f->spec->memory)
+		f->next_memory = learning_again(p, f->claim.name.id, f->spec);
 	code = transit_requeue(p->spool, p->events, &f->claim, &again, &f->e);
 	transit_requeued_name(&waiting, again.not_before_ns);
 	if (code == 0)
@@ -336,6 +361,7 @@ void commit_work(struct spool_job *job, struct spool_place *p)
 		f->ended.kind = END_OOM;
 	f->verdict = retry_decide(&policy, &f->state, &f->streak, &f->ended, f->now_ns);
 	tell_log(f, p->spool);
+	learn(f, p);
 	f->code = f->claim.name.element ? commit_element(f, p) : commit_single(f, p);
 	/* Another file that is missing does not mean that somebody else has the task. */
 	f->code = spool_confirm(p->spool, f->claim.path, f->code, &f->e);

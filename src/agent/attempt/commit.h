@@ -18,6 +18,7 @@ struct commit {
 	const struct task_spec *spec;
 	const struct task_end *end;
 	unsigned int gpus;
+	uint64_t most_bytes; /* the peak on one device; 0: not known, but for that of all */
 	uint64_t room_bytes; /* the most memory that a device here has; 0: not known */
 	struct retry_end ended;
 	const char *token, *run_dir; /* the shim's record, which is removed at last */

@@ -45,6 +45,15 @@ void use_sum(const struct use *u, uint64_t *ret_peak_bytes, uint32_t *ret_util_p
 	*ret_util_permille = all > 0 ? (uint32_t)(busy * 1000 / all + 0.5) : 0;
 }
 
+uint64_t use_most(const struct use *u)
+{
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < u->n; i++)
+		most = u->devices[i].peak_bytes > most ? u->devices[i].peak_bytes : most;
+	return most;
+}
+
 void use_clear(struct use *u)
 {
 	free(u->devices);

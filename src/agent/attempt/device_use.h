@@ -24,6 +24,8 @@ struct use {
 void use_add(struct use *u, const struct msg_lease_use *m);
 /* The peaks of all devices together, and their mean utilisation. */
 void use_sum(const struct use *u, uint64_t *ret_peak_bytes, uint32_t *ret_util_permille);
+/* The peak on the device that had the highest one; 0: none is known. */
+uint64_t use_most(const struct use *u);
 void use_clear(struct use *u);
 
 #endif

@@ -284,6 +284,7 @@ static void commit(struct attempt *a)
 		.spec = a->spec,
 		.end = &a->end,
 		.gpus = (unsigned int)a->uuids.n,
+		.most_bytes = use_most(&a->use),
 		.room_bytes = planview_room(a->place->view, a->spec->model),
 		.ended = commit_judge(&a->end, a->end_kind, a->why),
 		.token = a->token,

@@ -8,6 +8,7 @@
 
 #include "agent/queue/depends.h"
 #include "agent/queue/foreign.h"
+#include "agent/queue/learning.h"
 #include "agent/queue/planview.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -70,6 +71,7 @@ void index_forget(struct spool_place *p)
 {
 	depends_free(p);
 	foreign_forget(p);
+	learning_free(p);
 	for (size_t i = 0; p->todo && i < p->todo->n_unread; i++)
 		drop_unread(p->todo, &p->todo->unread[i]);
 	if (p->todo) {
@@ -258,6 +260,7 @@ static void read_waiting(struct worker *w, const struct task_name *n, const stru
 	c = add_change(w->b, n->id);
 	c->waits = true;
 	sched_task_from_spec(n, t.spec, &c->task);
+	learning_plan(w->place, t.spec, &c->task);
 	c->task.model = NULL; /* which the spec takes with it */
 	(void)str_copy(c->lane, sizeof(c->lane), n->lane);
 	c->note = t.history.reason[0] ? xstrdup(t.history.reason) : NULL;
@@ -449,6 +452,21 @@ static void look_at_ids(struct worker *w)
 	}
 }
 
+/* What runs have needed since says of some that wait how much they ask for. */
+static void look_at_learned(struct worker *w)
+{
+	struct uint_list ids = { 0 };
+
+	learning_look(w->place, w->b->now_ns, &ids);
+	for (size_t i = 0; i < ids.n; i++) {
+		const struct scan_task *t = scan_find(w->place->scan, ids.nums[i], 0);
+
+		if (t)
+			look_at_id(w, t);
+	}
+	uint_list_clear(&ids);
+}
+
 /* What is gone first, then as the planner would start them: a part of it may be all that is known
  * for a moment. */
 static int by_turn(const void *a, const void *b)
@@ -625,6 +643,7 @@ void index_work(struct index_reading *b, struct spool_place *place)
 	look_at_ids(&w);
 	if (b->want.all)
 		read_all(&w);
+	look_at_learned(&w);
 	w.todo->settle |= (b->want.all && b->code >= 0 ? DEPENDS_ALL : 0) |
 			  (b->want.settle ? DEPENDS_SYNCED : 0);
 	look_at_seen(&w);

@@ -35,7 +35,8 @@ struct reason_words planview_words(struct planview_words *w);
 uint64_t planview_room(const struct view *view, const char *model);
 
 /*
- * A task as it is told to the planner, from the name of its file and what is in it: the whole of a
+ * A task as it is told to the planner, from the name of its file and what is in it, with the memory
+ * that it says (of `auto` learning.h knows more): the whole of a
  * batch, or, where the name is one of an element, that. spec NULL: no more is known than the name
  * says. But for its lane, which only the planner's queue can name, and for what it depends on. The
  * model is the spec's.

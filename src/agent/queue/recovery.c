@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/queue/learning.h"
 #include "agent/queue/planview.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -421,6 +422,7 @@ static void fill_all(struct finder *f)
 		struct adoptee *a = &o->all[i];
 
 		if (seen == 0 && adoptee_fill(a, f->place->spool, s, &e) == 0) {
+			learning_fill(f->place, a->spec); /* about what it was started with */
 			o->all[kept++] = *a;
 			continue;
 		}

@@ -24,10 +24,11 @@ struct place_batch {
 	uint32_t round;	   /* of the looks at the journals, index.c */
 };
 
-struct place_todo;    /* index.c */
-struct place_depends; /* depends.c */
-struct place_tools;   /* foreign.c */
-struct place_lane;    /* lanes.c */
+struct place_todo;     /* index.c */
+struct place_depends;  /* depends.c */
+struct place_tools;    /* foreign.c */
+struct place_lane;     /* lanes.c */
+struct place_learning; /* learning.c */
 struct place_undo;
 
 struct spool_place {
@@ -35,6 +36,7 @@ struct spool_place {
 	struct place_depends *depends;
 	struct place_tools *tools;
 	struct place_lane *lanes;
+	struct place_learning *learning;
 	struct place_batch *batches;
 	uint32_t round; /* of the looks at them */
 	struct place_undo *undo;

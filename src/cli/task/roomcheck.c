@@ -95,6 +95,12 @@ static int judge(const struct spool *sp, struct nodes *nodes, uint64_t want, str
 
 /* ---- what GPUs are like: only the agent of this node is asked ---- */
 
+/* What runs of its name have needed may change while it waits, so nothing is said of it. */
+static uint64_t memory_of(const struct task_spec *s)
+{
+	return s->memory == SPEC_AUTO ? 0 : s->memory;
+}
+
 static uint64_t wanted(const struct task_spec *s)
 {
 	return s->gpus == SPEC_ALL ? 1 : s->gpus;
@@ -164,8 +170,8 @@ static struct usable find_usable(const struct task_spec *s, const json_t *device
 			continue;
 		}
 		u.largest = bytes > u.largest ? bytes : u.largest;
-		u.small += bytes < s->memory;
-		u.n += bytes >= s->memory;
+		u.small += bytes < memory_of(s);
+		u.n += bytes >= memory_of(s);
 	}
 	return u;
 }
@@ -179,8 +185,8 @@ static void check_usable(const struct task_spec *s, const json_t *devices)
 	if (u.of_model < wanted(s) || u.n >= wanted(s))
 		return; /* the first has been told already */
 	strbuf_addf(&b, "it asks for %" PRIu64 " GPU%s", wanted(s), wanted(s) == 1 ? "" : "s");
-	if (s->memory)
-		strbuf_addf(&b, " with %s%s", unit_format_gib(s->memory, each),
+	if (memory_of(s))
+		strbuf_addf(&b, " with %s%s", unit_format_gib(memory_of(s), each),
 			    wanted(s) == 1 ? "" : " each");
 	strbuf_addf(&b, ", and %zu of %zu of this node would do:", u.n, u.of_model);
 	if (u.small)
@@ -220,7 +226,7 @@ int room_check(const struct cmd_ctx *ctx, const struct spool *sp, const struct t
 	struct nodes nodes = { .agents = &agents };
 	int r = 0;
 
-	if (!many && !(s->gpus && (s->model || s->memory)))
+	if (!many && !(s->gpus && (s->model || memory_of(s))))
 		return 0;
 	/* What cannot be read says nothing against the task. */
 	if (node_agents_read(ctx, sp, &agents, NULL) == 0 && many) {

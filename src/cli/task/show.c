@@ -252,6 +252,11 @@ static void print_failed(const struct task_view *v, const json_t *value)
 	print_line("failed", text);
 }
 
+static void print_auto_memory(const struct task_view *v, const json_t *value)
+{
+	print_line("asks for", json_get_str(value, "text"));
+}
+
 /* What was submitted. Of an array the environment, and whatever else is the same for all, is in the
  * file. */
 static void print_task(const struct task_view *v, const json_t *value)
@@ -325,6 +330,7 @@ static const struct {
 	{ VIEW_UNSTARTED, print_nothing },
 	{ VIEW_ELEMENTS, print_counts },
 	{ VIEW_FAILED, print_failed },
+	{ VIEW_AUTO_MEMORY, print_auto_memory },
 	{ VIEW_TASK, print_task },
 };
 

@@ -13,6 +13,7 @@
 #include "cli/task/watch.h"
 #include "spool/elements.h"
 #include "spool/instance.h"
+#include "spool/learned.h"
 
 #define STATUS_MS 1000
 #define VALUE_MAX 4096
@@ -333,6 +334,37 @@ static json_t *failed_json(const struct task_view *v)
 	return list;
 }
 
+json_t *taskview_auto_memory(const struct spool *sp, const struct task_spec *spec)
+{
+	cleanup_strbuf struct strbuf text = STRBUF_INIT;
+	struct learned_memory m;
+	struct learned *l;
+	json_t *o;
+
+	if (spec->memory != SPEC_AUTO)
+		return NULL;
+	l = learned_new();
+	(void)learned_load(l, sp, NULL); /* what cannot be read says nothing */
+	m = learned_memory(l, spec->name, spec->gpus);
+	learned_memory_text(&m, spec->name, spec->gpus, &text);
+	o = json_pack("{s:o, s:I, s:s}", "bytes",
+		      m.bytes ? json_integer((json_int_t)m.bytes) : json_null(), "runs",
+		      (json_int_t)m.runs, "text", strbuf_str(&text));
+	if (m.peak_bytes)
+		(void)json_object_set_new(o, "peak_bytes", json_integer((json_int_t)m.peak_bytes));
+	if (m.oom_bytes)
+		(void)json_object_set_new(o, "oom_bytes", json_integer((json_int_t)m.oom_bytes));
+	l = learned_free(l);
+	return o;
+}
+
+static json_t *auto_memory_json(const struct task_view *v)
+{
+	bool ended = v->place.dir != SPOOL_PENDING && v->place.dir != SPOOL_RUNNING;
+
+	return ended || !v->file.spec ? NULL : taskview_auto_memory(v->sp, v->file.spec);
+}
+
 static json_t *task_json(const struct task_view *v)
 {
 	return spec_json(v->file.spec);
@@ -386,6 +418,7 @@ static const struct {
 	[VIEW_ELEMENTS] = { "elements", counts_json },
 	[VIEW_COUNTS] = { "counts", counts_json },
 	[VIEW_FAILED] = { "failed", failed_json },
+	[VIEW_AUTO_MEMORY] = { "auto_memory", auto_memory_json },
 	[VIEW_TASK] = { "task", task_json },
 };
 _Static_assert(ARRAY_LEN(members) == VIEW_MEMBER_MAX, "every member has a row");

@@ -89,9 +89,14 @@ enum taskview_member {
 			*/
 	VIEW_COUNTS,
 	VIEW_FAILED,
+	VIEW_AUTO_MEMORY,
 	VIEW_TASK,
 	VIEW_MEMBER_MAX
 };
+
+/* Of one that waits or runs and says "auto" for its memory, what that is now (docs/json.md); NULL:
+ * it says something else. New reference. */
+json_t *taskview_auto_memory(const struct spool *sp, const struct task_spec *spec);
 
 const char *taskview_key(enum taskview_member m);
 /* A new reference; NULL: it has none. */

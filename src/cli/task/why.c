@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "base/units.h"
@@ -427,12 +428,25 @@ int why_of(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_
 	return find_why(ctx, sp, p, &f, e);
 }
 
+/* What it asks for where it leaves that to what its name has needed; NULL: it does not. */
+static json_t *auto_memory(const struct spool *sp, const struct task_place *p)
+{
+	struct task_file t;
+	json_t *o;
+
+	if (p->dir != SPOOL_PENDING || task_file_read(sp, p->path, &t, NULL) < 0)
+		return NULL;
+	o = taskview_auto_memory(sp, t.spec);
+	task_file_clear(&t);
+	return o;
+}
+
 static int print_doc(const struct spool *sp, const struct task_place *p, const struct found *f,
 		     const struct pools_shown *pools, struct err *e)
 {
 	enum taskstate state = taskstate_of(&p->name, p->dir);
 	int r = p->element ? taskwatch_state_of(sp, p, &state, e) : 0;
-	json_t *o;
+	json_t *o, *memory;
 
 	if (r < 0)
 		return r;
@@ -441,6 +455,9 @@ static int print_doc(const struct spool *sp, const struct task_place *p, const s
 		      "reasons", f->reasons, "nodes", f->nodes, "pools", pools_json(pools, 0));
 	if (p->element)
 		(void)json_object_set_new(o, "element", json_integer((json_int_t)p->element));
+	memory = auto_memory(sp, p);
+	if (memory)
+		(void)json_object_set_new(o, "auto_memory", memory);
 	cmd_print_json_line(o);
 	return 0;
 }
@@ -452,6 +469,18 @@ static void print_text(const struct task_place *p, const char *why)
 		"%s %s: %s", select_format_id(p->name.id, p->element, id), p->name.name, why);
 
 	term_print_wrapped(stdout, text, 0);
+}
+
+static void print_auto_memory(const struct spool *sp, const struct task_place *p)
+{
+	json_t *memory = auto_memory(sp, p);
+	cleanup_free char *text =
+		memory ? xasprintf("its memory on each GPU: %s", json_get_str(memory, "text"))
+		       : NULL;
+
+	if (text)
+		term_print_wrapped(stdout, text, 0);
+	json_decref(memory);
 }
 
 /* What is asked of engines, for a task that waits for a node. */
@@ -478,6 +507,7 @@ static int why_found(const struct cmd_ctx *ctx, const struct spool *sp, const st
 		r = print_doc(sp, p, &f, &pools, e);
 	} else if (r == 0) {
 		print_text(p, strbuf_str(&b));
+		print_auto_memory(sp, p);
 		print_pools(&pools);
 	}
 	pools_shown_clear(&pools);

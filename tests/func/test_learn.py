@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""What runs of a name have needed: `--memory auto`."""
+import json
+
+import pytest
+
+from patience import must_come
+
+GIB = 2**30
+
+
+def auto(q, i):
+    return json.loads(q.run("show", str(i), "--json").stdout).get("auto_memory")
+
+
+def takes(q, name, share, *args, gpus=1, then="true"):
+    """A task of that name that uses so much of each of its GPUs, and is over: how much that was."""
+    more = " --all-devices" if gpus > 1 else ""
+    i = q.submit("-n", name, "-g", str(gpus), *args, "--", "sh", "-c",
+                 f"echo asks for $TENURE_GPU_MEMORY; {q.newcomer} --take {share} --stay 2{more}; {then}")
+    q.wait(i, "done" if then == "true" else "failed")
+    return i
+
+
+def peak(q, i):
+    end = json.loads(q.run("show", str(i), "--json").stdout)["end"]
+    return end["gpu_peak_bytes"] / end["gpus"]
+
+
+def test_peak_of_its_name(queue):
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    small, large = takes(q, "train", "20%"), takes(q, "train", "40%")
+    other = takes(q, "another", "60%")
+    most = peak(q, large)
+    assert peak(q, small) < most < peak(q, other)
+    # It waits: there are not so many GPUs of that kind.
+    i = q.submit("-n", "train", "-m", "auto", "--model", "none of these", "--", "true")
+    must_come(lambda: auto(q, i)["runs"] == 2)
+    said = auto(q, i)
+    assert said["peak_bytes"] == most and said["bytes"] == pytest.approx(1.1 * most, abs=2**20), said
+    words = f"{said['bytes'] / GIB:.1f} GiB: 10 % above the peak of 2 runs named train"
+    assert said["text"] == words
+    assert "its memory on each GPU: " + words in q.why(i)
+    assert "asks for " in q.run("show", str(i)).stdout and words in " ".join(q.run("show", str(i)).stdout.split())
+    assert json.loads(q.run("why", str(i), "--json").stdout)["auto_memory"] == said
+    # Of another number of GPUs nothing is known.
+    two = q.submit("-n", "train", "-m", "auto", "-g", "2", "--paused", "--", "true")
+    assert auto(q, two)["bytes"] is None and "no run named train on 2 GPUs" in q.why(two)
+    # An agent later it is the same, and the task is told so.
+    q.kill()
+    q.start("--no-hold")
+    assert auto(q, i) == said
+    again = takes(q, "train", "10%", "-m", "auto")
+    assert f"asks for {said['bytes']}\n" in q.log(again)
+    must_come(lambda: auto(q, i)["runs"] == 3)
+    assert auto(q, i)["bytes"] == said["bytes"]
+
+
+def test_waits_for_what_is_learned_meanwhile(queue):
+    """Who waits is planned with what is known when it starts, not when it was submitted."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    first = q.submit("-n", "fit", "--", q.newcomer, "--take", "30%", "--stay", "4")
+    q.begun(first)
+    rest = q.submit("-n", "fit", "-m", "auto", "--shared", "--array", "1-2", "--", "sh", "-c",
+                    "echo asks for $TENURE_GPU_MEMORY; sleep 3")
+    # Nothing is known, so that it does not share.
+    assert auto(q, rest)["bytes"] is None and "not known yet, and so whole GPUs" in q.why(rest)
+    q.wait(first, "done")
+    q.wait(rest, "done", timeout=40)
+    bytes_ = int(1.1 * peak(q, first)) // 2**20 * 2**20
+    for element in (1, 2):
+        asked = int(q.log(rest, element=element).rsplit("asks for ", 1)[1].split()[0])
+        assert asked == pytest.approx(bytes_, abs=2**20), element
+
+
+def test_out_of_memory_raises_it(queue):
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    oom = "echo 'RuntimeError: CUDA out of memory. Tried to allocate 2 GiB'; exit 1"
+    takes(q, "big", "10%", "-m", "20G", then=oom)
+    takes(q, "plain", "30%", then="exit 1")  # a failure of another kind says nothing
+    i = q.submit("-n", "big", "-m", "auto", "-r", "1", "--backoff", "0s", "--", "sh", "-c",
+                 f"echo asks for $TENURE_GPU_MEMORY; [ $TENURE_ATTEMPT = 2 ] || {{ {oom}; }}")
+    q.wait(i, "done")
+    assert f"asks for {25 * GIB}\n" in q.log(i)
+    assert f"asks for {31.25 * GIB:.0f}\n" in q.log(i, attempt=2)
+    j = q.submit("-n", "big", "-m", "auto", "--paused", "--", "true")
+    must_come(lambda: (auto(q, j)["oom_bytes"] == 25 * GIB))
+    assert "a run named big ran out of memory with 25.0 GiB, and it gets a quarter more" in q.why(j)
+    assert auto(q, q.submit("-n", "plain", "-m", "auto", "--paused", "--", "true"))["bytes"] is None
+
+
+def test_growth_of_a_retry_goes_before(queue):
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    takes(q, "grow", "10%", "-m", "4G", then="echo CUDA out of memory; exit 1")
+    i = q.submit("-n", "grow", "-m", "auto", "-r", "1", "--retry-memory", "x2", "--backoff", "0s", "--", "sh", "-c",
+                 "echo asks for $TENURE_GPU_MEMORY; [ $TENURE_ATTEMPT = 2 ] || { echo CUDA out of memory; exit 1; }")
+    q.wait(i, "done")
+    asked = int(q.log(i).rsplit("asks for ", 1)[1].split()[0])
+    assert asked > 4 * GIB and f"asks for {2 * asked}\n" in q.log(i, attempt=2)
+
+
+def test_said_in_all_ways(queue, tmp_path):
+    q = queue()
+    lines = tmp_path / "lines"
+    lines.write_text('{"argv":["true"],"name":"one","memory":"auto"}\n')
+    assert q.run("submit", "--from", str(lines)).returncode == 0
+    one = q.rows()[0]["id"]
+    assert json.loads(q.run("show", str(one), "--json").stdout)["task"]["memory"] == "auto"
+    two = q.submit("-m", "3G", "--", "true")
+    assert auto(q, two) is None
+    q.run("edit", str(two), "memory=auto")
+    assert "not known yet" in auto(q, two)["text"]
+    q.run("edit", str(two), "memory=5G")
+    assert auto(q, two) is None
+    bad = q.run("submit", "-m", "automatic", "--", "true", check=False)
+    assert bad.returncode == 2 and "is not a size" in bad.stderr
