@@ -32,6 +32,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
+#include "sched/forecast.h"
 #include "sched/plan.h"
 #include "sched/queue_empty.h"
 #include "sched/why.h"
@@ -328,6 +329,11 @@ static void on_read(void *user, struct index_reading *b, bool first)
 		index_apply(q->plan, q->place.eventlog, &b->changes[i]);
 	if (b->filed)
 		groupcommit_soon(q->groupcommit);
+	if (b->times_known) {
+		free(q->times);
+		q->times = take_ptr(b->times);
+		q->n_times = b->n_times;
+	}
 	if (b->lanes_read && lanes_set_paused(&q->lanes, &b->lanes, &b->reasons))
 		dispatch_plan_soon(q);
 	if (b->ordered)
@@ -553,14 +559,26 @@ static int find_reason(struct dispatch *q, struct sched_ref *ref, const struct s
 				 (unsigned long long)id);
 }
 
+/* Of what this node will start, and not with its next plan. */
+static struct forecast forecast(const struct dispatch *q, struct sched_ref ref,
+				const struct sched_view *view, const struct reason *why)
+{
+	const struct forecast_times times = { q->n_times, q->times };
+
+	if (q->mode != DISPATCH_RUN || why->code == REASON_RUNS || why->code == REASON_NEXT_PLAN)
+		return (struct forecast){ .what = FORECAST_NOTHING };
+	return sched_forecast(q->plan, view, &times, ref);
+}
+
 int dispatch_why(struct dispatch *q, uint64_t id, uint32_t element, json_t **ret, struct err *e)
 {
 	struct planview_words said = { q->place.view, eventlog_names(q->place.eventlog) };
 	const struct reason_words words = planview_words(&said);
 	struct reason_device looked[SCHED_DEVICES_MAX];
 	struct sched_device devices[PROTO_DEVICES_MAX];
-	cleanup_strbuf struct strbuf text = STRBUF_INIT;
+	cleanup_strbuf struct strbuf text = STRBUF_INIT, said_when = STRBUF_INIT;
 	struct sched_ref ref = { id, element };
+	struct forecast when;
 	struct sched_view view;
 	struct sched_task t;
 	struct reason reason;
@@ -571,13 +589,20 @@ int dispatch_why(struct dispatch *q, uint64_t id, uint32_t element, json_t **ret
 	if (r < 0)
 		return r;
 	reason_text(&reason, &words, &text);
+	when = forecast(q, ref, &view, &reason);
+	if (when.what != FORECAST_NOTHING && text.len) {
+		strbuf_adds(&said_when, "; ");
+		forecast_text(&when, &said_when);
+		strbuf_adds(&text, said_when.len > 2 ? strbuf_str(&said_when) : "");
+	}
 	if (r == SCHED_WHY_NOT_HERE && sched_get(q->plan, ref, &t) == 0)
 		nodes_tell_room(q, t.gpus == SCHED_ALL_GPUS ? 1 : t.gpus, &text);
 	/* What a lane is paused with, or a task waits for, others may have written. */
 	if (text.len)
 		text.len = strlen(utf8_clean(text.data));
-	*ret = json_pack("{s:i, s:s, s:b, s:o}", "code", 0, "why", strbuf_str(&text), "elsewhere",
-			 r > 0, "reason", reason_json(&reason, &words));
+	*ret = json_pack("{s:i, s:s, s:b, s:o, s:o*}", "code", 0, "why", strbuf_str(&text),
+			 "elsewhere", r > 0, "reason", reason_json(&reason, &words), "forecast",
+			 forecast_json(&when, view.now_wall_ns));
 	return 0;
 }
 
@@ -680,6 +705,7 @@ static void on_closed(uv_handle_t *h)
 	login_clear(&q->place.login);
 	free(q->spool_dir);
 	free(q->leases);
+	free(q->times);
 	free(q);
 }
 

@@ -20,6 +20,7 @@
 #include "agent/queue/recovery.h"
 #include "agent/queue/spoolwatch.h"
 #include "agent/reserving.h"
+#include "sched/forecast.h"
 
 struct dispatch_ops {
 	/* Orders of control/, and one of control.json. */
@@ -53,6 +54,8 @@ struct dispatch {
 	uint32_t told_seen;	   /* devices that the status beside it tells of */
 	struct sched_queue *plan;
 	struct stops *stops;
+	size_t n_times;
+	struct forecast_time *times; /* how long runs take, as far as is known */
 	struct orderbox *orderbox;
 	struct lanes lanes;
 	uv_timer_t plan_timer;

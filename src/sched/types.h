@@ -45,6 +45,8 @@ struct sched_task {
 	int32_t priority;     /* lower first */
 	uint64_t order;	      /* of submission; rising */
 	uint64_t edits;	      /* which version of it this is; told with what is to start */
+	uint64_t kind;	      /* those of one take about as long (forecast.h); 0: not known. Not
+				 looked at by a plan */
 	uint32_t lane;	      /* of sched_lane(); 0 = none */
 	uint32_t array_limit; /* so many elements of this id run at once; 0 = no
 				 limit. They are all in the same lane */

@@ -522,11 +522,10 @@ static size_t times_of(const struct known *k, uint64_t gpus, uint64_t ms[LEARNED
 }
 
 /* Of few runs the next one is rarely between the shortest and the longest. */
-bool learned_time(const struct learned *l, const char *name, uint64_t gpus,
-		  struct learned_time *ret)
+static bool known_time(const struct known *k, uint64_t gpus, struct learned_time *ret)
 {
 	uint64_t ms[LEARNED_RUNS];
-	size_t n = times_of(find(l, name), gpus, ms), out = n / 10;
+	size_t n = times_of(k, gpus, ms), out = n / 10;
 	uint64_t percent = n < FEW ? 25 : 10;
 
 	if (!n)
@@ -535,4 +534,29 @@ bool learned_time(const struct learned *l, const char *name, uint64_t gpus,
 				      .high_ms = more(ms[n - 1 - out], percent) + MS_PER_S,
 				      .runs = (unsigned int)n };
 	return true;
+}
+
+bool learned_time(const struct learned *l, const char *name, uint64_t gpus,
+		  struct learned_time *ret)
+{
+	return known_time(find(l, name), gpus, ret);
+}
+
+/* The first of its runs with that number of GPUs. */
+static bool is_first(const struct known *k, size_t i)
+{
+	for (size_t before = 0; before < i; before++)
+		if (k->runs[before].r.gpus == k->runs[i].r.gpus)
+			return false;
+	return true;
+}
+
+void learned_each_time(const struct learned *l, learned_time_fn fn, void *data)
+{
+	struct learned_time t;
+
+	for (const struct known *k = l->all; k; k = k->next)
+		for (size_t i = 0; i < k->n; i++)
+			if (is_first(k, i) && known_time(k, k->runs[i].r.gpus, &t))
+				fn(data, k->name, k->runs[i].r.gpus, &t);
 }

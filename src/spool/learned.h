@@ -92,6 +92,11 @@ struct learned_time {
 bool learned_time(const struct learned *l, const char *name, uint64_t gpus,
 		  struct learned_time *ret);
 
+/* Every name and number of GPUs of which it is known. */
+typedef void (*learned_time_fn)(void *data, const char *name, uint64_t gpus,
+				const struct learned_time *t);
+void learned_each_time(const struct learned *l, learned_time_fn fn, void *data);
+
 /* ---- for tests and fuzzing ---- */
 
 /* Lines that are none are passed over. */

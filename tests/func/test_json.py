@@ -98,7 +98,7 @@ def test_members(queue, tmp_path):
     for o in shown:
         assert all(f"`{key}`" in pages["list"]["counts"][2] for key in o.get("elements", {}))
     whys = [doc("why", i, "--json") for i in (used, waits, f"{array}.2")]
-    check("why", pages["why"], [*whys, doc("why", auto, "--json")])
+    check("why", pages["why"], whys + [doc("why", i, "--json") for i in (auto, f"{array}.3")])
     reasons = [r for w in whys for r in w["reasons"]]
     assert [(r["code"], r["lane"]) for r in reasons] == [("lane-paused", "week")]
     assert not (set().union(*reasons, {r["code"] for r in reasons}) -

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 """What runs of a name have needed: `--memory auto`."""
+import datetime
 import json
+import os
 
 import pytest
 
+from machine import until
 from patience import must_come
 
 GIB = 2**30
@@ -87,7 +90,7 @@ def test_out_of_memory_raises_it(queue):
     assert f"asks for {25 * GIB}\n" in q.log(i)
     assert f"asks for {31.25 * GIB:.0f}\n" in q.log(i, attempt=2)
     j = q.submit("-n", "big", "-m", "auto", "--paused", "--", "true")
-    must_come(lambda: (auto(q, j)["oom_bytes"] == 25 * GIB))
+    must_come(lambda: auto(q, j).get("oom_bytes") == 25 * GIB)
     assert "a run named big ran out of memory with 25.0 GiB, and it gets a quarter more" in q.why(j)
     assert auto(q, q.submit("-n", "plain", "-m", "auto", "--paused", "--", "true"))["bytes"] is None
 
@@ -118,3 +121,51 @@ def test_said_in_all_ways(queue, tmp_path):
     assert auto(q, two) is None
     bad = q.run("submit", "-m", "automatic", "--", "true", check=False)
     assert bad.returncode == 2 and "is not a size" in bad.stderr
+
+
+def test_forecast_holds(queue, tmp_path):
+    """The estimate of `why` includes the moment at which the task really starts."""
+    q = queue(gpus=1)
+    first = q.submit("-n", "work", "--paused", "--", "sh", "-c", until(tmp_path / "go"))  # makes the queue
+    with open(os.path.join(q.spool, "learned.jsonl"), "w", encoding="utf-8") as f:
+        f.write(json.dumps({"name": "work", "runs": [
+            {"id": 900 + i, "gpus": 1, "time": 1764000000 + i, "ran_s": ran} for i, ran in enumerate((1, 2, 300))]}) + "\n")
+    os.chmod(os.path.join(q.spool, "learned.jsonl"), 0o600)
+    q.start("--no-hold")
+    q.run("resume", str(first))
+    q.wait(first, "running")
+    second = q.submit("-n", "work", "--", "sleep", "3")
+    third = q.submit("-n", "other", "--", "sleep", "60")
+    fourth = q.submit("-n", "work", "--", "sleep", "60")
+    doc = json.loads(q.run("why", str(third), "--json").stdout)
+    when = doc["forecast"]
+    assert when["what"] == "range" and "(estimate)" in doc["why"] and "starts " in doc["why"], doc
+    assert 0.7 < when["low_s"] < 2 and 300 < when["high_s"] < 2 * 377, when
+    # What waits for one of which nobody knows how long it takes.
+    behind = json.loads(q.run("why", str(fourth), "--json").stdout)
+    assert behind["forecast"] == {"what": "unknown", "task": third} and "estimate" not in behind["why"], behind
+    (tmp_path / "go").touch()
+    q.wait(second, "running")
+    q.wait(third, "running", timeout=40)
+    started = json.loads(q.run("show", str(third), "--json").stdout)["started"]
+    moments = [datetime.datetime.fromisoformat(t) for t in (when["from"], started, when["to"])]
+    assert moments == sorted(moments), moments
+
+
+def test_forecast_of_runs_that_ended_here(queue, tmp_path):
+    """How long they take is learned from what ends, of tasks without a GPU as well."""
+    q = queue(gpus=1)
+    q.start("--no-hold", "--cpu-tasks", "1")
+    once = q.submit("-n", "step", "-g", "0", "--", "sleep", "2")
+    q.wait(once, "done")
+    q.submit("-n", "step", "-g", "0", "--", "sh", "-c", until(tmp_path / "go"))
+    waits = q.submit("-n", "step", "-g", "0", "--paused", "--", "true")
+    assert "forecast" not in json.loads(q.run("why", str(waits), "--json").stdout)
+    q.run("resume", str(waits))
+    long = q.submit("-n", "step", "-g", "0", "--", "sleep", "60")
+
+    def known():
+        when = json.loads(q.run("why", str(long), "--json").stdout).get("forecast")
+        return when if when and when["what"] in ("range", "least") else None  # the one that runs may take longer than ever
+    assert must_come(known)["low_s"] >= 1.5  # of `waits`
+    (tmp_path / "go").touch()

@@ -167,6 +167,15 @@ static void ran(struct learned *l, uint64_t id, enum learned_how how, uint64_t m
 					   .ran_ms = ms });
 }
 
+static void count_time(void *data, const char *name, uint64_t gpus, const struct learned_time *t)
+{
+	size_t *n = data;
+
+	assert_string_equal(name, NAME);
+	assert_int_equal(t->runs, gpus ? 10 : 1);
+	++*n;
+}
+
 static void test_time(void **state)
 {
 	struct learned *l = learned_new();
@@ -186,6 +195,15 @@ static void test_time(void **state)
 	assert_true(learned_time(l, NAME, 1, &t) && t.runs == 10);
 	assert_int_equal(t.low_ms, 180000);
 	assert_int_equal(t.high_ms, 991000);
+	/* All of them, once for each number of GPUs. */
+	learned_add(l, NAME,
+		    &(struct learned_run){ .id = 70, .ended_ns = NS_PER_S, .ran_ms = 400 });
+	learned_add(l, "b",
+		    &(struct learned_run){ .id = 71, .ended_ns = NS_PER_S, .how = LEARNED_OOM });
+	size_t n = 0;
+
+	learned_each_time(l, count_time, &n);
+	assert_int_equal(n, 2);
 	learned_free(l);
 }
 

@@ -455,16 +455,19 @@ static void look_at_ids(struct worker *w)
 /* What runs have needed since says of some that wait how much they ask for. */
 static void look_at_learned(struct worker *w)
 {
-	struct uint_list ids = { 0 };
+	struct learning_news news;
 
-	learning_look(w->place, w->b->now_ns, &ids);
-	for (size_t i = 0; i < ids.n; i++) {
-		const struct scan_task *t = scan_find(w->place->scan, ids.nums[i], 0);
+	learning_look(w->place, w->b->now_ns, &news);
+	for (size_t i = 0; i < news.ids.n; i++) {
+		const struct scan_task *t = scan_find(w->place->scan, news.ids.nums[i], 0);
 
 		if (t)
 			look_at_id(w, t);
 	}
-	uint_list_clear(&ids);
+	uint_list_clear(&news.ids);
+	w->b->times_known = news.some;
+	w->b->n_times = news.n_times;
+	w->b->times = news.times;
 }
 
 /* What is gone first, then as the planner would start them: a part of it may be all that is known
@@ -681,6 +684,7 @@ void index_clear(struct index_reading *b)
 	free(b->changes);
 	text_list_clear(&b->want.names);
 	free(b->want.ids.nums);
+	free(b->times);
 	text_list_clear(&b->lanes);
 	text_list_clear(&b->reasons);
 	strbuf_clear(&b->notes);

@@ -17,6 +17,7 @@
 #include "agent/queue/spooler.h"
 #include "agent/report/eventlog.h"
 #include "base/strbuf.h"
+#include "sched/forecast.h"
 #include "sched/queue.h"
 #include "sched/types.h"
 #include "spool/control.h"
@@ -68,7 +69,10 @@ struct index_reading {
 	bool ordered; /* by control.json: */
 	struct control_order order;
 	struct strbuf notes; /* lines to be told */
-	bool unread_known;   /* unread is what there is now; else nothing of it was looked at */
+	bool times_known;    /* how long runs of each kind take, for sched/forecast.h: */
+	size_t n_times;
+	struct forecast_time *times;
+	bool unread_known; /* unread is what there is now; else nothing of it was looked at */
 	size_t n_unread;
 	struct index_unread *unread;
 	bool lanes_read;

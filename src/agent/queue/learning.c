@@ -11,10 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/queue/planview.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
-#define SYNC_NS	     NS_PER_S
+#define SYNC_NS	     (2 * NS_PER_S)
 #define SYNC_SHARE   50	  /* reading and writing take at most this part of the time */
 #define LEAST_RAN_MS 1000 /* shorter ones that had no GPU are of no interest */
 
@@ -143,18 +144,39 @@ static void find_changed(struct place_learning *l, const struct spool_place *p,
 	l->n = kept;
 }
 
-void learning_look(struct spool_place *p, uint64_t now_ns, struct uint_list *ids)
+static void add_time(void *data, const char *name, uint64_t gpus, const struct learned_time *t)
+{
+	struct learning_news *news = data;
+
+	news->times = xgrow(news->times, news->n_times, sizeof(*news->times));
+	news->times[news->n_times++] =
+		(struct forecast_time){ planview_kind(name, gpus), t->low_ms, t->high_ms };
+}
+
+static int by_kind(const void *a, const void *b)
+{
+	const struct forecast_time *x = a, *y = b;
+
+	return (x->kind > y->kind) - (x->kind < y->kind);
+}
+
+void learning_look(struct spool_place *p, uint64_t now_ns, struct learning_news *ret)
 {
 	struct place_learning *l = get(p);
 	uint64_t version;
 
+	*ret = (struct learning_news){ .some = false };
 	if (now_ns >= l->next_sync_ns)
 		sync_table(l, p);
 	version = learned_version(l->table);
 	if (version == l->version)
 		return;
 	l->version = version;
-	find_changed(l, p, ids);
+	ret->some = true;
+	find_changed(l, p, &ret->ids);
+	learned_each_time(l->table, add_time, ret);
+	if (ret->n_times)
+		qsort(ret->times, ret->n_times, sizeof(*ret->times), by_kind);
 }
 
 void learning_free(struct spool_place *p)

@@ -10,6 +10,7 @@
  */
 
 #include "agent/queue/spool_place.h"
+#include "sched/forecast.h"
 #include "sched/types.h"
 #include "spool/learned.h"
 #include "spool/task_spec.h"
@@ -24,9 +25,16 @@ uint64_t learning_again(struct spool_place *p, uint64_t id, const struct task_sp
 /* An attempt of that spec has ended. */
 void learning_note(struct spool_place *p, const struct task_spec *spec,
 		   const struct learned_run *run);
-/* What others have learned is read, and what was noted written, once a second at most. ids: what
- * waits and is to be planned anew is added. */
-void learning_look(struct spool_place *p, uint64_t now_ns, struct uint_list *ids);
+/* What has come to be known since the last look. */
+struct learning_news {
+	bool some;
+	struct uint_list ids;	     /* that wait, and are to be planned anew */
+	size_t n_times;		     /* all that are known, by rising kinds */
+	struct forecast_time *times; /* free() */
+};
+
+/* What others have learned is read, and what was noted written, once in two seconds at most. */
+void learning_look(struct spool_place *p, uint64_t now_ns, struct learning_news *ret);
 /* What is not written yet is. */
 void learning_free(struct spool_place *p);
 

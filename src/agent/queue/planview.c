@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "hold/device_state.h"
 #include "sched/fit.h"
 
@@ -197,6 +198,13 @@ uint32_t planview_lane(struct sched_queue *q, const char *name)
 	return name && name[0] ? sched_lane(q, name) : 0;
 }
 
+uint64_t planview_kind(const char *name, uint64_t gpus)
+{
+	uint64_t kind = hash_u64(hash_text(0, name), gpus);
+
+	return name[0] ? kind + !kind : 0;
+}
+
 void sched_task_from_spec(const struct task_name *n, const struct task_spec *spec,
 			  struct sched_task *ret)
 {
@@ -212,6 +220,7 @@ void sched_task_from_spec(const struct task_name *n, const struct task_spec *spe
 		.priority = (int32_t)(n->element ? s->priority : n->priority),
 		.order = n->id,
 		.edits = n->edits,
+		.kind = planview_kind(s->name ? s->name : n->name, s->gpus),
 		.array_limit = planview_count(s->array.limit),
 		.gpus = s->gpus == SPEC_ALL ? SCHED_ALL_GPUS : planview_count(s->gpus),
 		.mem_bytes = s->memory == SPEC_AUTO ? 0 : s->memory,

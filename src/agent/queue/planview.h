@@ -46,6 +46,8 @@ void sched_task_from_spec(const struct task_name *n, const struct task_spec *spe
 /* name "" or NULL: none. */
 uint32_t planview_lane(struct sched_queue *q, const char *name);
 struct sched_ref planview_ref(const struct task_name *n);
+/* Of sched_task.kind: those of a name that ask for as many devices. */
+uint64_t planview_kind(const char *name, uint64_t gpus);
 /* Of elements, devices: the most that the planner can count where it is more. */
 uint32_t planview_count(uint64_t n);
 

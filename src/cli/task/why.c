@@ -41,6 +41,7 @@
 struct found {
 	struct strbuf *text;
 	json_t *reasons, *nodes; /* or NULL */
+	json_t *forecast;	 /* or NULL */
 	bool unreadable;	 /* it stays where it is until its owner has mended it */
 };
 
@@ -232,6 +233,7 @@ static void take_answer(const struct cmd_ctx *ctx, const struct spool *sp,
 	add_text(f, why ? why : "the agent does not say");
 	if (f->reasons && reason)
 		(void)json_array_append(f->reasons, reason);
+	f->forecast = json_incref(json_object_get(doc, "forecast"));
 	if (json_is_true(json_object_get(doc, "elsewhere")))
 		(void)ask_others(ctx, sp, p, f);
 }
@@ -424,8 +426,10 @@ int why_of(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_
 	   struct strbuf *b, struct err *e)
 {
 	struct found f = { .text = b };
+	int r = find_why(ctx, sp, p, &f, e);
 
-	return find_why(ctx, sp, p, &f, e);
+	json_decref(f.forecast);
+	return r;
 }
 
 /* What it asks for where it leaves that to what its name has needed; NULL: it does not. */
@@ -455,6 +459,8 @@ static int print_doc(const struct spool *sp, const struct task_place *p, const s
 		      "reasons", f->reasons, "nodes", f->nodes, "pools", pools_json(pools, 0));
 	if (p->element)
 		(void)json_object_set_new(o, "element", json_integer((json_int_t)p->element));
+	if (f->forecast)
+		(void)json_object_set(o, "forecast", f->forecast);
 	memory = auto_memory(sp, p);
 	if (memory)
 		(void)json_object_set_new(o, "auto_memory", memory);
@@ -511,6 +517,7 @@ static int why_found(const struct cmd_ctx *ctx, const struct spool *sp, const st
 		print_pools(&pools);
 	}
 	pools_shown_clear(&pools);
+	json_decref(f.forecast);
 	json_decref(f.reasons);
 	json_decref(f.nodes);
 	return r;

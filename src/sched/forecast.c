@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A world is a copy of the queue and of the devices with a clock of its own. It goes from event to
+ * event: the end of a run, of a back-off, a begin time. At each it plans, and what the plan starts
+ * ends after as long as its kind takes in this world. The first plan that starts the task that was
+ * asked for ends it.
+ *
+ * What waits in the order behind the task cannot delay it (plan.c), except that lanes take turns;
+ * so where the queue is long only what comes before it is copied. What waits for other tasks to end
+ * comes in the slow world at once, as if these had ended, and in the fast one never.
+ */
+#include "sched/forecast.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/units.h"
+#include "sched/plan.h"
+#include "sched/state.h"
+
+#define ACTIONS	    64
+#define PLANS_MAX   (2 * FORECAST_STARTS)
+#define PREEMPT_MAX 1000 /* in a world */
+#define NEVER	    UINT64_MAX
+
+struct event {
+	uint64_t at_ns;
+	struct sched_ref ref;
+};
+
+enum outcome { WORLD_STARTED, WORLD_STOOD_STILL, WORLD_TOO_MUCH };
+
+struct world {
+	bool slow;
+	struct sched_queue *q;
+	struct sched_view view;
+	struct sched_device devices[SCHED_DEVICES_MAX];
+	const struct forecast_times *times;
+	struct sched_ref ref;
+	bool any; /* of its elements */
+	/* A heap of what ends, the next one first. */
+	struct event *ends;
+	size_t n_ends;
+	size_t n_starts, n_plans, n_preempted;
+	struct sched_ref unknown; /* the first that ends who knows when */
+	uint64_t began_ns, began_wall_ns;
+};
+
+/* ---- how long ---- */
+
+static int by_kind(const void *a, const void *b)
+{
+	const struct forecast_time *x = a, *y = b;
+
+	return (x->kind > y->kind) - (x->kind < y->kind);
+}
+
+static const struct forecast_time *time_of(const struct world *w, const struct sched_task *t)
+{
+	const struct forecast_time key = { .kind = t->kind };
+
+	return t->kind && w->times->n
+		       ? bsearch(&key, w->times->all, w->times->n, sizeof(key), by_kind)
+		       : NULL;
+}
+
+static uint64_t later(uint64_t ns, uint64_t ms)
+{
+	return ms > (NEVER - ns) / NS_PER_MS ? NEVER : ns + ms * NS_PER_MS;
+}
+
+/* When a run that has begun then is over, and not before now. It may have taken longer than such
+ * runs do: then only its time-out is left to go by. */
+static uint64_t end_of(const struct world *w, const struct sched_task *t, uint64_t started_ns)
+{
+	const struct forecast_time *known = time_of(w, t);
+	uint64_t now = w->view.now_ns;
+	uint64_t limit = t->timeout_ms
+				 ? later(later(started_ns, t->timeout_ms), w->view.policy.grace_ms)
+				 : NEVER;
+	uint64_t end = limit;
+
+	if (known)
+		end = later(started_ns, w->slow ? known->high_ms : known->low_ms);
+	else if (!w->slow && limit != NEVER)
+		end = now;
+	if (known && w->slow && end <= now)
+		end = limit;
+	end = end > limit ? limit : end;
+	return end > now ? end : now;
+}
+
+/* ---- the heap ---- */
+
+static void swap(struct event *a, struct event *b)
+{
+	struct event t = *a;
+
+	*a = *b;
+	*b = t;
+}
+
+static void push_end(struct world *w, uint64_t at_ns, struct sched_ref ref)
+{
+	size_t i = w->n_ends;
+
+	if (at_ns == NEVER) {
+		if (!w->unknown.id)
+			w->unknown = ref;
+		return;
+	}
+	w->ends = xgrow(w->ends, w->n_ends, sizeof(*w->ends));
+	w->ends[w->n_ends++] = (struct event){ at_ns, ref };
+	for (; i > 0 && w->ends[(i - 1) / 2].at_ns > w->ends[i].at_ns; i = (i - 1) / 2)
+		swap(&w->ends[i], &w->ends[(i - 1) / 2]);
+}
+
+static struct event pop_end(struct world *w)
+{
+	struct event first = w->ends[0];
+	size_t i = 0, least;
+
+	w->ends[0] = w->ends[--w->n_ends];
+	for (;; i = least) {
+		least = i;
+		for (size_t k = 2 * i + 1; k <= 2 * i + 2 && k < w->n_ends; k++)
+			if (w->ends[k].at_ns < w->ends[least].at_ns)
+				least = k;
+		if (least == i)
+			return first;
+		swap(&w->ends[i], &w->ends[least]);
+	}
+}
+
+/* ---- the copy ---- */
+
+/* What our tasks have is theirs while they run, and as free as can be afterwards. */
+static void copy_devices(struct world *w, const struct sched_queue *q,
+			 const struct sched_view *view)
+{
+	size_t n = view->n_devices < SCHED_DEVICES_MAX ? view->n_devices : SCHED_DEVICES_MAX;
+	struct devset used = { { 0 } };
+
+	for (const struct run *r = q->first_run; r; r = r->next)
+		used = devset_or(used, r->devices);
+	(void)memcpy(w->devices, view->devices, n * sizeof(*w->devices));
+	w->view = *view;
+	w->view.devices = w->devices;
+	w->view.n_devices = n;
+	for (size_t i = 0; i < n; i++) {
+		struct sched_device *d = &w->devices[i];
+
+		if (d->state != SCHED_DEV_LENT || d->lent_instance)
+			continue;
+		d->state = SCHED_DEV_IDLE;
+		if (!devset_has(used, (unsigned int)i) && !d->foreign)
+			d->free_bytes = d->total_bytes; /* it is being given back */
+	}
+}
+
+/* Handles are given in turn, so they are the same. */
+static void copy_lanes(struct world *w, const struct sched_queue *q)
+{
+	for (size_t i = 0; i < q->n_lanes; i++) {
+		const struct gate *g = q->lanes[i];
+		uint32_t lane = sched_lane(w->q, g->name);
+
+		sched_lane_width(w->q, lane, g->width);
+		sched_lane_pause(w->q, lane, g->pause);
+		sched_lane_block(w->q, lane, g->block);
+		w->q->lanes[i]->line = g->line;
+		w->q->lanes[i]->turn = g->turn;
+	}
+	w->q->turn = q->turn;
+}
+
+/* The list begins with the youngest, and so does the copy's. */
+static void copy_runs(struct world *w, const struct sched_queue *q)
+{
+	const struct run *r = q->first_run;
+
+	while (r && r->next)
+		r = r->next;
+	for (; r; r = r->prev) {
+		if (sched_adopt(w->q, &r->t, r->devices, r->started_ns, NULL) < 0)
+			continue;
+		(void)memcpy(w->q->first_run->used, r->used, sizeof(r->used));
+		w->q->first_run->ends_ns = r->ends_ns;
+		if (!r->t.idle_workload)
+			push_end(w, end_of(w, &r->t, r->started_ns), ref_of(&r->t));
+	}
+}
+
+static void copy_entry(struct world *w, const struct entry *e)
+{
+	struct sched_task t = e->t;
+
+	if (t.dep == SCHED_DEP_WAIT && w->slow)
+		t.dep = SCHED_DEP_READY;
+	if (t.paused || t.changing || t.dep != SCHED_DEP_READY)
+		return;
+	(void)sched_add(w->q, &t, NULL);
+	if (e->array && e->array->block)
+		sched_array_block(w->q, t.id, e->array->block);
+}
+
+/* False: too many come before it. */
+static bool copy_entries(struct world *w, const struct sched_queue *q, const struct entry *last)
+{
+	size_t n = 0;
+
+	if (q->entries.n <= FORECAST_ENTRIES) {
+		for (struct hnode *h = hmap_next(&q->entries, NULL); h;
+		     h = hmap_next(&q->entries, h))
+			copy_entry(w, treap_item(h, struct entry, hnode));
+		return true;
+	}
+	for (struct treap_node *p = treap_first(&q->places); p && n < FORECAST_ENTRIES; n++) {
+		const struct entry *e = treap_item(p, struct entry, place_node);
+
+		copy_entry(w, e);
+		if (e == last)
+			return true;
+		p = treap_after(&q->places, p);
+	}
+	return false;
+}
+
+/* ---- on it goes ---- */
+
+static bool is_asked_for(const struct world *w, struct sched_ref ref)
+{
+	return ref.id == w->ref.id && (w->any || ref.element == w->ref.element);
+}
+
+/* Its memory comes back with it; on a device that it had to itself all of it does. */
+static void give_back(struct world *w, const struct run *r)
+{
+	devset_each(slot, r->devices)
+	{
+		struct sched_device *d = &w->devices[slot];
+		uint64_t used = r->used[slot] == UINT64_MAX ? r->t.mem_bytes : r->used[slot];
+
+		if (slot >= w->view.n_devices)
+			continue;
+		d->free_bytes += used;
+		if (d->free_bytes > d->total_bytes || (!r->t.shared && !d->foreign))
+			d->free_bytes = d->total_bytes;
+		if (d->free_bytes == d->total_bytes)
+			d->hold_bytes = 0;
+	}
+}
+
+static void end_run(struct world *w, struct sched_ref ref, bool again)
+{
+	struct run *r = queue_find_run(w->q, ref);
+
+	if (!r)
+		return;
+	give_back(w, r);
+	if (again && !r->t.idle_workload)
+		(void)sched_requeue(w->q, ref, 0, 0, NULL);
+	else
+		(void)sched_end(w->q, ref);
+}
+
+/* Who makes room is gone at once, and waits again; what it had done counts for nothing. */
+static void preempt(struct world *w, struct sched_ref ref)
+{
+	for (size_t i = 0; i < w->n_ends; i++)
+		if (w->ends[i].ref.id == ref.id && w->ends[i].ref.element == ref.element)
+			w->ends[i].ref = (struct sched_ref){ 0 };
+	w->n_preempted++;
+	end_run(w, ref, true);
+}
+
+/* True: the one that was asked for starts now. */
+static bool carry_out(struct world *w, const struct sched_out *out)
+{
+	for (size_t i = 0; i < out->n; i++) {
+		const struct sched_action *a = &out->actions[i];
+		const struct run *r;
+
+		if (a->kind == SCHED_PREEMPT)
+			preempt(w, a->ref);
+		if (a->kind != SCHED_START)
+			continue;
+		if (is_asked_for(w, a->ref))
+			return true;
+		r = queue_find_run(w->q, a->ref);
+		if (r)
+			push_end(w, end_of(w, &r->t, w->view.now_ns), a->ref);
+		w->n_starts++;
+	}
+	return false;
+}
+
+/* All that the moment brings. True: the one that was asked for starts. */
+static bool plan(struct world *w, uint64_t *ret_next_ns)
+{
+	struct sched_action actions[ACTIONS];
+	struct sched_out out = { .actions = actions, .cap = ACTIONS };
+	size_t preempted;
+
+	do {
+		preempted = w->n_preempted;
+		sched_plan(w->q, &w->view, &out);
+		w->n_plans++;
+		if (carry_out(w, &out))
+			return true;
+	} while ((out.more || preempted != w->n_preempted) && w->n_plans < PLANS_MAX &&
+		 w->n_preempted < PREEMPT_MAX);
+	*ret_next_ns = out.next_ns;
+	if (out.next_wall_ns != NEVER && out.next_wall_ns > w->began_wall_ns) {
+		uint64_t at = w->began_ns + (out.next_wall_ns - w->began_wall_ns);
+
+		*ret_next_ns = at < *ret_next_ns ? at : *ret_next_ns;
+	}
+	return false;
+}
+
+static enum outcome run_world(struct world *w)
+{
+	uint64_t next;
+
+	while (!plan(w, &next)) {
+		if (w->n_ends && w->ends[0].at_ns < next)
+			next = w->ends[0].at_ns;
+		if (next == NEVER)
+			return WORLD_STOOD_STILL;
+		if (w->n_starts >= FORECAST_STARTS || w->n_plans >= PLANS_MAX ||
+		    w->n_preempted >= PREEMPT_MAX)
+			return WORLD_TOO_MUCH;
+		if (next > w->view.now_ns)
+			w->view.now_ns = next;
+		w->view.now_wall_ns = w->began_wall_ns + (w->view.now_ns - w->began_ns);
+		while (w->n_ends && w->ends[0].at_ns <= w->view.now_ns)
+			end_run(w, pop_end(w).ref, false);
+	}
+	return WORLD_STARTED;
+}
+
+static enum outcome try_world(const struct sched_queue *q, const struct sched_view *view,
+			      const struct forecast_times *times, const struct entry *e,
+			      struct sched_ref ref, bool slow, uint64_t *ret_ms,
+			      struct sched_ref *ret_unknown)
+{
+	struct world *w = xcalloc(1, sizeof(*w));
+	enum outcome outcome = WORLD_TOO_MUCH;
+
+	*w = (struct world){ .slow = slow,
+			     .q = sched_queue_new(),
+			     .times = times,
+			     .ref = ref,
+			     .any = e->batch && !ref.element,
+			     .began_ns = view->now_ns,
+			     .began_wall_ns = view->now_wall_ns };
+	copy_devices(w, q, view);
+	copy_lanes(w, q);
+	copy_runs(w, q);
+	if (copy_entries(w, q, e))
+		outcome = run_world(w);
+	*ret_ms = (w->view.now_ns - w->began_ns) / NS_PER_MS;
+	if (w->unknown.id && !ret_unknown->id)
+		*ret_unknown = w->unknown;
+	w->q = sched_queue_free(w->q);
+	free(w->ends);
+	free(w);
+	return outcome;
+}
+
+/* What keeps it is no other task, and can be lifted at any moment, or never is. */
+static bool stands_aside(const struct entry *e)
+{
+	return e->t.paused || e->t.changing || e->t.dep != SCHED_DEP_READY ||
+	       (e->lane && (e->lane->pause || e->lane->block)) || (e->array && e->array->block);
+}
+
+struct forecast sched_forecast(const struct sched_queue *q, const struct sched_view *view,
+			       const struct forecast_times *times, struct sched_ref ref)
+{
+	const struct entry *e = queue_find_entry(q, ref);
+	struct sched_ref unknown = { 0 };
+	uint64_t slow_ms = 0, fast_ms = 0;
+	enum outcome slow, fast;
+
+	if (!e || stands_aside(e))
+		return (struct forecast){ .what = FORECAST_NOTHING };
+	slow = try_world(q, view, times, e, ref, true, &slow_ms, &unknown);
+	fast = slow == WORLD_TOO_MUCH
+		       ? slow
+		       : try_world(q, view, times, e, ref, false, &fast_ms, &unknown);
+	if (fast == WORLD_TOO_MUCH)
+		return (struct forecast){ .what = FORECAST_MANY };
+	if (slow != WORLD_STARTED && fast != WORLD_STARTED)
+		return (struct forecast){ .what = unknown.id ? FORECAST_UNKNOWN : FORECAST_NOTHING,
+					  .unknown = unknown };
+	if (slow != WORLD_STARTED || fast != WORLD_STARTED)
+		return (struct forecast){ .what = FORECAST_LEAST,
+					  .low_ms = fast == WORLD_STARTED ? fast_ms : slow_ms,
+					  .unknown = unknown };
+	/* What ends sooner may let a wide task through that makes this one wait longer. */
+	return (struct forecast){ .what = FORECAST_RANGE,
+				  .low_ms = fast_ms < slow_ms ? fast_ms : slow_ms,
+				  .high_ms = fast_ms < slow_ms ? slow_ms : fast_ms };
+}
+
+/* ---- words ---- */
+
+/* A figure that is no more exact than an estimate is. */
+static const char *format(uint64_t ms, char buf[UNIT_TEXT_MAX])
+{
+	uint64_t s = (ms + MS_PER_S - 1) / MS_PER_S;
+
+	if (s < 600 || s >= 3600)
+		return unit_format_duration(s * MS_PER_S, buf);
+	return str_print(buf, UNIT_TEXT_MAX, "%um", (unsigned int)((s + 59) / 60));
+}
+
+void forecast_text(const struct forecast *f, struct strbuf *out)
+{
+	char low[UNIT_TEXT_MAX], high[UNIT_TEXT_MAX];
+
+	(void)format(f->low_ms, low);
+	(void)format(f->high_ms, high);
+	if (f->what == FORECAST_LEAST && f->low_ms >= MS_PER_S)
+		strbuf_addf(out, "starts in about %s at the earliest (estimate)", low);
+	else if (f->what == FORECAST_RANGE && f->low_ms < MS_PER_S)
+		strbuf_addf(out, "starts within about %s (estimate)", high);
+	else if (f->what == FORECAST_RANGE && strcmp(low, high) == 0)
+		strbuf_addf(out, "starts in about %s (estimate)", low);
+	else if (f->what == FORECAST_RANGE)
+		strbuf_addf(out, "starts in about %s to %s (estimate)", low, high);
+}
+
+static void set_time(json_t *o, const char *key, const char *time_key, uint64_t ms,
+		     uint64_t now_wall_ns)
+{
+	char when[CLOCK_TEXT_MAX];
+
+	(void)json_object_set_new(o, key, json_real((double)ms / MS_PER_S));
+	(void)json_object_set_new(o, time_key,
+				  json_string(clock_format_iso(later(now_wall_ns, ms), when)));
+}
+
+json_t *forecast_json(const struct forecast *f, uint64_t now_wall_ns)
+{
+	static const char *const words[FORECAST_WHAT_MAX] = { [FORECAST_RANGE] = "range",
+							      [FORECAST_LEAST] = "least",
+							      [FORECAST_UNKNOWN] = "unknown",
+							      [FORECAST_MANY] = "too-many" };
+	json_t *o;
+
+	if (f->what == FORECAST_NOTHING)
+		return NULL;
+	o = json_pack("{s:s}", "what", words[f->what]);
+	if (f->what == FORECAST_RANGE || f->what == FORECAST_LEAST)
+		set_time(o, "low_s", "from", f->low_ms, now_wall_ns);
+	if (f->what == FORECAST_RANGE)
+		set_time(o, "high_s", "to", f->high_ms, now_wall_ns);
+	if ((f->what == FORECAST_LEAST || f->what == FORECAST_UNKNOWN) && f->unknown.id) {
+		(void)json_object_set_new(o, "task", json_integer((json_int_t)f->unknown.id));
+		if (f->unknown.element)
+			(void)json_object_set_new(o, "element",
+						  json_integer((json_int_t)f->unknown.element));
+	}
+	return o;
+}
