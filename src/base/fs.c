@@ -395,6 +395,11 @@ char *fs_runtime_dir(void)
 	return xdg_dir("XDG_RUNTIME_DIR", ".local/state");
 }
 
+char *fs_cache_dir(void)
+{
+	return xdg_dir("XDG_CACHE_HOME", ".cache");
+}
+
 char *fs_real_dir(const char *path, const char *well_known)
 {
 	char *real = realpath(path, NULL);

@@ -73,6 +73,7 @@ int fs_close_stdout(struct err *e);
 char *fs_config_dir(void);
 char *fs_state_dir(void);
 char *fs_runtime_dir(void);
+char *fs_cache_dir(void); /* of what can be asked for again at any time */
 char *fs_home_dir(void);
 
 /*

@@ -16,6 +16,19 @@ void text_list_add(struct text_list *l, const char *text)
 	text_list_take(l, xstrdup(text));
 }
 
+void text_list_add_lines(struct text_list *l, const char *text)
+{
+	while (text && *text) {
+		size_t n = strcspn(text, ";\n"), from = strspn(text, " \t"), to = n;
+
+		while (to > from && strchr(" \t", text[to - 1]))
+			to--;
+		if (to > from)
+			text_list_take(l, xasprintf("%.*s", (int)(to - from), text + from));
+		text += n + (text[n] != '\0');
+	}
+}
+
 void text_list_set_variable(struct text_list *l, const char *assignment)
 {
 	size_t len = strcspn(assignment, "=");

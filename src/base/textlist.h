@@ -16,6 +16,9 @@ struct text_list {
 void text_list_add(struct text_list *l, const char *text);
 /* text itself, which must come from malloc(): it is the list's from now on. */
 void text_list_take(struct text_list *l, char *text);
+/* The lines of text, or what stands between ";", without blanks around them and without empty ones.
+ * text may be NULL. */
+void text_list_add_lines(struct text_list *l, const char *text);
 /* "K=V", in the place of what K was; at the end where there was none. */
 void text_list_set_variable(struct text_list *l, const char *assignment);
 bool text_list_has(const struct text_list *l, const char *text);

@@ -162,6 +162,11 @@ struct engine {
 	bool follows;	 /* its jobs can wait for the end of another one: request.after */
 	/* What a pool may set for it (engine/keys.h), to a NULL name; NULL: nothing. */
 	const struct engine_key *keys;
+	/* Which cluster its commands speak to, and so whose nodes an answer is about, is decided by
+	 * these variables of the environment, to NULL, by which program PATH has for the command
+	 * that lists nodes, and by a file below the home directory. Each may be NULL. */
+	const char *const *cluster_variables;
+	const char *cluster_command, *cluster_file;
 
 	/* The commands are there and answer: 0; -ENOENT: they are not installed here; -errno. */
 	int (*probe)(const struct engine_env *env, struct err *e);

@@ -217,11 +217,16 @@ static int k8s_deadline(const struct engine_env *env, const struct engine_here *
 	return 0;
 }
 
+static const char *const cluster_variables[] = { "KUBECONFIG", "KUBERNETES_SERVICE_HOST", NULL };
+
 const struct engine engine_k8s = {
 	.name = "k8s",
 	.title = "Kubernetes: a Job for each node, by its command kubectl",
 	.as_root = true,
 	.keys = k8s_keys,
+	.cluster_variables = cluster_variables,
+	.cluster_command = "kubectl",
+	.cluster_file = ".kube/config",
 	.probe = k8s_probe,
 	.render = k8s_render,
 	.submit = k8s_submit,

@@ -371,6 +371,7 @@ const struct engine engine_sco = {
 	.title = "SCO ACP: training jobs of a SenseCore workspace, by its command sco",
 	.as_root = true,
 	.keys = sco_keys,
+	.cluster_command = "sco",
 	.probe = sco_probe,
 	.render = sco_render,
 	.submit = sco_submit,

@@ -536,11 +536,15 @@ static int sge_deadline(const struct engine_env *env, const struct engine_here *
 	return 0;
 }
 
+static const char *const cluster_variables[] = { "SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", NULL };
+
 const struct engine engine_sge = {
 	.name = "sge",
 	.title = "Grid Engine: jobs by qsub, in a queue with GPUs",
 	.follows = true,
 	.keys = sge_keys,
+	.cluster_variables = cluster_variables,
+	.cluster_command = "qstat",
 	.probe = sge_probe,
 	.render = sge_render,
 	.submit = sge_submit,

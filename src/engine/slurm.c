@@ -23,6 +23,7 @@ static const char *const cleared[] = { "SLURM_",   "SBATCH_", "SQUEUE_", "SINFO_
 				       "SCANCEL_", "SALLOC_", "SRUN_",	 NULL };
 /* But by these they find their controller. */
 static const char *const kept[] = { "SLURM_CONF=", "SLURM_CONF_SERVER=", "SLURM_JWT=" };
+static const char *const cluster_variables[] = { "SLURM_CONF", "SLURM_CONF_SERVER", NULL };
 
 #define OTHER_PLACES "/usr/local/bin:/opt/slurm/bin:/usr/local/slurm/bin"
 
@@ -325,6 +326,8 @@ const struct engine engine_slurm = {
 	.title = "Slurm, by sbatch, squeue, scancel and sinfo",
 	.follows = true,
 	.keys = slurm_keys,
+	.cluster_variables = cluster_variables,
+	.cluster_command = "sinfo",
 	.probe = slurm_probe,
 	.render = slurm_script,
 	.submit = slurm_submit,

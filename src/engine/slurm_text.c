@@ -703,9 +703,10 @@ static void add_node(struct node_line *line, struct engine_nodes *ret)
 	}
 }
 
+/* One of several partitions follows itself in the list, so that looking back finds it at once. */
 static bool is_told(const struct engine_nodes *nodes, const char *name)
 {
-	for (size_t i = 0; i < nodes->n; i++)
+	for (size_t i = nodes->n; i-- > 0;)
 		if (strcmp(nodes->all[i].name, name) == 0)
 			return true;
 	return false;

@@ -295,20 +295,6 @@ static void take_options(const struct cmd_ctx *ctx, struct pool *p)
 		text_list_add(&p->options, opts_arg(ctx->opts, i));
 }
 
-/* The parts of a setting's text, lines or what stands between ";". */
-static void add_parts(const char *text, struct text_list *l)
-{
-	while (text && *text) {
-		size_t n = strcspn(text, ";\n"), from = strspn(text, " \t"), to = n;
-
-		while (to > from && strchr(" \t", text[to - 1]))
-			to--;
-		if (to > from)
-			text_list_take(l, xasprintf("%.*s", (int)(to - from), text + from));
-		text += n + (text[n] != '\0');
-	}
-}
-
 /* What the user's files say of every pool: of one of the engine that they name, where they do. */
 static void take_defaults(const struct cmd_ctx *ctx, struct pool *p)
 {
@@ -318,8 +304,8 @@ static void take_defaults(const struct cmd_ctx *ctx, struct pool *p)
 	    strcmp(opts_value(ctx->opts, "engine")->str, engine) != 0)
 		return;
 	(void)str_copy(p->engine, sizeof(p->engine), engine ? engine : "");
-	add_parts(settings_str(ctx->settings, SET_ENGINE_SETTINGS), &p->settings);
-	add_parts(settings_str(ctx->settings, SET_ENGINE_OPTIONS), &p->options);
+	text_list_add_lines(&p->settings, settings_str(ctx->settings, SET_ENGINE_SETTINGS));
+	text_list_add_lines(&p->options, settings_str(ctx->settings, SET_ENGINE_OPTIONS));
 }
 
 /* The settings of that key leave. */
