@@ -251,7 +251,7 @@ char *cmd_help_text(const struct cmd *cmd, const char *parent)
 static int check_args(const struct cmd *cmd, const char *parent, const struct opts *o,
 		      struct err *e)
 {
-	size_t n = opts_argc(o), max = cmd->args ? cmd->max_args : 0;
+	size_t n = opts_argc(o), max = cmd->max_args;
 	bool any = cmd->args && !cmd->max_args;
 
 	if (n < cmd->min_args)

@@ -59,7 +59,8 @@ struct cmd {
 	const char *group;	   /* heading in `tenure --help` */
 	const char *summary;	   /* one line, no full stop */
 	const char *args;	   /* synopsis of the arguments: "[FILE]"; NULL: it takes none */
-	size_t min_args, max_args; /* max_args 0 with args: any number */
+	size_t min_args, max_args; /* max_args 0 with args: any number; some without args: run()
+				      says what is to be typed instead */
 	const char *description;   /* paragraphs separated by an empty line */
 	const struct cmd_example *examples;   /* ends with a row without line */
 	const struct opt *opts;		      /* ends with a row without name */

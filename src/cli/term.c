@@ -33,6 +33,13 @@ const char *term_off(int fd)
 	return term_has_colour(fd) ? "\033[0m" : "";
 }
 
+bool term_has_screen(int fd)
+{
+	const char *term = getenv("TERM");
+
+	return term && term[0] && strcmp(term, "dumb") != 0 && isatty(fd);
+}
+
 size_t term_width(int fd)
 {
 	struct winsize ws;

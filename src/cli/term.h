@@ -17,6 +17,9 @@ bool term_has_colour(int fd);
 /* The sequence that turns a style on (or everything off), "" without colour. Static text. */
 const char *term_on(int fd, enum term_style style);
 const char *term_off(int fd);
+/* It is a terminal that TERM_CLEAR empties. */
+#define TERM_CLEAR "\033[H\033[J"
+bool term_has_screen(int fd);
 /* Columns of the terminal, at least 40; $COLUMNS or 80 where it is none. */
 size_t term_width(int fd);
 /* The same for what is cut or wrapped only for eyes: SIZE_MAX where it is no terminal,

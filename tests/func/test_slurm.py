@@ -239,9 +239,10 @@ def test_inventory_tells_free_from_blocked_and_from_unusable(slurm, engine):
     assert "IDX:0,2" in slurm.run("sinfo", "-h", "-N", "-O", "GresUsed:|"), "its cards are in pieces"
     listed = {e["name"]: e["state"] for e in json.loads(slurm.tenure("engines", "--json").stdout)["engines"]}
     assert listed["slurm"] == "ready"
-    told = slurm.tenure("engines", "slurm", "partition=short").stdout.splitlines()
-    assert told[1].split()[:6] == ["qa-a10-001", "a10", "4", "1", "0", "3"]
-    assert told[-1] == "2 nodes with 8 GPUs: 2 free, 3 blocked, 3 in use, 0 out of use"
+    told = slurm.tenure("nodes", "slurm", "partition=short").stdout.splitlines()
+    assert told[:3] == ["slurm (partition=short)", "Total Nodes: 2   Total GPUs: 8   Free: 2   Allocated: 3   Active Tasks: 0",
+                        "Blocked: 3"]
+    assert "qa-a10-001: 0/4 free (1 allocated)" in told[-2]
     slurm.drain("qa-a10-002", "fan | disk")
     assert nodes()["qa-a10-002"] == {**second, "free": 0, "usable": False, "why": "draining: fan | disk"}
     assert nodes(SINFO_FORMAT="%n", SLURM_BITSTR_LEN="0") == nodes()
