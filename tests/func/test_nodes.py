@@ -426,11 +426,13 @@ def test_a_machine_without_an_agent(build, env, tmp_path):
             return m.run(m.tenure, "nodes", *args, env={**m.env, "PATH": "/usr/bin:/bin"}).stdout
         doc = must_come(lambda: (d := json.loads(look("--json"))) and "busy" in states(d) and d)
         engine = doc["engines"][0]
-        assert sorted(states(doc)) == ["busy", "free", "free"] and (engine["total"], engine["free"], engine["allocated"]) == (3, 2, 1)
+        assert sorted(states(doc)) == ["busy", "free", "free"]
+        assert (engine["total"], engine["free"], engine["allocated"]) == (3, 2, 1)
         busy = next(d for d in engine["devices"] if d["state"] == "busy")
         assert f"PID {p.pid} " in busy["text"]
         said = look("local")
-        assert re.match(r"this machine \(\S+\)\nTotal Nodes: 1   Total GPUs: 3   Free: 2   Allocated: 1   Active Tasks: 0\n", said)
+        head = "Total Nodes: 1   Total GPUs: 3   Free: 2   Allocated: 1   Active Tasks: 0"
+        assert re.match(rf"this machine \(\S+\)\n{head}\n", said), said
         assert re.search(rf"busy: PID {p.pid} ", said) and len(re.findall(r"  free$", said, re.M)) == 2, said
         assert len(re.findall(r"  (free|busy.*)$", look("local", "--free"), re.M)) == 2
         said = documented()["nodes"]["engines"][2]
