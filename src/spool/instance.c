@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -24,6 +25,8 @@
 
 #define INSTANCE_FILE	  "instance.json"
 #define INSTANCE_FILE_MAX 65536
+#define OPEN_TRIES	  10
+#define OPEN_PAUSE_NS	  5000000
 #define KEY_FILE	  "key"
 #define KEY_FILE_MAX	  128
 #define ENTRY_MAX	  16384 /* bytes of an entry of passwd or group */
@@ -416,15 +419,12 @@ static int no_instance(const struct spool *sp, const char *root, struct err *e)
 		       sp->instance, root);
 }
 
-int spool_open(const char *root, const char *instance, const struct spool_trust *trust,
-	       unsigned int flags, struct spool **ret, struct err *e)
-{
-	if (!ident_is_name(instance))
-		return err_set(e, -EINVAL,
-			       "\"%.80s\" is no name of an instance; use up to %d letters, digits "
-			       "and . _ + -",
-			       instance, SPEC_NAME_MAX);
+/* AGAIN: it was not found, and is there now. */
+#define AGAIN 1
 
+static int open_once(const char *root, const char *instance, const struct spool_trust *trust,
+		     unsigned int flags, struct spool **ret, struct err *e)
+{
 	struct spool *sp = xcalloc(1, sizeof(*sp));
 
 	sp->path = xasprintf("%s/%s", root, instance);
@@ -439,11 +439,34 @@ int spool_open(const char *root, const char *instance, const struct spool_trust 
 	int r = open_instance(sp, root, flags, e);
 
 	if (r == -ENOENT && !(flags & SPOOL_CREATE))
-		r = no_instance(sp, root, e);
-	if (r < 0)
+		r = no_instance(sp, root, e) == -EIO ? AGAIN : -ENOENT;
+	if (r != 0)
 		sp = spool_close(sp);
 	*ret = sp;
 	return r;
+}
+
+int spool_open(const char *root, const char *instance, const struct spool_trust *trust,
+	       unsigned int flags, struct spool **ret, struct err *e)
+{
+	static const struct timespec pause = { .tv_nsec = OPEN_PAUSE_NS };
+	struct err none = ERR_INIT;
+	int r = AGAIN;
+
+	if (!ident_is_name(instance))
+		return err_set(e, -EINVAL,
+			       "\"%.80s\" is no name of an instance; use up to %d letters, digits "
+			       "and . _ + -",
+			       instance, SPEC_NAME_MAX);
+	/* Who makes it may do so between the two looks; only what goes on is an error. */
+	for (int i = 0; i < OPEN_TRIES && r == AGAIN; i++) {
+		if (i)
+			(void)nanosleep(&pause, NULL);
+		r = open_once(root, instance, trust, flags, ret, &none);
+	}
+	if (r != 0 && e)
+		*e = none;
+	return r == AGAIN ? -EIO : r;
 }
 
 struct spool *spool_close(struct spool *sp)

@@ -4,6 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -213,10 +216,51 @@ static void test_moved_and_removed(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
 
+static _Atomic bool leave;
+
+/* instance.json comes and goes. */
+static void *flicker(void *dir)
+{
+	char there[PATH_MAX], away[PATH_MAX];
+
+	(void)snprintf(there, sizeof(there), "%s/instance.json", (const char *)dir);
+	(void)snprintf(away, sizeof(away), "%s/away", (const char *)dir);
+	while (!leave) {
+		(void)rename(there, away);
+		(void)rename(away, there);
+	}
+	return NULL;
+}
+
+/* Somebody makes it while we look: it is there, or it is not, and neither is an error. */
+static void test_made_meanwhile(void **state)
+{
+	struct spool *sp = open_spool(), *again;
+	char dir[PATH_MAX];
+	pthread_t t;
+
+	(void)state;
+	(void)snprintf(dir, sizeof(dir), "%s", spool_path_of(sp));
+	leave = false;
+	assert_int_equal(pthread_create(&t, NULL, flicker, dir), 0);
+	for (int i = 0; i < 2000; i++) {
+		struct err e = ERR_INIT;
+		int r = spool_open(spool_world_root(), spool_instance(sp), NULL, 0, &again, &e);
+
+		if (r != 0 && r != -ENOENT)
+			fail_msg("%s", e.text);
+		again = spool_close(again);
+	}
+	leave = true;
+	(void)pthread_join(t, NULL);
+	sp = spool_close(sp);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_moved_and_removed),
+		TEST(test_made_meanwhile),
 		TEST(test_open),
 		TEST(test_key),
 		TEST(test_reading_is_not_noted),
