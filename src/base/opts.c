@@ -272,6 +272,11 @@ static const struct opt_slot *slot_of(const struct opts *o, const char *name)
 	return s;
 }
 
+bool opts_has(const struct opts *o, const char *name)
+{
+	return find_long(o, name, strlen(name)) != NULL;
+}
+
 bool opts_given(const struct opts *o, const char *name)
 {
 	return slot_of(o, name)->given;

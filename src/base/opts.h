@@ -65,6 +65,8 @@ void opts_add_row(struct opts *o, const struct opt *row);
  */
 int opts_parse(struct opts *o, int argc, char *const *argv, enum opts_mode mode, struct err *e);
 
+/* There is a row of that name. */
+bool opts_has(const struct opts *o, const char *name);
 /* What was given. The names must be those of rows: anything else is a defect and aborts. */
 bool opts_given(const struct opts *o, const char *name);
 bool opts_flag(const struct opts *o, const char *name);

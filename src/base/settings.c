@@ -465,10 +465,11 @@ static int load_files(struct settings *s, const struct settings_files *files, st
 	return r;
 }
 
-/* Whether a value asks for more than the limit of its setting. 0 of max_devices is no limit. */
+/* Whether a value asks for more than the limit of its setting. 0 of a number of GPUs is no limit.
+ */
 static bool over_limit(enum setting_id id, const struct value *v, const struct value *limit)
 {
-	if (id == SET_MAX_DEVICES)
+	if (id == SET_MAX_DEVICES || id == SET_ALLOC_TOTAL)
 		return limit->num && (!v->num || v->num > limit->num);
 	return v->num > limit->num;
 }
@@ -508,8 +509,9 @@ int settings_load(struct settings *s, const struct settings_files *files, struct
 	struct err tmp = ERR_INIT;
 	int r = load_files(s, files, e ? e : &tmp);
 
-	for (int id = 0; s->needed == SETTING_GROUP_ALL && id < SET_MAX && r == 0; id++)
-		r = apply_limit(s, (enum setting_id)id, e);
+	for (int id = 0; id < SET_MAX && r == 0; id++)
+		if (settings_table[id].groups & s->needed)
+			r = apply_limit(s, (enum setting_id)id, e);
 	return r;
 }
 
@@ -639,7 +641,49 @@ static int check_accept_owners(const struct settings *s, struct err *e)
 		       : 0;
 }
 
+/* A number of GPUs that another one, where that is a limit, does not allow. */
+static int check_below(const struct settings *s, enum setting_id id, enum setting_id limit,
+		       struct err *e)
+{
+	uint64_t asked = settings_num(s, id), most = settings_num(s, limit);
+
+	/* Who sets one of them need not know the default of the other. */
+	if (!most || asked <= most || !is_set(s, id) || !is_set(s, limit))
+		return 0;
+
+	cleanup_free char *from = settings_origin_text(s, id);
+	cleanup_free char *other = settings_origin_text(s, limit);
+
+	return err_set(e, -EINVAL, "%s: %llu (%s) is more than %s: %llu (%s) allows",
+		       settings_table[id].key, (unsigned long long)asked, from,
+		       settings_table[limit].key, (unsigned long long)most, other);
+}
+
+static int check_alloc_gpus(const struct settings *s, struct err *e)
+{
+	return check_below(s, SET_ALLOC_GPUS, SET_ALLOC_EACH, e);
+}
+
+static int check_alloc_each(const struct settings *s, struct err *e)
+{
+	return check_below(s, SET_ALLOC_EACH, SET_ALLOC_TOTAL, e);
+}
+
+static int check_alloc_manual(const struct settings *s, struct err *e)
+{
+	return check_below(s, SET_ALLOC_MANUAL, SET_ALLOC_TOTAL, e);
+}
+
+static int check_alloc_base(const struct settings *s, struct err *e)
+{
+	return check_below(s, SET_ALLOC_BASE, SET_ALLOC_TOTAL, e);
+}
+
 static const struct settings_rule rules[] = {
+	{ check_alloc_gpus, { SET_ALLOC_GPUS, SET_ALLOC_EACH } },
+	{ check_alloc_each, { SET_ALLOC_EACH, SET_ALLOC_TOTAL } },
+	{ check_alloc_manual, { SET_ALLOC_MANUAL, SET_ALLOC_TOTAL } },
+	{ check_alloc_base, { SET_ALLOC_BASE, SET_ALLOC_TOTAL } },
 	{ check_work, { SET_WORK, SET_REST } },
 	{ check_lane_widths, { SET_LANE_WIDTH, SET_LANE_WIDTH } },
 	{ check_rest, { SET_WORK, SET_REST } },
@@ -653,7 +697,8 @@ int settings_check(const struct settings *s, struct err *e)
 	int r = 0;
 
 	for (const struct settings_rule *rule = rules; rule->check && r == 0; rule++)
-		r = rule->check(s, e);
+		if (settings_table[rule->about[0]].groups & s->needed)
+			r = rule->check(s, e);
 	return r;
 }
 

@@ -71,6 +71,12 @@ enum setting_id {
 	SET_ENGINE,	     /* str; NULL: the one that answers */
 	SET_ENGINE_SETTINGS, /* str: KEY=VALUE, separated by newlines or ";" */
 	SET_ENGINE_OPTIONS,  /* str: lines of a job's script, likewise */
+	SET_ALLOC_TOTAL,     /* num: GPUs of all allocations; 0 = no limit */
+	SET_ALLOC_MANUAL,    /* num: of those by hand; likewise */
+	SET_ALLOC_EACH,	     /* num: of one of them; likewise */
+	SET_ALLOC_BASE,	     /* num: of the automatic base; 0 = none */
+	SET_ALLOC_GPUS,	     /* num: of one that does not say how many */
+	SET_ALLOC_PROGRAM,   /* str: what `start` runs that is told nothing; NULL: nothing */
 	SET_SWEEP,	     /* num: 0 auto, 1 none, 2 gpu, 3 python */
 	SET_SWEEP_SPARE,     /* words: patterns of command lines */
 	SET_ALLOW_USERS,     /* words: user names and @groups; empty = everybody. Site only */
@@ -93,13 +99,14 @@ enum setting_layer {
 #define SETTING_GROUP_HOLD  (1u << 0)
 #define SETTING_GROUP_NODE  (1u << 1) /* instance, directories, logging */
 #define SETTING_GROUP_SITE  (1u << 2)
-#define SETTING_GROUP_GPUS  (1u << 3) /* which devices */
-#define SETTING_GROUP_QUEUE (1u << 4) /* which queue */
-#define SETTING_GROUP_AGENT (1u << 5) /* which agent */
-#define SETTING_GROUP_LIFE  (1u << 6) /* of an agent that runs tasks */
-#define SETTING_GROUP_SWEEP (1u << 7) /* what is ended with stopped tasks */
-#define SETTING_GROUP_SPARE (1u << 8) /* what is not ended with them */
-#define SETTING_GROUP_POOL  (1u << 9) /* of a new pool: in files and the environment alone */
+#define SETTING_GROUP_GPUS  (1u << 3)  /* which devices */
+#define SETTING_GROUP_QUEUE (1u << 4)  /* which queue */
+#define SETTING_GROUP_AGENT (1u << 5)  /* which agent */
+#define SETTING_GROUP_LIFE  (1u << 6)  /* of an agent that runs tasks */
+#define SETTING_GROUP_SWEEP (1u << 7)  /* what is ended with stopped tasks */
+#define SETTING_GROUP_SPARE (1u << 8)  /* what is not ended with them */
+#define SETTING_GROUP_POOL  (1u << 9)  /* of a new pool: in files and the environment alone */
+#define SETTING_GROUP_ALLOC (1u << 10) /* of allocations */
 #define SETTING_GROUP_ALL   UINT_MAX
 
 #define SETTING_LIMIT		(1u << 0) /* a site's value is a limit for all layers above */
@@ -154,15 +161,15 @@ int settings_set_from_opts(struct settings *s, const struct opts *o, struct err 
 int settings_load(struct settings *s, const struct settings_files *files, struct err *e);
 /*
  * Before settings_load(): only settings of these groups are needed. A mistake in another one, or a
- * file that cannot be read at all, is then no error but a fault; limits, which are about holding,
- * are not applied.
+ * file that cannot be read at all, is then no error but a fault; limits of other settings are not
+ * applied.
  */
 void settings_need(struct settings *s, unsigned int groups);
 /* The faults that settings_load() went on without, one sentence per line; "": there are none. */
 const char *settings_faults(const struct settings *s);
 /*
- * What no row can check alone: settings that only make sense together, after all layers have been
- * read. -EINVAL with the settings and where they come from in e.
+ * What no row can check alone: needed settings that only make sense together, after all layers have
+ * been read. -EINVAL with the settings and where they come from in e.
  */
 int settings_check(const struct settings *s, struct err *e);
 /* What can be wrong with settings that were read; not asked where one that it is about was not. */

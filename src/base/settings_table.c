@@ -28,10 +28,12 @@ static const char node[] = "This node";
 static const char ending[] = "When to end";
 static const char queue[] = "The queue";
 static const char pools[] = "Nodes of an engine";
+static const char allocating[] = "Allocations";
 static const char stopping[] = "When tasks are stopped";
 
 #define WORKLOAD_GRACE_MAX 8000 /* tenure off, which waits for it, waits 10 s */
-#define UTIL_MIN	   10	/* permille; below it NVML reads 0 for most windows */
+#define ALLOC_MOST	   4096
+#define UTIL_MIN	   10 /* permille; below it NVML reads 0 for most windows */
 
 /* One setting: its key, then the members of struct setting that differ from zero. */
 #define ROW(key_, env_, name_, type_)                                                              \
@@ -255,6 +257,38 @@ const struct setting settings_table[] = {
 				 .opt.help =
 					 "lines that go into the job scripts of every new pool, "
 					 "such as --partition=gpu" },
+	[SET_ALLOC_TOTAL] = { ROW("max_total_gpus", "MAX_TOTAL_GPUS", "max-total-gpus", VALUE_UINT),
+			      .opt.arg = "N", .opt.def = "8", .opt.group = allocating,
+			      .opt.spec.max = ALLOC_MOST, .flags = SETTING_LIMIT,
+			      .groups = SETTING_GROUP_ALLOC,
+			      .opt.help =
+				      "all allocations of an instance together have at most N GPUs; "
+				      "0: no limit" },
+	[SET_ALLOC_MANUAL] = { ROW("max_manual_gpus", "MAX_MANUAL_GPUS", "max-manual-gpus",
+				   VALUE_UINT),
+			       .opt.arg = "N", .opt.def = "6", .opt.group = allocating,
+			       .opt.spec.max = ALLOC_MOST, .groups = SETTING_GROUP_ALLOC,
+			       .opt.help = "those made by hand have at most N; 0: no limit" },
+	[SET_ALLOC_EACH] = { ROW("max_gpus_per_task", "MAX_GPUS_PER_TASK", "max-gpus-per-task",
+				 VALUE_UINT),
+			     .opt.arg = "N", .opt.def = "4", .opt.group = allocating,
+			     .opt.spec.max = ALLOC_MOST, .groups = SETTING_GROUP_ALLOC,
+			     .opt.help = "one allocation has at most N; 0: no limit" },
+	[SET_ALLOC_BASE] = { ROW("base_gpus", "BASE_GPUS", "base-gpus", VALUE_UINT), .opt.arg = "N",
+			     .opt.def = "0", .opt.group = allocating, .opt.spec.max = ALLOC_MOST,
+			     .groups = SETTING_GROUP_ALLOC,
+			     .opt.help =
+				     "keep up to N GPUs allocated whenever some are free, for who "
+				     "allocates them next" },
+	[SET_ALLOC_GPUS] = { ROW("min_gpus", "MIN_GPUS", "min-gpus", VALUE_UINT), .opt.arg = "N",
+			     .opt.def = "1", .opt.group = allocating, .opt.spec.min = 1,
+			     .opt.spec.max = ALLOC_MOST, .groups = SETTING_GROUP_ALLOC,
+			     .opt.help = "GPUs of an allocation that does not say how many" },
+	[SET_ALLOC_PROGRAM] = { ROW("program", "PROGRAM", "program", VALUE_TEXT), .opt.arg = "CMD",
+				.opt.group = allocating, .groups = SETTING_GROUP_ALLOC,
+				.opt.help =
+					"the command that tenure start NAME runs, in /bin/sh; {gpu_list}, "
+					"{gpu_count} and {task_id} stand for what it has and is called" },
 	[SET_SWEEP] = { ROW("sweep", "SWEEP", "sweep", VALUE_CHOICE), .opt.arg = "WHAT",
 			.opt.def = "auto", .opt.group = stopping, .opt.spec.choices = sweeps,
 			.groups = SETTING_GROUP_SWEEP,

@@ -276,7 +276,7 @@ static int load_settings(const struct cmd *cmd, const struct opts *o, struct set
 		settings_need(s, cmd->setting_groups);
 	if (r == 0)
 		r = settings_load(s, NULL, e);
-	if (r == 0 && holds)
+	if (r == 0 && (holds || cmd->setting_groups & SETTING_GROUP_ALLOC))
 		r = settings_check(s, e);
 	if (r < 0)
 		return r == -EPERM ? CMD_DENIED : CMD_USAGE;

@@ -7,8 +7,10 @@
 #include "cli/cmd.h"
 
 #define QUEUE_GROUP "Running tasks"
+#define ALLOC_GROUP "Allocations"
 
 extern const struct cmd cmd_agent;
+extern const struct cmd cmd_alloc, cmd_release, cmd_allocs, cmd_start;
 extern const struct cmd cmd_config;
 extern const struct cmd cmd_devices;
 extern const struct cmd cmd_doctor;

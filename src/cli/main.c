@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "agent/node/selfcopy.h"
+#include "alloc/keeper.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -21,13 +22,13 @@
 #include "task/fork_server.h"
 
 const struct cmd *const commands[] = {
-	&cmd_hold,    &cmd_on,	     &cmd_off,	     &cmd_shutdown, &cmd_status,  &cmd_agent,
-	&cmd_submit,  &cmd_run_task, &cmd_list,	     &cmd_show,	    &cmd_why,	  &cmd_logs,
-	&cmd_wait,    &cmd_stop,     &cmd_priority,  &cmd_pause,    &cmd_resume,  &cmd_retry,
-	&cmd_edit,    &cmd_history,  &cmd_instances, &cmd_nodes,    &cmd_engines, &cmd_use,
-	&cmd_up,      &cmd_down,     &cmd_tick,	     &cmd_import,   &cmd_sweep,	  &cmd_prune,
-	&cmd_devices, &cmd_doctor,   &cmd_version,   &cmd_config,   &cmd_help,	  &cmd_sim,
-	&cmd_man,     NULL,
+	&cmd_hold,	&cmd_on,       &cmd_off,      &cmd_shutdown, &cmd_status,  &cmd_agent,
+	&cmd_submit,	&cmd_run_task, &cmd_list,     &cmd_show,     &cmd_why,	   &cmd_logs,
+	&cmd_wait,	&cmd_stop,     &cmd_priority, &cmd_pause,    &cmd_resume,  &cmd_retry,
+	&cmd_edit,	&cmd_history,  &cmd_alloc,    &cmd_start,    &cmd_allocs,  &cmd_release,
+	&cmd_instances, &cmd_nodes,    &cmd_engines,  &cmd_use,	     &cmd_up,	   &cmd_down,
+	&cmd_tick,	&cmd_import,   &cmd_sweep,    &cmd_prune,    &cmd_devices, &cmd_doctor,
+	&cmd_version,	&cmd_config,   &cmd_help,     &cmd_sim,	     &cmd_man,	   NULL,
 };
 
 /*
@@ -42,7 +43,9 @@ static const struct program {
 	{ .argv0_prefix = "tenure-hold:", .run = holder_main },
 	{ .argv0_prefix = "tenure-shims:", .run = fork_server_main },
 	{ .argv0_prefix = COPY_TRY_ARGV0, .run = selfcopy_try_main },
+	{ .argv0_prefix = KEEPER_ARGV0, .run = keeper_main },
 	{ .verb = "guard", .run = guard_main },
+	{ .verb = KEEPER_VERB, .run = keeper_begin },
 	{ 0 },
 };
 
@@ -50,7 +53,7 @@ static const struct program {
 static const struct {
 	const char *word, *command;
 } synonyms[] = {
-	{ "start", "on" },	  { "release", "off" },	     { "gpus", "devices" },
+	{ "salloc", "alloc" },	  { "allocate", "alloc" },   { "gpus", "devices" },
 	{ "top", "status" },	  { "watch", "status" },     { "info", "devices" },
 	{ "check", "doctor" },	  { "settings", "config" },  { "ls", "list" },
 	{ "ps", "list" },	  { "queue", "list" },	     { "squeue", "list" },

@@ -36,7 +36,8 @@ enum spool_dir {
 	SPOOL_CONTROL,
 	SPOOL_AGENTS,
 	SPOOL_EVENTS,
-	SPOOL_POOLS, /* what is wanted of engines (pool/pool.h) */
+	SPOOL_POOLS,  /* what is wanted of engines (pool/pool.h) */
+	SPOOL_ALLOCS, /* allocations: what is to run in them (alloc/alloc.h) */
 	SPOOL_TMP,
 	SPOOL_BAD,
 	SPOOL_DIR_MAX

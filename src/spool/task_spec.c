@@ -273,6 +273,17 @@ static const struct task_option rows[] = {
 	  .flags = OPTION_NOT_IN_LINE | OPTION_OWN_ENTRY,
 	  .opt = { .spec = { VALUE_TEXTS, .max = SPEC_ELEMENTS_MAX },
 		   .help = "one shell command per element" } },
+	{ .key = "allocation",
+	  AT(allocation),
+	  .flags = OPTION_NOT_IN_LINE,
+	  .opt = { .spec = { VALUE_FLAG },
+		   .help = "it keeps its GPUs, and runs what `tenure start` says" } },
+	{ .key = "on_change",
+	  AT(on_change),
+	  .flags = OPTION_NOT_IN_LINE,
+	  .opt = { .spec = { VALUE_TEXT, .max = 4096 },
+		   .help = "of what runs in an allocation whose GPUs change: restart, signal, or "
+			   "hook: and a command (restart)" } },
 	{ .key = "host",
 	  AT(host),
 	  .flags = OPTION_NOT_IN_LINE,
@@ -554,7 +565,8 @@ int spec_take_options(struct task_spec *s, const struct opts *o, struct err *e)
 		struct err why = ERR_INIT;
 		int r = 0;
 
-		if (!opt->name || rows[i].flags & OPTION_SUBMITTER || !opts_given(o, opt->name))
+		if (!opt->name || rows[i].flags & OPTION_SUBMITTER || !opts_has(o, opt->name) ||
+		    !opts_given(o, opt->name))
 			continue;
 		if (value_is(opt->spec.type, VALUE_IS_TEXTS)) {
 			r = take_texts(&rows[i], &opts_value(o, opt->name)->words, field, &why);
@@ -584,7 +596,11 @@ static int check_what(const struct task_spec *s, struct err *e)
 {
 	int n = (s->script != NULL) + (s->argv.n > 0) + (s->commands.n > 0);
 
-	if (n != 1)
+	if (s->allocation && n)
+		return err_set(
+			e, -EINVAL,
+			"allocation: what runs in it is said by tenure start, not by the task");
+	if (!s->allocation && n != 1)
 		return err_set(e, -EINVAL, "%s; give exactly one of script, argv and commands",
 			       n ? "it says more than once what to run"
 				 : "it does not say what to run");
@@ -630,6 +646,9 @@ int spec_check(struct task_spec *s, struct err *e)
 		r = spec_count(s, &count, e);
 	if (r == 0 && s->shared && !s->memory)
 		r = err_set(e, -EINVAL, "shared: say with memory how much it needs on a device");
+	if (r == 0 && s->allocation && (s->array.set || s->sweep.n))
+		r = err_set(e, -EINVAL,
+			    "allocation: it is one task; array and sweep are not for it");
 	if (r == 0 && !s->name)
 		make_up_name(s);
 	return r;

@@ -78,15 +78,18 @@ struct task_spec {
 	char *signal;	/* first signal, NULL: TERM */
 	uint64_t grace; /* ms until KILL */
 	uint64_t clean; /* enum spec_clean */
-	/* What is run: exactly one of script, argv, commands. */
+	/* What is run: exactly one of script, argv, commands, allocation. */
 	char *script;	   /* text; args are its arguments */
 	char *script_name; /* or NULL: the name; see spec_needs_script_name() */
 	struct text_list args, argv, commands;
+	bool allocation; /* none of them yet: it has its devices, and waits for `start` */
 	struct index_range array;
 	struct text_list sweep; /* "lr=0.1,0.01", "seed=1..5" */
 	struct text_list env;	/* "K=V" */
 	char *cwd;
-	uint64_t umask; /* or SPEC_NO_UMASK */
+	uint64_t umask;	 /* or SPEC_NO_UMASK */
+	char *on_change; /* of what runs in an allocation: what is done when its devices change,
+			    see alloc/alloc.h; NULL: it is restarted */
 	/* Who submitted it, and by which rules others' use counts. */
 	char *host, *user;
 	uint64_t uid;
@@ -142,7 +145,8 @@ const struct task_option *task_option_find(const char *name);
 /* The headings of the options in the order in which they are shown; ends with NULL. */
 extern const char *const task_option_groups[];
 
-/* What was given of the rows' options, but for OPTION_SUBMITTER. -EINVAL or -ERANGE, "--OPTION:
+/* What was given of those rows' options that o has, but for OPTION_SUBMITTER. -EINVAL or -ERANGE,
+ * "--OPTION:
  * ..." in e. */
 int spec_take_options(struct task_spec *s, const struct opts *o, struct err *e);
 

@@ -83,7 +83,9 @@ def test_every_command_teaches_by_example(tenure):
 
 @pytest.mark.parametrize("args, text", [
     (["confg"], 'there is no command "confg"; did you mean config?'),
-    (["start"], 'there is no command "start"; did you mean on?'),
+    (["start"], "what holds GPUs and runs the queue is started by: tenure on"),
+    (["release"], "what is merely held is let go of by: tenure off"),
+    (["salloc"], 'there is no command "salloc"; did you mean alloc?'),
     (["ls"], 'there is no command "ls"; did you mean list?'),
     (["top"], 'there is no command "top"; did you mean status?'),
     (["edit", "1", "-m", "20G"], "edit has no option -m; here it is written KEY=VALUE: memory=SIZE"),

@@ -44,6 +44,19 @@ def check(command, page, objects):
     assert seen == page, f"{command}: never printed here: {page - seen}"
 
 
+def test_members_of_allocations(queue):
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    pages = documented()
+    first = json.loads(q.run("alloc", "a", "--json").stdout)
+    assert wait_for(lambda: q.run("start", "a", "--json", "--", "no-such-program", check=False))
+    assert wait_for(lambda: json.loads(q.run("allocs", "--json").stdout)["allocations"][0]["error"])
+    second = json.loads(q.run("alloc", "b", "--wait", "0", "--json").stdout)
+    check("alloc", pages["alloc"], [first, second])
+    check("allocs", pages["allocs"], [json.loads(q.run("allocs", "--json").stdout)])
+    assert set(json.loads(q.run("start", "b", "--json", "--", "true").stdout)) == set(pages["alloc"]) - {"reason"} | {"taken"}
+
+
 def test_members(queue, tmp_path):
     q = queue(gpus=3)
     q.start("--no-hold")

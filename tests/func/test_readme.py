@@ -42,7 +42,7 @@ def stable(text, home):
 
 def test_there_are_sessions():
     """Each page for who uses it has one."""
-    assert {name.split(":")[0] for name in SHOWN} >= {"docs/hold.md", "docs/queue.md", "docs/nodes.md", "docs/settings.md"}
+    assert {name.split(":")[0] for name in SHOWN} >= {"docs/allocations.md", "docs/hold.md", "docs/queue.md", "docs/nodes.md", "docs/settings.md"}
     assert all(len(steps) >= 3 for steps in SHOWN.values())
 
 

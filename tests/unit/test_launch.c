@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/attempt/launch.h"
+#include "base/mem.h"
 #include "task/claim_names.h"
 
 static struct launch_with with_one(void)
@@ -149,12 +150,38 @@ static void test_tokens(void **state)
 	assert_string_equal(names_log_path(&n, "train", 2, path), "logs/7.3-train.2.log");
 }
 
+/* What runs in an allocation is ours, and is told whose spool it is. */
+static void test_allocation(void **state)
+{
+	static const char *const words[] = { "/proc/self/exe", "keeper", "/root",
+					     "default",	       "42",	 "/run",
+					     "exp_train",      "owner",	 "alice,7" };
+	struct task_spec *s = make_spec("{\"name\":\"exp_train\",\"allocation\":true,\"gpus\":2}");
+	struct text_list accepted = { 0 };
+	struct spool_trust trust = { .accepted = &accepted };
+	struct launch_with w = with_one();
+	struct launch *j;
+
+	text_list_add(&accepted, "alice");
+	text_list_add(&accepted, "7");
+	w.root = "/root";
+	w.trust = &trust;
+	assert_int_equal(launch_make(s, "tok", &w, &j, NULL), 0);
+	assert_int_equal(launch_get(j)->n_argv, ARRAY_LEN(words));
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		assert_string_equal(launch_get(j)->argv[i], words[i]);
+	assert_non_null(strstr(launch_get(j)->shown, "an allocation"));
+	(void)launch_free(j);
+	(void)spec_free(s);
+	text_list_clear(&accepted);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_environment), cmocka_unit_test(test_login),
-		cmocka_unit_test(test_elements),    cmocka_unit_test(test_sweep),
-		cmocka_unit_test(test_tokens),
+		cmocka_unit_test(test_environment), cmocka_unit_test(test_allocation),
+		cmocka_unit_test(test_login),	    cmocka_unit_test(test_elements),
+		cmocka_unit_test(test_sweep),	    cmocka_unit_test(test_tokens),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

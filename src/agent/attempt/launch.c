@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc/keeper.h"
 #include "base/mem.h"
 #include "base/signame.h"
 #include "base/str.h"
@@ -96,9 +97,31 @@ static void make_env(struct launch *j, const struct task_spec *spec, uint64_t id
 	text_list_clear(&own);
 }
 
-static int make_command(struct launch *j, const struct task_spec *spec, struct err *e)
+/* alloc/keeper.h */
+static void make_keeper(struct launch *j, const struct task_spec *spec, const struct launch_with *w)
 {
-	if (spec->script) {
+	cleanup_strbuf struct strbuf accepted = STRBUF_INIT;
+	const struct text_list *names = w->trust->accepted;
+
+	for (size_t i = 0; names && i < names->n; i++)
+		strbuf_addf(&accepted, "%s%s", i ? "," : "", names->texts[i]);
+	text_list_add(&j->argv, "/proc/self/exe");
+	text_list_add(&j->argv, KEEPER_VERB);
+	text_list_add(&j->argv, w->root);
+	text_list_add(&j->argv, w->instance);
+	text_list_take(&j->argv, xasprintf("%llu", (unsigned long long)w->id));
+	text_list_add(&j->argv, w->run_dir);
+	text_list_add(&j->argv, spec->name);
+	text_list_add(&j->argv, w->trust->setting == TRUST_DIRECTORY ? "directory" : "owner");
+	text_list_add(&j->argv, strbuf_str(&accepted));
+}
+
+static int make_command(struct launch *j, const struct task_spec *spec, const struct launch_with *w,
+			struct err *e)
+{
+	if (spec->allocation) {
+		make_keeper(j, spec, w);
+	} else if (spec->script) {
 		j->job.script = spec->script;
 		j->job.script_bytes = strlen(spec->script);
 		j->job.script_name = spec->script_name ?: spec->name;
@@ -119,6 +142,8 @@ static char *show_command(const struct launch *j, const struct task_spec *spec)
 {
 	struct strbuf text = STRBUF_INIT;
 
+	if (spec->allocation) /* its words say nothing to a person */
+		return xstrdup("(an allocation: tenure start runs something in it)");
 	if (spec->script)
 		strbuf_adds(&text, spec->script_name ?: spec->name);
 	for (size_t i = 0; i < j->argv.n; i++)
@@ -149,7 +174,7 @@ int launch_make(const struct task_spec *spec, const char *token, const struct la
 		struct launch **ret, struct err *e)
 {
 	struct launch *j = xcalloc(1, sizeof(*j));
-	int r = make_command(j, spec, e);
+	int r = make_command(j, spec, w, e);
 
 	if (r < 0) {
 		launch_free(j);

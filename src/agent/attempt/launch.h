@@ -12,6 +12,7 @@
 #include "agent/attempt/login.h"
 #include "base/err.h"
 #include "spool/claim.h"
+#include "spool/instance.h"
 #include "task/end_record.h"
 #include "task/launch_spec.h"
 
@@ -28,6 +29,8 @@ struct launch_with {
 	uint64_t log_limit;	   /* bytes; 0: none */
 	/* How the shim keeps the claim alive: task/claim_heartbeat.h. */
 	const char *spool_dir, *agent;
+	const char *root;		 /* of the spool, and ... */
+	const struct spool_trust *trust; /* ... whose it may be: for an allocation's keeper */
 	const struct claim *claim;
 	uint64_t heartbeat_ms, fence_timeout_ms;
 	const char *cgroup;   /* delegated, to make its own in; or NULL */

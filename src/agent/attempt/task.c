@@ -163,6 +163,8 @@ static void describe(const struct attempt *a, struct launch_with *w)
 	w->attempt = a->claim.attempt;
 	w->memory = a->spec->memory;
 	w->spool_dir = a->place->spool_dir;
+	w->root = a->place->c->root;
+	w->trust = &a->place->c->trust;
 	w->agent = a->place->self->name;
 	w->claim = &a->claim;
 	w->heartbeat_ms = a->place->c->heartbeat_ms;

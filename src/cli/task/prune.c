@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc/alloc.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -192,6 +193,15 @@ static int keep_named(struct pruning *p)
 	return r;
 }
 
+static int forget_allocs(struct pruning *p)
+{
+	cleanup_free uint64_t *ids = xcalloc(p->n, sizeof(*ids));
+
+	for (size_t i = 0; i < p->n; i++)
+		ids[i] = p->lot[i].id;
+	return alloc_forget(p->sp, ids, p->n, p->e);
+}
+
 /* That the tasks are in tmp/ has to survive a power loss before anything of them goes, and their
  * files go last: what an interrupted prune has left is found again by them. */
 static int prune_lot(struct pruning *p)
@@ -203,6 +213,8 @@ static int prune_lot(struct pruning *p)
 	qsort(p->lot, p->n, sizeof(*p->lot), compare_u64);
 	if (p->n && r == 0)
 		r = spool_each(p->sp, spool_dir_name(SPOOL_LOGS), prune_log, p, p->e);
+	if (p->n && r == 0)
+		r = forget_allocs(p);
 	for (size_t i = 0; i < p->n && r == 0; i++) {
 		const struct goner *g = &p->lot[i];
 

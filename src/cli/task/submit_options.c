@@ -69,7 +69,8 @@ static int check_script(const char *text, size_t len, const char *shown, struct 
 }
 
 /* A file; or what comes from standard input or another pipe, whose name says nothing of it. */
-static int take_script(struct task_spec *s, const struct opts *o, const char *path, struct err *e)
+static int take_script(struct task_spec *s, const struct opts *o, const char *path, bool sbatch,
+		       struct err *e)
 {
 	bool standard = strcmp(path, "-") == 0;
 	const char *shown = standard ? "standard input" : path;
@@ -93,12 +94,25 @@ static int take_script(struct task_spec *s, const struct opts *o, const char *pa
 	r = check_script(s->script, len, shown, e);
 	if (r < 0)
 		return r;
-	sbatch_take(s, o, s->script);
+	if (sbatch)
+		sbatch_take(s, o, s->script);
 	if (!s->name)
 		s->name = xstrdup(name);
 	if (spec_needs_script_name(s, name))
 		s->script_name = xstrdup(name);
 	return 0;
+}
+
+/* A script with its arguments, or the words of a command, from the first-th argument on. */
+static int take_words(struct task_spec *s, const struct opts *o, size_t first, bool sbatch,
+		      struct err *e)
+{
+	bool command = opts_dashes(o);
+	int r = command ? 0 : take_script(s, o, opts_arg(o, first), sbatch, e);
+
+	for (size_t i = command ? first : first + 1; i < opts_argc(o) && r == 0; i++)
+		r = spec_set_text(s, command ? "argv" : "args", opts_arg(o, i), e);
+	return r;
 }
 
 /* What it runs, from the arguments: a script, a command, or the lines of files, which may be tasks
@@ -109,7 +123,6 @@ static int take_payload(struct task_spec *s, const struct opts *o, struct spec_l
 {
 	const struct value *from = opts_value(o, "from");
 	size_t n = opts_argc(o);
-	int r = 0;
 
 	if (from && n)
 		return err_set(e, -EINVAL, "with --from nothing else can be given to run");
@@ -119,11 +132,21 @@ static int take_payload(struct task_spec *s, const struct opts *o, struct spec_l
 		return err_set(e, -EINVAL,
 			       "say what to run: a script (- is standard input), or -- and a "
 			       "command, or --from FILE");
-	if (!opts_dashes(o))
-		r = take_script(s, o, opts_arg(o, 0), e);
-	for (size_t i = opts_dashes(o) ? 0 : 1; i < n && r == 0; i++)
-		r = spec_set_text(s, opts_dashes(o) ? "argv" : "args", opts_arg(o, i), e);
-	return r;
+	return take_words(s, o, 0, true, e);
+}
+
+int submit_take_run(const struct cmd_ctx *ctx, size_t first, struct task_spec *s, struct err *e)
+{
+	int r;
+
+	if (!opts_flag(ctx->opts, "no-env"))
+		submitter_environment(s);
+	submitter_umask(s);
+	r = submitter_directory(s, opts_text(ctx->opts, "cwd"), e);
+	if (r == 0)
+		r = spec_take_options(s, ctx->opts, e);
+	return r == 0 && opts_argc(ctx->opts) > first ? take_words(s, ctx->opts, first, false, e)
+						      : r;
 }
 
 /* What is no key of a task, behind which of them it is shown. */

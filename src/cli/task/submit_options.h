@@ -13,6 +13,11 @@ void submit_add_opts(struct opts *o);
 
 extern const struct cmd_variable submit_variables[];
 
+/* What is to run, of the arguments from the first-th on (nothing where there is none), with the
+ * directory and the environment, and what options of a task's keys the command has: cwd and no-env
+ * at the least. 0 or negative: wrong usage. */
+int submit_take_run(const struct cmd_ctx *ctx, size_t first, struct task_spec *s, struct err *e);
+
 #define SUBMIT_ARGS "SCRIPT|- [ARG..] | -- COMMAND.."
 
 struct submitted {

@@ -1,0 +1,603 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * One loop with a short step. What it looks at in the spool can hang with its file server; its
+ * shim, which ends the task, waits for nothing of that.
+ */
+
+#include "alloc/keeper.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "alloc/alloc.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/signame.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "spool/instance.h"
+#include "task/program.h"
+#include "task/shproto.h"
+#include "task/tree.h"
+
+#define STEP_MS	      100
+#define LOOK_MS	      500 /* at orders and devices */
+#define GPUS_FILE_MAX 65536
+#define GPUS_FILE_ENV "TENURE_GPUS_FILE"
+#define VISIBLE_ENV   "CUDA_VISIBLE_DEVICES"
+
+extern char **environ;
+
+struct keeper {
+	const char *root, *instance, *run_dir, *name;
+	uint64_t id;
+	struct spool_trust trust;
+	struct text_list accepted;
+	struct spool *sp;
+	struct alloc_state st; /* as it is, or is to be, in the spool */
+	bool unwritten;
+	bool resume;   /* the program of st.order was running when the last attempt ended */
+	int told_code; /* of the last failure to look or to write: it is told once */
+	/* What runs: */
+	struct task_spec *spec; /* NULL: nothing does */
+	enum alloc_change change;
+	const char *hook; /* of spec */
+	struct program program;
+	pid_t leader;
+	int status;
+	bool leader_gone;
+	/* It is being ended, and begins anew, or another one does: */
+	bool ending, again;
+	struct ender ender;
+	uint64_t kill_at_ns;
+	bool told;		   /* the whole task is to end */
+	char gpus[ALLOC_GPUS_MAX]; /* that it was last told of */
+};
+
+/* Into the log of the task, which is standard output. */
+static void __attribute__((format(printf, 1, 2))) say(const char *fmt, ...)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	char when[CLOCK_TEXT_MAX];
+	va_list ap;
+
+	strbuf_addf(&b, "[tenure %s] ", clock_format_local(clock_wall_ns(), when));
+	va_start(ap, fmt);
+	strbuf_addv(&b, fmt, ap);
+	va_end(ap);
+	strbuf_addc(&b, '\n');
+	(void)fs_write_all(STDOUT_FILENO, strbuf_str(&b), b.len);
+}
+
+static void say_failure(struct keeper *k, int code, const struct err *e)
+{
+	if (code != k->told_code && code < 0)
+		say("%s; trying again", e->text);
+	k->told_code = code;
+}
+
+/* ---- the spool ---- */
+
+static void write_state(struct keeper *k)
+{
+	struct err e = ERR_INIT;
+	int r = k->sp ? alloc_state_write(k->sp, k->id, &k->st, &e) : -EAGAIN;
+
+	k->unwritten = r < 0;
+	if (k->sp)
+		say_failure(k, r, &e);
+}
+
+static void state_is(struct keeper *k, enum alloc_phase phase)
+{
+	k->st.phase = phase;
+	if (phase != ALLOC_RUNNING)
+		k->st.pid = 0;
+	write_state(k);
+}
+
+/* ---- its devices ---- */
+
+/* Lines "INDEX UUID": as CUDA_VISIBLE_DEVICES names them, which has indices or UUIDs. */
+static void read_gpus(char *text, char ret[ALLOC_GPUS_MAX])
+{
+	const char *visible = getenv(VISIBLE_ENV);
+	bool by_uuid = visible && visible[0] && strchr("GM", visible[0]);
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	char *save = NULL;
+
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		char *uuid = strchr(line, ' ');
+
+		if (!uuid)
+			continue;
+		*uuid++ = '\0';
+		strbuf_addf(&b, "%s%s", b.len ? "," : "", by_uuid ? uuid : line);
+	}
+	(void)str_copy(ret, ALLOC_GPUS_MAX, strbuf_str(&b));
+}
+
+/* Those that it has now. */
+static void look_at_gpus(char ret[ALLOC_GPUS_MAX])
+{
+	const char *path = getenv(GPUS_FILE_ENV), *visible = getenv(VISIBLE_ENV);
+	cleanup_free char *text = NULL;
+	size_t len;
+
+	if (path && fs_read_file(path, GPUS_FILE_MAX, &text, &len, NULL) == 0)
+		read_gpus(text, ret);
+	else
+		(void)str_copy(ret, ALLOC_GPUS_MAX, visible ? visible : "");
+}
+
+/* ---- an order ---- */
+
+static bool is_ours(const char *assignment)
+{
+	return str_has_prefix(assignment, "TENURE_") ||
+	       str_has_prefix(assignment, VISIBLE_ENV "=") ||
+	       str_has_prefix(assignment, "CUDA_DEVICE_ORDER=");
+}
+
+/* What the allocation was given, with what the order says; the devices are those of now. */
+static void make_env(const struct keeper *k, struct text_list *env)
+{
+	for (char **v = environ; *v; v++)
+		if (!str_has_prefix(*v, TASK_TOKEN_ENV "="))
+			text_list_add(env, *v);
+	for (size_t i = 0; i < k->spec->env.n; i++) {
+		cleanup_free char *v = alloc_fill_in(k->spec->env.texts[i], k->gpus, k->name);
+
+		if (!is_ours(v))
+			text_list_set_variable(env, v);
+	}
+
+	cleanup_free char *visible = xasprintf("%s=%s", VISIBLE_ENV, k->gpus);
+
+	text_list_set_variable(env, visible);
+}
+
+static void fill_in(const struct keeper *k, const struct text_list *from, struct text_list *to)
+{
+	for (size_t i = 0; i < from->n; i++)
+		text_list_take(to, alloc_fill_in(from->texts[i], k->gpus, k->name));
+}
+
+static void make_argv(const struct keeper *k, struct text_list *argv)
+{
+	if (k->spec->commands.n) {
+		text_list_add(argv, "/bin/sh");
+		text_list_add(argv, "-c");
+		text_list_take(argv, alloc_fill_in(k->spec->commands.texts[0], k->gpus, k->name));
+	} else {
+		fill_in(k, k->spec->script ? &k->spec->args : &k->spec->argv, argv);
+	}
+}
+
+static char *show_words(const struct keeper *k, const struct text_list *argv)
+{
+	struct strbuf b = STRBUF_INIT;
+
+	if (k->spec->script)
+		strbuf_adds(&b, k->spec->script_name ? k->spec->script_name : "script");
+	for (size_t i = 0; i < argv->n; i++)
+		strbuf_add_word_in_line(&b, argv->texts[i]);
+	return strbuf_take(&b);
+}
+
+/* 0 and its first process, or negative. */
+static int start_program(struct keeper *k, const struct text_list *argv,
+			 const struct text_list *env, struct err *e)
+{
+	const char *home = getenv("HOME");
+	const struct launch_spec launch = {
+		.token = getenv(TASK_TOKEN_ENV) ? getenv(TASK_TOKEN_ENV) : "allocation",
+		.cwd = k->spec->cwd ? k->spec->cwd
+		       : home	    ? home
+				    : "/",
+		.run_dir = k->run_dir,
+		.script = k->spec->script,
+		.script_bytes = k->spec->script ? strlen(k->spec->script) : 0,
+		.script_name = k->spec->script_name ? k->spec->script_name : k->spec->name,
+		.argv = (const char *const *)argv->texts,
+		.n_argv = (uint32_t)argv->n,
+		.env = (const char *const *)env->texts,
+		.n_env = (uint32_t)env->n,
+		.umask = k->spec->umask != SPEC_NO_UMASK ? (uint32_t)k->spec->umask : 022,
+		.flags = getenv("TENURE_JOB_KEY") ? LAUNCH_IN_JOB : 0,
+	};
+	struct gate gate = { .is = GATE_OPEN };
+	int r = program_prepare(&k->program, &launch, e);
+	pid_t pid = r;
+
+	if (r == 0) {
+		program_set_env(&k->program, &launch, NULL, 0);
+		pid = program_start(&k->program, &launch, &gate, STDOUT_FILENO, -1, e);
+	}
+	k->leader = pid > 0 ? pid : 0;
+	return pid > 0 ? 0 : pid;
+}
+
+static void program_over(struct keeper *k)
+{
+	program_clear(&k->program);
+	ender_clear(&k->ender);
+	k->spec = spec_free(k->spec);
+	k->leader = 0;
+	k->ending = k->leader_gone = false;
+}
+
+static void not_started(struct keeper *k, const struct err *e)
+{
+	say("order %u cannot be run: %s", k->st.order, e->text);
+	(void)str_copy(k->st.error, sizeof(k->st.error), e->text);
+	k->st.exit = (unsigned int)k->program.exit_code;
+	k->st.ended_ns = clock_wall_ns();
+	program_over(k);
+	state_is(k, ALLOC_ENDED);
+}
+
+/* What k->spec says, with the devices of now. */
+static void run_spec(struct keeper *k)
+{
+	struct text_list argv = { .n = 0 }, env = { .n = 0 };
+	struct err e = ERR_INIT;
+	int r;
+
+	look_at_gpus(k->gpus);
+	make_argv(k, &argv);
+	make_env(k, &env);
+
+	cleanup_free char *shown = show_words(k, &argv);
+
+	say("order %u: %s, on GPU %s", k->st.order, shown, k->gpus[0] ? k->gpus : "(none)");
+	k->status = 0;
+	k->leader_gone = k->ending = k->again = false;
+	ender_begin(&k->ender);
+	k->st.error[0] = '\0';
+	k->st.exit = 0;
+	k->st.ended_ns = 0;
+	(void)str_copy(k->st.gpus, sizeof(k->st.gpus), k->gpus);
+	r = start_program(k, &argv, &env, &e);
+	if (r < 0) {
+		not_started(k, &e);
+	} else {
+		k->st.pid = k->leader;
+		k->st.began_ns = clock_wall_ns();
+		state_is(k, ALLOC_RUNNING);
+	}
+	text_list_clear(&argv);
+	text_list_clear(&env);
+}
+
+static void refuse_order(struct keeper *k, const struct err *e)
+{
+	k->program.exit_code = EXIT_CANNOT_RUN;
+	not_started(k, e);
+}
+
+/* The order of that number is what is to run: 0; -ENOENT: there is none; -errno. */
+static int take_order(struct keeper *k, unsigned int n)
+{
+	struct task_spec *spec = NULL;
+	struct err e = ERR_INIT;
+	int r = alloc_order_read(k->sp, k->id, n, &spec, &e);
+
+	if (r == -EINVAL || r == -EFBIG || spool_is_bad(r)) {
+		k->st.order = n;
+		refuse_order(k, &e);
+		return 0;
+	}
+	if (r != -ENOENT)
+		say_failure(k, r, &e);
+	if (r < 0)
+		return r;
+	k->st.order = n;
+	k->spec = spec;
+	(void)alloc_parse_change(spec->on_change, &k->change, &k->hook, NULL);
+	run_spec(k);
+	return 0;
+}
+
+/* ---- its end ---- */
+
+static int stop_signal(const struct keeper *k)
+{
+	int sig = k->spec->signal ? signal_parse(k->spec->signal, NULL) : SIGTERM;
+
+	return sig > 0 ? sig : SIGTERM;
+}
+
+static void end_program(struct keeper *k, bool again)
+{
+	k->again = again;
+	if (k->ending)
+		return;
+	k->ending = true;
+	k->kill_at_ns = clock_mono_ns() + k->spec->grace * NS_PER_MS;
+}
+
+static void end_pass(struct keeper *k)
+{
+	struct tree t = { 0 };
+
+	if (tree_glance(&t) == 0) {
+		tree_keep_below(&t, getpid());
+		ender_pass(&k->ender, &t,
+			   clock_mono_ns() >= k->kill_at_ns ? SIGKILL : stop_signal(k));
+	}
+	tree_clear(&t);
+}
+
+static unsigned int exit_of(int status)
+{
+	return WIFSIGNALED(status) ? NAME_SIGNALLED + (unsigned int)WTERMSIG(status)
+				   : (unsigned int)WEXITSTATUS(status);
+}
+
+/* All of it has ended. */
+static void on_program_end(struct keeper *k)
+{
+	unsigned int code = exit_of(k->status);
+	bool again = k->again && k->ending;
+
+	if (k->told) /* what the task's next attempt begins anew */
+		return;
+	if (again) {
+		struct task_spec *spec = take_ptr(k->spec);
+
+		program_over(k);
+		k->spec = spec;
+		k->st.restarts++;
+		run_spec(k);
+		return;
+	}
+	say("order %u has ended (%s %u)", k->st.order,
+	    code >= NAME_SIGNALLED ? "signal" : "exit code", code & (NAME_SIGNALLED - 1));
+	k->st.exit = code;
+	k->st.ended_ns = clock_wall_ns();
+	program_over(k);
+	state_is(k, ALLOC_ENDED);
+}
+
+static void reap(struct keeper *k)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		if (pid != k->leader)
+			continue;
+		k->status = status;
+		k->leader_gone = true;
+	}
+	if (pid < 0 && errno == ECHILD && k->leader)
+		on_program_end(k);
+}
+
+/* ---- other devices than it has ---- */
+
+static void run_hook(const struct keeper *k)
+{
+	cleanup_free char *pid = xasprintf("%d", (int)k->leader);
+	const char *const words[] = { "/bin/sh", "-c", k->hook };
+	struct text_list env = { .n = 0 }, argv = { .n = 0 };
+	struct program p;
+	struct err e = ERR_INIT;
+	struct gate gate = { .is = GATE_OPEN };
+
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		text_list_take(&argv, alloc_fill_in(words[i], k->gpus, k->name));
+	make_env(k, &env);
+
+	cleanup_free char *variable = xasprintf("TENURE_PROGRAM_PID=%s", pid);
+
+	text_list_set_variable(&env, variable);
+
+	const struct launch_spec launch = {
+		.token = getenv(TASK_TOKEN_ENV) ? getenv(TASK_TOKEN_ENV) : "allocation",
+		.cwd = k->spec->cwd ? k->spec->cwd : "/",
+		.argv = (const char *const *)argv.texts,
+		.n_argv = (uint32_t)argv.n,
+		.env = (const char *const *)env.texts,
+		.n_env = (uint32_t)env.n,
+		.umask = 022,
+	};
+	int r = program_prepare(&p, &launch, &e);
+
+	if (r == 0) {
+		program_set_env(&p, &launch, NULL, 0);
+		r = program_start(&p, &launch, &gate, STDOUT_FILENO, -1, &e);
+	}
+	if (r < 0)
+		say("the hook cannot be run: %s", e.text);
+	program_clear(&p);
+	text_list_clear(&argv);
+	text_list_clear(&env);
+}
+
+static void on_gpus(struct keeper *k, const char *gpus)
+{
+	say("the GPUs are %s now (%s before): %s", gpus, k->gpus,
+	    k->change == ALLOC_RESTART	? "the program is started again"
+	    : k->change == ALLOC_SIGNAL ? "it is told by SIGUSR1"
+					: "its hook is run");
+	(void)str_copy(k->gpus, sizeof(k->gpus), gpus);
+	if (k->change == ALLOC_RESTART) {
+		end_program(k, true);
+		return;
+	}
+	(void)str_copy(k->st.gpus, sizeof(k->st.gpus), gpus);
+	write_state(k);
+	if (k->change == ALLOC_HOOK)
+		run_hook(k);
+	else if (!k->leader_gone) /* a child that was not waited for: the PID is its own */
+		(void)kill(k->leader, SIGUSR1);
+}
+
+static void watch_gpus(struct keeper *k)
+{
+	char gpus[ALLOC_GPUS_MAX];
+
+	if (k->ending || k->resume)
+		return;
+	look_at_gpus(gpus);
+	if (k->leader && strcmp(gpus, k->gpus) != 0) {
+		on_gpus(k, gpus);
+	} else if (!k->leader && strcmp(gpus, k->st.gpus) != 0) {
+		(void)str_copy(k->st.gpus, sizeof(k->st.gpus), gpus);
+		write_state(k);
+	}
+}
+
+/* ---- its life ---- */
+
+static void open_queue(struct keeper *k)
+{
+	struct err e = ERR_INIT;
+	int r = spool_open(k->root, k->instance, &k->trust, 0, &k->sp, &e);
+	struct alloc_state st;
+
+	if (r == 0)
+		r = alloc_state_read(k->sp, k->id, &st, &e);
+	say_failure(k, r, &e);
+	if (r < 0) {
+		k->sp = spool_close(k->sp);
+		return;
+	}
+	k->st = st;
+	(void)str_copy(k->st.host, sizeof(k->st.host), spool_host(k->sp));
+	look_at_gpus(k->st.gpus);
+	k->resume = st.phase == ALLOC_RUNNING;
+	if (k->resume)
+		say("the program of order %u was running when its attempt ended", st.order);
+	else if (st.phase == ALLOC_WAITING)
+		say("%s waits; tenure start %s -- COMMAND runs something on GPU %s", k->name,
+		    k->name, k->st.gpus);
+	if (!k->resume)
+		write_state(k);
+}
+
+static void look(struct keeper *k)
+{
+	if (!k->sp)
+		open_queue(k);
+	if (!k->sp)
+		return;
+	if (k->unwritten)
+		write_state(k);
+	if (k->resume) {
+		int r = take_order(k, k->st.order);
+
+		k->resume = r < 0 && r != -ENOENT;
+	} else if (!k->leader) {
+		(void)take_order(k, k->st.order + 1);
+	} else if (!k->ending && alloc_order_exists(k->sp, k->id, k->st.order + 1)) {
+		end_program(k, false);
+	}
+	watch_gpus(k);
+}
+
+static int set_up_signals(void)
+{
+	static const int ends[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGCHLD };
+	sigset_t set;
+
+	/* Warnings of an engine, which the agent acts upon. */
+	(void)signal(SIGUSR1, SIG_IGN);
+	(void)signal(SIGUSR2, SIG_IGN);
+
+	(void)sigemptyset(&set);
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+		(void)sigaddset(&set, ends[i]);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return -1;
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Its shim has told the whole tree, the program as well. */
+static void hear(struct keeper *k, int fd)
+{
+	struct signalfd_siginfo si;
+
+	while (read(fd, &si, sizeof(si)) == sizeof(si))
+		k->told = k->told || si.ssi_signo != SIGCHLD;
+}
+
+static int serve(struct keeper *k, int fd)
+{
+	uint64_t look_at_ns = 0;
+
+	while (!k->told || k->leader) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+
+		(void)poll(&p, 1, STEP_MS);
+		hear(k, fd);
+		reap(k);
+		if (k->told && k->leader_gone)
+			break;
+		if (k->told)
+			continue;
+		if (k->ending && k->leader)
+			end_pass(k);
+		if (clock_mono_ns() < look_at_ns)
+			continue;
+		look(k);
+		look_at_ns = clock_mono_ns() + LOOK_MS * NS_PER_MS;
+	}
+	return 128 + SIGTERM;
+}
+
+int keeper_begin(int argc, char **argv)
+{
+	char name[160];
+
+	if (argc != KEEPER_WORDS) {
+		(void)fputs(
+			"tenure: keeper is what an agent starts in an allocation; tenure alloc\n",
+			stderr);
+		return 2;
+	}
+	argv[0] =
+		str_print(name, sizeof(name), KEEPER_ARGV0 " %s, waits for tenure start", argv[5]);
+	(void)execv("/proc/self/exe", argv);
+	return keeper_main(argc, argv);
+}
+
+int keeper_main(int argc, char **argv)
+{
+	struct keeper k = { .st = { .phase = ALLOC_WAITING } };
+	char *save = NULL;
+	int fd;
+
+	if (argc != KEEPER_WORDS || str_to_u64(argv[3], &k.id) < 0)
+		return 2;
+	k.root = argv[1];
+	k.instance = argv[2];
+	k.run_dir = argv[4];
+	k.name = argv[5];
+	for (char *w = strtok_r(argv[7], ",", &save); w; w = strtok_r(NULL, ",", &save))
+		text_list_add(&k.accepted, w);
+	k.trust =
+		(struct spool_trust){ .accepted = &k.accepted,
+				      .setting = strcmp(argv[6], "directory") == 0 ? TRUST_DIRECTORY
+										   : TRUST_OWNER };
+	(void)prctl(PR_SET_NAME, "tenure-alloc");
+	fd = set_up_signals();
+	if (fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) {
+		say("cannot begin: %s", strerror(errno));
+		return 1;
+	}
+	return serve(&k, fd);
+}

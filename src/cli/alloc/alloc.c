@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+
+/* `alloc`, which takes GPUs for a purpose, and `release`, which gives them back. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "cli/agent_client.h"
+#include "cli/alloc/live.h"
+#include "cli/commands.h"
+#include "cli/instance.h"
+#include "cli/node/pool_call.h"
+#include "cli/node_agents.h"
+#include "cli/pools.h"
+#include "cli/task/roomcheck.h"
+#include "cli/task/submit_inherit.h"
+#include "cli/task/taskstop.h"
+#include "cli/task/watch.h"
+#include "cli/task/why.h"
+#include "spool/instance.h"
+#include "spool/submit.h"
+
+#define LOCK_NAME "allocs"
+
+static const struct opt alloc_opts[] = {
+	{ .name = "gpus",
+	  .short_name = 'g',
+	  .spec = { VALUE_UINT, .min = 1, .max = SPEC_GPUS_MAX },
+	  .arg = "N",
+	  .help = "so many GPUs, all of one node (default: the setting min_gpus)" },
+	{ .name = "model",
+	  .spec = { VALUE_TEXT, .max = 256 },
+	  .arg = "PATTERN",
+	  .help = "only GPUs with such a name: '*H200*'" },
+	{ .name = "for",
+	  .spec = { VALUE_DURATION, .min = 1 },
+	  .arg = "DURATION",
+	  .help = "give them back by itself after that time" },
+	{ .name = "wait",
+	  .spec = { VALUE_DURATION },
+	  .arg = "DURATION",
+	  .def = "10s",
+	  .help = "so long until it has them, or it is told what it waits for" },
+	{ .name = "now",
+	  .spec = { VALUE_FLAG },
+	  .help = "take it back if it has not got them by then" },
+	{ 0 },
+};
+
+/* ---- asking for it ---- */
+
+static struct task_spec *make_spec(const struct cmd_ctx *ctx, const char *name, unsigned int gpus,
+				   struct err *e)
+{
+	struct task_spec *s = spec_new();
+	const struct value *model = opts_value(ctx->opts, "model"), *limit;
+	int r = spec_set_text(s, "name", name, e);
+
+	s->allocation = true;
+	s->gpus = gpus;
+	if (r == 0 && model)
+		r = spec_set_text(s, "model", model->str, e);
+	limit = opts_value(ctx->opts, "for");
+	s->timeout = limit ? limit->num : 0;
+	submitter_umask(s);
+	if (r == 0)
+		r = spec_check(s, e);
+	if (r == 0)
+		r = spec_check_new(s, e);
+	return r == 0 ? s : spec_free(s);
+}
+
+static int check_name(const struct live_allocs *l, const char *name, struct err *e)
+{
+	const struct live_alloc *a = live_allocs_find(l, name, NULL);
+	cleanup_free char *has = a && live_alloc_runs(a) ? live_alloc_has(a) : NULL;
+
+	if (!a || strcmp(a->task.name.name, name) != 0)
+		return 0;
+	return err_set(e, -EEXIST,
+		       "%s is an allocation already (task %" PRIu64 ": %s%" PRIu64
+		       " GPUs%s%s); tenure release %s gives it back",
+		       name, a->task.name.id, has ? "" : "waits for ", a->task.name.gpus,
+		       has ? ", " : "", has ? has : "", name);
+}
+
+/* Within the limits, and into the queue: one at a time. */
+static int submit_one(const struct cmd_ctx *ctx, const struct spool *sp, struct task_spec *s,
+		      uint64_t *ret_id, struct err *e)
+{
+	struct alloc_limits limits = live_limits(ctx->settings);
+	struct live_allocs live = { .n = 0 };
+	struct alloc_mark mark = { .kind = ALLOC_MANUAL };
+	struct pool_owner owner;
+	int r = pool_call_own(sp, LOCK_NAME, &owner, e);
+
+	if (r < 0)
+		return r;
+	r = live_allocs_read(sp, &live, e);
+	if (r == 0)
+		r = check_name(&live, s->name, e);
+	if (r == 0)
+		r = live_allocs_check(&live, &limits, mark.kind, (unsigned int)s->gpus, e);
+	if (r == 0)
+		r = room_check(ctx, sp, s, e);
+	if (r == 0)
+		r = submit_new_id(sp, &mark.id, e);
+	if (r == 0)
+		r = alloc_mark_write(sp, &mark, e);
+	if (r == 0) {
+		submitter_name(s, sp);
+		r = submit_task_as(sp, s, mark.id, e);
+	}
+	pool_disown(sp, &owner);
+	live_allocs_clear(&live);
+	*ret_id = mark.id;
+	return r;
+}
+
+/* ---- what came of it ---- */
+
+struct asked {
+	const struct cmd_ctx *ctx;
+	const struct spool *sp;
+	const char *name;
+	uint64_t id;
+};
+
+static void print_json(const struct asked *a, const struct live_allocs *l, const char *reason)
+{
+	char word[24];
+	const struct live_alloc *found =
+		live_allocs_find(l, str_print(word, sizeof(word), "%" PRIu64, a->id), NULL);
+	json_t *doc = found ? live_alloc_json(a->sp, found) : json_object();
+
+	(void)json_object_set_new(doc, "reason", reason ? json_string(reason) : json_null());
+	cmd_print_json_line(doc);
+}
+
+/* It has its GPUs: 1; it has ended: -ECANCELED; 0: neither. */
+static int look(const struct asked *a, struct taskwatch *w, struct err *e)
+{
+	struct alloc_state st;
+	int r = taskwatch_look(w, e);
+
+	if (r == 1)
+		return err_set(e, -ECANCELED, "%s was given back before it had its GPUs", a->name);
+	if (r < 0 || taskwatch_state(w) != TASKSTATE_RUNNING)
+		return r;
+	r = alloc_state_read(a->sp, a->id, &st, e);
+	return r < 0 ? r : st.host[0] != '\0';
+}
+
+static int wait_for_it(const struct asked *a, const struct task_place *place, struct err *e)
+{
+	uint64_t end_ns = clock_mono_ns() + opts_value(a->ctx->opts, "wait")->num * NS_PER_MS;
+	struct taskwatch *w = NULL;
+	int r = taskwatch_open(a->sp, place, &w, e);
+
+	while (r == 0 && (r = look(a, w, e)) == 0 && clock_mono_ns() < end_ns)
+		taskwatch_pause(w);
+	w = taskwatch_close(w);
+	return r;
+}
+
+static int take_back(const struct asked *a, struct err *e)
+{
+	struct taskstop s = {
+		.ctx = a->ctx, .sp = a->sp, .quiet = true, .remote_ms = AGENTS_LIMIT_MS
+	};
+	char word[24];
+	int r = taskstop_word(&s, str_print(word, sizeof(word), "%" PRIu64, a->id), e);
+
+	return r == 0 ? taskstop_finish(&s, e) : r;
+}
+
+static char *reason_of(const struct asked *a)
+{
+	struct strbuf why = STRBUF_INIT;
+	struct task_place place;
+
+	if (select_by_id(a->sp, a->id, 0, &place, NULL) < 0 ||
+	    why_of(a->ctx, a->sp, &place, &why, NULL) < 0 || !why.len) {
+		strbuf_clear(&why);
+		return xstrdup("waits");
+	}
+	return strbuf_take(&why);
+}
+
+static int tell_waits(const struct asked *a, const struct live_allocs *live, struct err *e)
+{
+	cleanup_free char *why = reason_of(a);
+
+	if (opts_flag(a->ctx->opts, "now")) {
+		int r = take_back(a, e);
+
+		return r < 0 ? r : err_set(e, -EBUSY, "%s was taken back: it %s", a->name, why);
+	}
+	if (opts_flag(a->ctx->opts, "json"))
+		print_json(a, live, why);
+	else
+		printf("%s (task %" PRIu64 ") %s\n", a->name, a->id, why);
+	return 0;
+}
+
+static void tell_has(const struct asked *a, const struct live_allocs *live)
+{
+	char word[24];
+	const struct live_alloc *found =
+		live_allocs_find(live, str_print(word, sizeof(word), "%" PRIu64, a->id), NULL);
+	cleanup_free char *has = found ? live_alloc_has(found) : xstrdup("its GPUs");
+
+	if (opts_flag(a->ctx->opts, "json"))
+		print_json(a, live, NULL);
+	else
+		printf("%s (task %" PRIu64 ") has %s; tenure start %s -- COMMAND runs something "
+		       "there\n",
+		       a->name, a->id, has, a->name);
+}
+
+static int tell(const struct asked *a, struct err *e)
+{
+	struct live_allocs live = { .n = 0 };
+	struct task_place place;
+	int r = select_by_id(a->sp, a->id, 0, &place, e), has = 0;
+
+	if (r == 0)
+		has = r = wait_for_it(a, &place, e);
+	if (r >= 0)
+		r = live_allocs_read(a->sp, &live, e);
+	if (r == 0 && has)
+		tell_has(a, &live);
+	else if (r == 0)
+		r = tell_waits(a, &live, e);
+	live_allocs_clear(&live);
+	return r;
+}
+
+static int run_alloc(const struct cmd_ctx *ctx, struct err *e)
+{
+	const struct value *gpus = opts_value(ctx->opts, "gpus");
+	uint64_t n = gpus ? gpus->num : settings_num(ctx->settings, SET_ALLOC_GPUS);
+	struct asked a = { .ctx = ctx, .name = opts_arg(ctx->opts, 0) };
+	struct task_spec *s = make_spec(ctx, a.name, (unsigned int)n, e);
+	struct spool *sp = NULL;
+	int r;
+
+	if (!s)
+		return CMD_USAGE;
+	r = instance_open(ctx, SPOOL_CREATE, &sp, e);
+	a.sp = sp;
+	if (r == 0)
+		r = submit_one(ctx, sp, s, &a.id, e);
+	if (r == SUBMIT_NOT_DURABLE) {
+		cmd_warn("warning", "%s\nit is in the queue, but may not survive a power loss",
+			 e->text);
+		r = 0;
+	} else if (r < 0) {
+		r = err_wrap(e, "not allocated");
+	}
+	if (r == 0) {
+		pools_tick_after_submit(ctx, sp);
+		agent_look(ctx);
+		r = tell(&a, e);
+	}
+	sp = spool_close(sp);
+	(void)spec_free(s);
+	return r;
+}
+
+static const struct cmd_example alloc_examples[] = {
+	{ "tenure alloc exp_train -g 4", "four GPUs of one node, until they are given back" },
+	{ "tenure alloc notebook --for 8h", "one, for a day's work" },
+	{ "tenure alloc exp_train -g 2 --now || echo none", "at once or not at all" },
+	{ 0 },
+};
+
+const struct cmd cmd_alloc = {
+	.name = "alloc",
+	.group = ALLOC_GROUP,
+	.summary = "take GPUs for a purpose, and keep them",
+	.args = "NAME",
+	.min_args = 1,
+	.max_args = 1,
+	.description =
+		"An allocation is a task that keeps its GPUs until tenure release, whatever runs on them "
+		"meanwhile: tenure start runs a program there, and another one after it. It waits for its "
+		"turn as other tasks do, is told by why, list and history, and survives what they survive. "
+		"GPUs that were held for you stay held until the first program uses them.\n\n"
+		"max_total_gpus, max_manual_gpus and max_gpus_per_task limit how many GPUs allocations may "
+		"have; what is more is refused, with who has what. Nobody else gets an allocated GPU "
+		"through your queue; on a machine that you share, somebody who starts there all the same "
+		"is not stopped.",
+	.examples = alloc_examples,
+	.opts = alloc_opts,
+	.flags = CMD_JSON,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT | SETTING_GROUP_ALLOC,
+	.run = run_alloc,
+};
+
+/* ---- release ---- */
+
+struct releasing {
+	struct taskstop stop;
+	struct live_allocs live;
+};
+
+static int release_one(void *data, const char *word, struct err *e)
+{
+	struct releasing *r = data;
+	const struct live_alloc *a = live_allocs_find(&r->live, word, e);
+	char id[24];
+
+	if (!a)
+		return -ENOENT;
+	return taskstop_word(&r->stop, str_print(id, sizeof(id), "%" PRIu64, a->task.name.id), e);
+}
+
+static int run_release(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct releasing r = { .stop = { .ctx = ctx, .remote_ms = AGENTS_LIMIT_MS } };
+	struct spool *sp = NULL;
+	struct err last = ERR_INIT;
+	int first, last_r;
+
+	if (!opts_argc(ctx->opts)) { /* as other programs call what `off` is here */
+		(void)err_set(
+			e, -EINVAL,
+			"say which allocation: tenure release NAME; what is merely held is let "
+			"go of by: tenure off");
+		return CMD_USAGE;
+	}
+	first = instance_open(ctx, 0, &sp, e);
+	r.stop.sp = sp;
+	if (first == 0)
+		first = live_allocs_read(sp, &r.live, e);
+	if (first == 0) {
+		first = change_words(ctx->opts, 0, release_one, &r, e);
+		last_r = taskstop_finish(&r.stop, &last);
+		if (last_r < 0 && first)
+			(void)cmd_fail(CMD_FAILED, e->text);
+		if (last_r < 0)
+			*e = last;
+		first = first ? first : last_r;
+	}
+	live_allocs_clear(&r.live);
+	sp = spool_close(sp);
+	if (r.stop.changed)
+		agent_look(ctx);
+	return first;
+}
+
+static const struct cmd_example release_examples[] = {
+	{ "tenure release exp_train", "its program is ended, and its GPUs are free" },
+	{ 0 },
+};
+
+const struct cmd cmd_release = {
+	.name = "release",
+	.group = ALLOC_GROUP,
+	.summary = "give an allocation back",
+	.args = "NAME..",
+	.description =
+		"What runs in it is told to end (SIGTERM, then SIGKILL after 30 s), with everything that "
+		"it has started; then its GPUs are free. tenure wait NAME waits for that. What is merely "
+		"held is let go of by tenure off.",
+	.examples = release_examples,
+	.flags = CMD_ENDS,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
+	.run = run_release,
+};

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: MIT
+"""Allocations: `alloc`, `start`, `allocs`, `release`, and what becomes of them on bad days."""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+from patience import HANG, must_come, wait_for
+
+
+def allocs(q):
+    return {a["name"]: a for a in json.loads(q.run("allocs", "--json").stdout)["allocations"]}
+
+
+def has(q, name):
+    """Wait until it has its GPUs."""
+    return must_come(lambda: (a := allocs(q).get(name)) and a["state"] == "allocated" and a)
+
+
+def phase(q, name, wanted):
+    return must_come(lambda: (a := allocs(q).get(name)) and a["phase"] == wanted and a)
+
+
+def one_line(text):
+    return " ".join(text.split())
+
+
+def test_a_session(queue):
+    """What resource-manager.md shows: allocate, start a program, look, another program, release."""
+    q = queue(gpus=4)
+    q.start()
+    assert "Nothing is allocated" in q.run("allocs").stdout
+    made = q.run("alloc", "training_task_1", "-g", "2").stdout
+    assert re.search(r"^training_task_1 \(task 1\) has GPU \d,\d of \S+; tenure start training_task_1 -- COMMAND",
+                     made), made
+    gpus = has(q, "training_task_1")["devices"]
+    assert "nothing; tenure start" in one_line(q.run("allocs").stdout)
+    said = q.run("start", "training_task_1", "--", "sh", "-c",
+                 'echo "list {gpu_list} count {gpu_count} task {task_id} env $CUDA_VISIBLE_DEVICES"').stdout
+    assert said.startswith("training_task_1: "), said
+    ended = phase(q, "training_task_1", "ended")
+    assert ended["exit"] == 0 and ended["order"] == 1
+    log = q.run("logs", "training_task_1", "--plain").stdout
+    assert f"list {gpus} count 2 task training_task_1 env {gpus}" in log, log
+    # It stays, and the next program runs in it.
+    q.run("start", "training_task_1", "--", "sh", "-c", "echo again; exec sleep 1000")
+    runs = phase(q, "training_task_1", "running")
+    assert runs["order"] == 2 and runs["program"] == "sh -c 'echo again; exec sleep 1000'"
+    second = q.run("start", "training_task_1", "--", "true", check=False)
+    assert second.returncode == 1 and "a program runs in training_task_1 already" in one_line(second.stderr)
+    shown = one_line(q.run("allocs").stdout)
+    assert "1 allocation with 2 of 8 GPUs" in shown and "sh -c 'echo again" in shown, shown
+    assert q.task(1)["state"] == "running" and q.task(1)["gpus"] == 2
+    q.run("release", "training_task_1")
+    assert q.run("wait", "1", check=False).returncode == 1  # as of any task that was stopped
+    assert allocs(q) == {}
+    assert "again" in q.log(1)
+
+
+def test_what_is_allocated_nobody_else_gets(queue):
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    q.run("alloc", "mine", "-g", "2")
+    has(q, "mine")
+    i = q.submit("-g", "1", "--", "true")
+    assert "mine" in q.why(i) or "GPU" in q.why(i)
+    assert q.task(i)["state"] == "pending"
+    q.run("release", "mine")
+    q.wait(i, "done")
+
+
+def test_it_waits_and_its_program_with_it(queue):
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = q.submit("-g", "1", "--", "sleep", "1000")
+    q.wait(i, "running")
+    waits = one_line(q.run("alloc", "later", "--wait", "300ms").stdout)
+    assert waits.startswith("later (task 2) waits for"), waits
+    started = one_line(q.run("start", "later", "--", "sh", "-c", "echo it runs").stdout)
+    assert "the program starts as soon as it has its GPUs; it waits for" in started, started
+    twice = q.run("start", "later", "--", "true", check=False)
+    assert "a program waits in later already" in one_line(twice.stderr)
+    q.run("stop", str(i), "--now")
+    phase(q, "later", "ended")
+    assert "it runs" in q.log(2)
+
+
+def test_now_or_not_at_all(queue):
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = q.submit("-g", "1", "--", "sleep", "1000")
+    q.wait(i, "running")
+    none = q.run("alloc", "later", "--wait", "300ms", "--now", check=False)
+    assert none.returncode == 1 and "later was taken back: it waits for" in one_line(none.stderr), none
+    assert allocs(q) == {} and q.task(2)["state"] == "cancelled"
+
+
+def test_limits_say_who_has_what(queue):
+    q = queue(gpus=8)
+    q.start("--no-hold")
+    each = q.run("alloc", "big", "-g", "5", check=False)
+    assert each.returncode == 1 and "one allocation may have 4 GPUs (max_gpus_per_task)" in one_line(each.stderr)
+    q.run("alloc", "exp1", "-g", "4")
+    manual = q.run("alloc", "exp2", "-g", "3", check=False)
+    assert "allocations by hand may have 6 GPUs (max_manual_gpus), and 3 more would be 7 (exp1 has 4)" in \
+        one_line(manual.stderr), manual
+    q.run("alloc", "exp2", "-g", "2")
+    total = q.run("alloc", "exp3", "-g", "1", "--max-manual-gpus", "0", "--max-total-gpus", "6", check=False)
+    assert "all allocations may have 6 GPUs (max_total_gpus), and 1 more would be 7 (exp1 has 4, exp2 has 2)" in \
+        one_line(total.stderr), total
+    assert sorted(allocs(q)) == ["exp1", "exp2"]
+    again = q.run("alloc", "exp2", check=False)
+    assert "exp2 is an allocation already (task 2: 2 GPUs, GPU " in one_line(again.stderr), again
+
+
+def test_limits_that_contradict_each_other(queue):
+    q = queue(gpus=1)
+    said = q.run("alloc", "a", "--min-gpus", "3", "--max-gpus-per-task", "2", check=False)
+    assert said.returncode == 2 and "min_gpus: 3 (command line --min-gpus) is more than max_gpus_per_task: 2 " \
+        "(command line --max-gpus-per-task) allows" in one_line(said.stderr), said
+    config = pathlib.Path(q.home, ".config/tenure/config.yaml")
+    config.parent.mkdir(parents=True)
+    config.write_text("max_total_gpus: 2\n")  # below a default, which is no contradiction
+    q.start("--no-hold")
+    assert q.run("alloc", "a").returncode == 0
+    more = q.run("alloc", "b", "-g", "2", check=False)
+    assert "all allocations may have 2 GPUs" in one_line(more.stderr)
+
+
+def test_the_site_limits_them(queue):
+    q = queue(gpus=4)
+    pathlib.Path(q.home, "site.yaml").write_text("max_total_gpus: 1\n")
+    denied = q.run("alloc", "a", "--max-total-gpus", "4", check=False)
+    assert denied.returncode == 4 and "more than this site allows" in one_line(denied.stderr), denied
+    q.start("--no-hold")
+    q.run("alloc", "a")
+    more = q.run("alloc", "b", check=False)
+    assert "all allocations may have 1 GPUs (max_total_gpus)" in one_line(more.stderr), more
+
+
+def test_two_managers_at_once(queue):
+    """Of many that ask at the same moment as many get it as the limit allows, and no two of one name."""
+    q = queue(gpus=8)
+    q.start("--no-hold")
+
+    def ask(name):
+        return subprocess.Popen([q.m.tenure, "alloc", name, "--wait", "0"], env=q.env, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+    asked = [ask(f"n{i % 8}") for i in range(16)]
+    ended = [(p.communicate(timeout=HANG)[1], p.returncode) for p in asked]
+    assert sum(code == 0 for _, code in ended) == 6, ended
+    assert len(allocs(q)) == 6
+    for text, code in ended:
+        assert code == 0 or "is an allocation already" in one_line(text) or "max_manual_gpus" in one_line(text), text
+
+
+def test_release_of_what_is_not_there(queue):
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "-n", "train", "--", "sleep", "1000")
+    none = q.run("release", "nothing", check=False)
+    assert none.returncode == 1 and "there is no allocation \"nothing\" (tenure alloc makes one)" in \
+        one_line(none.stderr), none
+    q.run("alloc", "mine")
+    both = q.run("release", "train", "mine", check=False)
+    assert both.returncode == 1 and "there is no allocation \"train\"; there are: mine" in one_line(both.stderr), both
+    assert must_come(lambda: allocs(q) == {})
+    assert q.task(i)["state"] == "running"  # a task is none
+    assert "there is no allocation" in one_line(q.run("start", "mine", "--", "true", check=False).stderr)
+
+
+def test_what_a_program_cannot_be(queue):
+    """Said where it is typed, and, where only its node can know it, in `start` and `allocs`."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    q.run("alloc", "a")
+    nothing = q.run("start", "a", check=False)
+    assert nothing.returncode == 2 and "say what to run: tenure start a -- COMMAND" in one_line(nothing.stderr)
+    change = q.run("start", "a", "--on-change", "panic", "--", "true", check=False)
+    assert change.returncode == 2 and "none of restart, signal and hook:COMMAND" in one_line(change.stderr)
+    option = q.run("start", "a", "true", "--epochs", "3", check=False)
+    assert option.returncode == 2 and "behind --: tenure start NAME -- COMMAND --epochs" in one_line(option.stderr)
+    missing = q.run("start", "a", "--", "no-such-program", check=False)
+    assert missing.returncode == 1 and "a: there is no command \"no-such-program\" in PATH" in one_line(missing.stderr)
+    assert phase(q, "a", "ended")["exit"] == 127
+    # An order that is none stops nothing but itself.
+    pathlib.Path(q.spool, "allocs/1,start.2").write_text("rubbish")
+    must_come(lambda: "not JSON" in (allocs(q)["a"]["error"] or ""))
+    assert "it runs" in q.run("start", "a", "--", "sleep", "1000").stdout
+    assert allocs(q)["a"]["order"] == 3
+
+
+def test_script_and_setting(queue, tmp_path):
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    q.run("alloc", "a")
+    script = tmp_path / "train.py"
+    script.write_text("import sys; print('script', sys.argv[1:])\n")
+    q.run("start", "a", str(script), "x")
+    phase(q, "a", "ended")
+    must_come(lambda: "script ['x']" in q.log(1))
+    config = pathlib.Path(q.home, ".config/tenure/config.yaml")
+    config.parent.mkdir(parents=True)
+    config.write_text("program: echo on {gpu_list} for {task_id}\n")
+    q.run("start", "a")
+    must_come(lambda: "on 0 for a" in q.log(1))
+
+
+def test_replace(queue):
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    q.run("alloc", "a")
+    q.run("start", "a", "--", "sh", "-c", "trap 'echo told; exit 3' TERM; sleep 1000 & wait")
+    first = phase(q, "a", "running")
+    q.run("start", "a", "--replace", "--", "sleep", "1000")
+    must_come(lambda: (a := allocs(q)["a"])["order"] == 2 and a["phase"] == "running")
+    assert "told" in q.log(1) and first["order"] == 1
+
+
+def shim_and_keeper(q, i):
+    shim = q.shim(i)
+    # A thread of the shim has started it.
+    kids = must_come(lambda: "".join(f.read_text() for f in pathlib.Path(f"/proc/{shim}/task").glob("*/children")).split())
+    return shim, int(kids[0])
+
+
+def test_the_keeper_says_what_it_is(queue):
+    """In lists of processes."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    q.run("alloc", "exp_train")
+    _, keeper = shim_and_keeper(q, 1)
+    must_come(lambda: pathlib.Path(f"/proc/{keeper}/cmdline").read_text().startswith(
+        "tenure-alloc: exp_train, waits for tenure start"))
+
+
+def test_agent_is_killed(queue):
+    """The program runs on, and the next agent has the allocation."""
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    q.run("alloc", "a", "-g", "2")
+    q.run("start", "a", "--", "sleep", "1000")
+    before = phase(q, "a", "running")
+    _, keeper = shim_and_keeper(q, 1)
+    q.kill()
+    q.start("--no-hold")
+    must_come(lambda: q.task(1)["state"] == "running")
+    assert os.path.exists(f"/proc/{keeper}")
+    assert allocs(q)["a"]["order"] == before["order"] == 1
+    i = q.submit("-g", "1", "--", "true")
+    assert q.task(i)["state"] == "pending"
+    q.run("release", "a")
+    q.wait(i, "done")
+    assert not os.path.exists(f"/proc/{keeper}")
+
+
+def test_program_goes_on_after_a_lost_shim(queue):
+    """Where all of it was killed the task is tried again, and the program that ran begins anew."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    q.run("alloc", "a")
+    q.run("start", "a", "--", "sh", "-c", "echo attempt $TENURE_ATTEMPT; exec sleep 1000")
+    phase(q, "a", "running")
+    shim, keeper = shim_and_keeper(q, 1)
+    for pid in keeper, shim:
+        os.kill(pid, signal.SIGKILL)
+    must_come(lambda: q.log(1).count("\nattempt 1\n") == 2)  # it does not count as a try
+    assert "was running when its attempt ended" in q.log(1)
+    assert phase(q, "a", "running")["order"] == 1
+
+
+def test_for_a_time(queue):
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    q.run("alloc", "short", "--for", "1s")
+    must_come(lambda: allocs(q) == {})
+
+
+def test_prune_takes_what_is_gone(queue):
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    q.run("alloc", "a")
+    q.run("start", "a", "--", "true")
+    phase(q, "a", "ended")
+    q.run("release", "a")
+    q.run("wait", "1", check=False)
+    q.run("alloc", "b")
+    has(q, "b")
+    must_come(lambda: "1 " in q.run("prune", "--older-than", "1ms").stdout or not
+              wait_for(lambda: pathlib.Path(q.spool, "allocs/1.json").exists(), 0.1))
+    assert sorted(f for f in os.listdir(os.path.join(q.spool, "allocs")) if f.startswith("1")) == []
+    assert pathlib.Path(q.spool, "allocs/2.json").exists()
+
+
+def test_no_agent(queue):
+    q = queue(gpus=1)
+    said = one_line(q.run("alloc", "a", "--wait", "0").stdout)
+    assert "a (task 1)" in said and "no agent" in said, said
+    assert allocs(q)["a"]["state"] == "waiting"
+    q.run("release", "a")
+    assert allocs(q) == {}
