@@ -33,6 +33,7 @@
 #include "agent/queue/planview.h"
 #include "agent/report/agentlog.h"
 #include "agent/report/eventlog.h"
+#include "agent/scaling.h"
 #include "agent/startup.h"
 #include "agent/verbs.h"
 #include "base/clock.h"
@@ -96,6 +97,8 @@ static void on_watch(uv_timer_t *timer)
 			  &(struct life_cause){ .end = AGENT_UNREAD,
 						.why = "nobody reads what it prints any more" });
 	watchdog_look(a, WATCH_MS);
+	if (a->queue)
+		scaling_look(a->queue);
 }
 
 static void on_names_found(void *user)

@@ -26,6 +26,7 @@
 #include "agent/pool_ticks.h"
 #include "agent/queue/cancel.h"
 #include "agent/queue/planview.h"
+#include "agent/scaling.h"
 #include "agent/stops.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -79,7 +80,7 @@ static void tell_reservations(struct dispatch *q)
 static void look_at_workload(struct dispatch *q)
 {
 	const struct view *v = q->place.view;
-	struct devset busy = dispatch_busy_devices(q);
+	struct devset busy = devset_or(dispatch_busy_devices(q), q->growing);
 	bool wanted = v->c->workload && v->life.phase == LIFE_SERVING && !v->life.released &&
 		      !q->paused && !q->unwatched;
 
@@ -118,6 +119,7 @@ static void on_plan(uv_timer_t *timer)
 		for (size_t i = 0; i < out.n; i++)
 			carry_out(q, &actions[i]);
 	} while (out.more);
+	scaling_plan(q, &view);
 	tell_reservations(q);
 	look_at_workload(q);
 	if (out.next_ns != UINT64_MAX)
@@ -180,6 +182,11 @@ static void on_moved(void *user, struct attempt *r)
 
 	(void)sched_moved(q->plan, r->ref, r->devices);
 	dispatch_plan_soon(q);
+}
+
+static void on_resized(void *user, struct attempt *r, enum resize_end end)
+{
+	scaling_on_resized(user, r, end);
 }
 
 static void on_succeeded(void *user, struct attempt *r)
@@ -300,6 +307,7 @@ static const struct attempt_owner attempt_owner = {
 	.succeeded = on_succeeded,
 	.started = on_started,
 	.moved = on_moved,
+	.resized = on_resized,
 	.stopped = on_stopped,
 	.lanes = on_lanes,
 	.streak = streak_of,

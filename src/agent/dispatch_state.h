@@ -68,8 +68,9 @@ struct dispatch {
 	bool leases_known;
 	struct reserving reserving;
 	struct workload *workload;
-	bool unwatched; /* nobody sees who comes: no workload */
-	bool paused;	/* the agent is about to stop, or is stopped (Ctrl-Z) */
+	struct devset growing; /* devices that a running task is about to get: no workload there */
+	bool unwatched;	       /* nobody sees who comes: no workload */
+	bool paused;	       /* the agent is about to stop, or is stopped (Ctrl-Z) */
 	enum dispatch_mode mode;
 	char why[ERR_TEXT_MAX]; /* nothing more is started */
 	int claim_code;		/* why nothing could be claimed last; 0 */

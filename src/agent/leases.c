@@ -2,7 +2,9 @@
 #include "agent/leases.h"
 
 #include "agent/attempt/lease.h"
+#include "agent/attempt/resize.h"
 #include "agent/dispatch_state.h"
+#include "agent/scaling.h"
 #include "base/mem.h"
 
 #define AGAIN_MS 1000
@@ -29,6 +31,12 @@ static bool shim_lives(const struct msg_lease_state *m)
 	return m->pid > 0 && proc_alive(&shim);
 }
 
+/* Of a task that runs: its claim does not tell of that device. It was to get it, or had left it. */
+static bool is_beyond(const struct attempt *r, const struct msg_lease_state *m)
+{
+	return r && r->resize && r->uuids.n && !text_list_has(&r->uuids, m->uuid);
+}
+
 void leases_take_told(struct dispatch *q)
 {
 	for (size_t i = 0; i < q->n_leases; i++) {
@@ -38,6 +46,8 @@ void leases_take_told(struct dispatch *q)
 			reserving_on_state(&q->reserving, m);
 		else if (m->id.task == LEASE_WORKLOAD)
 			workload_on_state(q->workload, m);
+		else if (is_beyond(by_lease(q, &m->id), m))
+			(void)guardlink_unlease_one(q->place.link, &m->id, m->uuid);
 		else if (!by_lease(q, &m->id) && !shim_lives(m))
 			(void)guardlink_unlease(q->place.link, &m->id);
 	}
@@ -67,6 +77,8 @@ static void on_again(uv_timer_t *timer)
 
 static void on_promise(struct dispatch *q, struct attempt *r, const struct msg_lease_reply *m)
 {
+	if (r && resize_on_promise(r, m))
+		return;
 	if (r)
 		attempt_on_promise(r, m);
 	else if (m->id.task != LEASE_WORKLOAD)
@@ -82,7 +94,7 @@ static void on_reply(struct dispatch *q, const struct msg_lease_reply *m)
 
 	if (m->head.type == MSG_LEASE_REPLY)
 		on_promise(q, r, m);
-	else if (r)
+	else if (r && !resize_on_granted(r, m))
 		attempt_on_granted(r, m);
 }
 
@@ -90,7 +102,7 @@ static void on_taken(struct dispatch *q, const struct msg_lease_taken *m)
 {
 	struct attempt *r = by_lease(q, &m->id);
 
-	if (r)
+	if (r && !scaling_on_taken(q, r, m))
 		attempt_on_taken(r, m);
 }
 
@@ -119,8 +131,10 @@ static bool on_all_told(struct dispatch *q)
 	q->leases_known = true;
 	if (!dispatch_is_open(q))
 		return false;
-	for (struct attempt *r = q->place.tasks; r; r = r->next)
+	for (struct attempt *r = q->place.tasks; r; r = r->next) {
+		resize_on_guard(r);
 		attempt_on_guard(r);
+	}
 	workload_on_guard(q->workload);
 	reserving_forget_told(&q->reserving);
 	leases_take_told(q);

@@ -172,6 +172,19 @@ static int duration_from_json(const struct value_spec *spec, const json_t *v, vo
 	return scaled_from_json(v, MS_PER_S, "seconds, or a text like \"10m\"", field, e);
 }
 
+static int percent_from_json(const struct value_spec *spec, const json_t *v, void *field,
+			     struct err *e)
+{
+	unsigned int permille = 0;
+	int r;
+
+	if (!json_is_string(v))
+		return scaled_from_json(v, 10, "per cent, or a text like \"75%\"", field, e);
+	r = unit_parse_percent(json_string_value(v), &permille, e);
+	*(uint64_t *)field = permille;
+	return r;
+}
+
 static int factor_from_json(const struct value_spec *spec, const json_t *v, void *field,
 			    struct err *e)
 {
@@ -435,7 +448,7 @@ const struct value_json value_jsons[VALUE_TYPE_MAX] = {
 	[VALUE_COUNT] = { count_from_json, json_of_number, count_to_json },
 	[VALUE_SIZE] = { size_from_json, NULL, size_to_json },
 	[VALUE_DURATION] = { duration_from_json, NULL, thousandth_to_json },
-	[VALUE_PERCENT] = { NULL, NULL, percent_to_json },
+	[VALUE_PERCENT] = { percent_from_json, NULL, percent_to_json },
 	[VALUE_FACTOR] = { factor_from_json, json_of_number, thousandth_to_json },
 	[VALUE_OCTAL] = { octal_from_json, NULL, NULL },
 	[VALUE_TIME] = { time_from_json, NULL, NULL },

@@ -28,7 +28,8 @@
  *                                          GRANTED      {id, code, text}: start it now, or do not
  *                                          LEASE_TAKEN  somebody foreign came before the task, or
  *                                                       beside a preemptible one
- *     UNLEASE {id}                         the task is over, or is not to come
+ *     UNLEASE {id, device or none}         the task is over, or is not to come; or it has left
+ *                                          that one of its devices, and runs on
  *                                          UNLEASED     once a device: its processes are gone
  *                                          LEASE_USE    what the task uses there: when it needs
  *                                                       more than ever, and once a second
@@ -42,7 +43,9 @@
  * promised goes when its agent is not awaited any more. LEASE, GRANT and UNLEASE may be repeated:
  * the answer is what is true then. While the line is up they need not be: of an agent whose socket
  * has no room for an answer nothing is read. A task on several devices has a lease of one id on
- * each, and GRANT and UNLEASE are about all of them.
+ * each, and GRANT and UNLEASE are about all of them. A task that runs may get a device more: LEASE,
+ * and then GRANT for the same shim, which is answered for what is new alone; and it may give one
+ * back, by an UNLEASE that names it.
  *
  * A reservation is an entry of the ledger as well (LEASE_RESERVED), but nobody is to come yet: the
  * agent collects devices for a task that waits for others. It keeps other instances off and has the
@@ -73,7 +76,7 @@
 #include "hold/lease_id.h"
 #include "hold/policy.h"
 
-#define PROTO_VERSION 10U
+#define PROTO_VERSION 11U
 /* Whoever has not been heard for so long is gone: an agent to its guard, a guard to its agent, and
  * every agent to a task that is to end with them. */
 #define GUARD_AWAIT_MS	  10000U
@@ -215,6 +218,7 @@ struct msg_grant {
 struct msg_unlease {
 	struct msg_head head;
 	struct lease_id id;
+	char uuid[96]; /* of the one device that is given back; "": of all of them */
 };
 
 struct msg_reserve {
@@ -238,6 +242,7 @@ struct msg_unleased {
 	int32_t slot;
 	uint32_t by_itself; /* there was no UNLEASE: the shim and all its processes are gone */
 	uint64_t took_ns;   /* the task's end -> NVML agreed */
+	char uuid[96];	    /* with slot -1 what the UNLEASE named */
 };
 
 struct msg_lease_state { /* after WELCOME; slot -1 and no id: that was all */

@@ -47,7 +47,8 @@ int claim_task(const struct spool *sp, const struct task_name *n, const struct c
 int claim_keep(const struct spool *sp, const struct claim *c, struct err *e);
 
 /* From now on the claim lives as long as the shim does. The agent calls it before the shim starts
- * anything. devices: UUIDs, so that an agent that comes later need not guess them; may be NULL. */
+ * anything, and again when the task has other devices. devices: UUIDs, so that an agent that comes
+ * later need not guess them; may be NULL. */
 int claim_started(const struct spool *sp, struct claim *c, const struct proc_id *shim,
 		  const struct text_list *devices, struct err *e);
 /* Records where the attempt prints to, because its log could not be made in logs/. */

@@ -91,10 +91,15 @@ static void on_claim(struct task_history *h, struct task_spec *spec, const json_
 
 static void on_start(struct task_history *h, struct task_spec *spec, const json_t *o)
 {
+	const struct proc_id proc = { .pid = get_pid(o), .start = json_get_u64(o, "start") };
+	bool again = h->started && h->claimer.proc.pid == proc.pid &&
+		     h->claimer.proc.start == proc.start;
+
+	/* Of the same process only its devices are others. */
+	if (!again)
+		h->started_ns = record_ns(json_object_get(o, "time"));
 	h->started = true;
-	h->claimer.proc.pid = get_pid(o);
-	h->claimer.proc.start = json_get_u64(o, "start");
-	h->started_ns = record_ns(json_object_get(o, "time"));
+	h->claimer.proc = proc;
 }
 
 static void on_stop(struct task_history *h, struct task_spec *spec, const json_t *o)

@@ -7,7 +7,8 @@
  * happened. A line that cannot be read (cut by a power loss) is passed over.
  *
  *	{"event":"claim","epoch":0,"attempt":1,"agent":..,"host":..,"boot":..,"pid":..,"start":..,"time":..}
- *	{"event":"start","epoch":0,"pid":..,"start":..,"time":..}	keeps the claim from now on
+ *	{"event":"start","epoch":0,"pid":..,"start":..,"time":..}	keeps the claim from now on;
+ *		once more with the same process: it has other devices
  *	{"event":"log","epoch":0,"attempt":1,"error":..,"file":..,"host":..,"time":..}
  *		its log is not in logs/
  *	{"event":"stop","epoch":0,"time":..}	its owner wants it ended, for good
@@ -118,7 +119,7 @@ int task_file_read(const struct spool *sp, const char *path, struct task_file *r
 void task_file_clear(struct task_file *t);
 /* Records alone, each line one: what an element's file in running/ holds. */
 void history_read(const char *text, size_t len, struct task_history *ret, struct task_spec *spec);
-/* The devices that the `start` of an epoch tells, added to a list. */
+/* The devices that the last `start` of an epoch tells, added to a list. */
 void history_devices(const char *text, size_t len, uint64_t epoch, struct text_list *ret);
 /* false: that attempt (0: the last one) has its log in logs/. */
 bool history_log(const char *text, size_t len, unsigned int attempt, struct log_away *ret);

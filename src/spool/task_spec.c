@@ -10,6 +10,7 @@
 #include "spool/task_spec.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -23,12 +24,12 @@
 static const char *const cleans[] = { "none", "gpu", "python", NULL };
 static const char *const rule_names[] = { "tenure", "compete", "compete-max", NULL };
 
-static const char group_needs[] = "What it needs", group_order[] = "When and in which order",
-		  group_many[] = "Many at once";
+static const char group_needs[] = "What it needs", group_scales[] = "How it grows and shrinks",
+		  group_order[] = "When and in which order", group_many[] = "Many at once";
 static const char group_fails[] = "When it fails or is stopped", group_runs[] = "How it runs";
 
-const char *const task_option_groups[] = { group_needs, group_order, group_many,
-					   group_fails, group_runs,  NULL };
+const char *const task_option_groups[] = { group_needs, group_scales, group_order, group_many,
+					   group_fails, group_runs,   NULL };
 
 #define AT(field) .offset = offsetof(struct task_spec, field)
 
@@ -83,6 +84,58 @@ static const struct task_option rows[] = {
 		   .arg = "PATTERN",
 		   .group = group_needs,
 		   .help = "only on GPUs with such a name: '*H200*'" } },
+	{ .key = "gpus_min",
+	  .help = "while it is idle it gives GPUs back, down to so many (default: gpus)",
+	  AT(gpus_min),
+	  .opt = { .name = "gpus-min",
+		   .spec = { VALUE_UINT, .max = SPEC_GPUS_MAX },
+		   .arg = "N",
+		   .group = group_scales,
+		   .help = "while it is idle it gives GPUs back, down to N (default: --gpus)" } },
+	{ .key = "gpus_max",
+	  .help = "while it is busy it gets more GPUs, up to so many; 0: never",
+	  AT(gpus_max),
+	  .opt = { .name = "gpus-max",
+		   .spec = { VALUE_UINT, .max = SPEC_GPUS_MAX },
+		   .arg = "N",
+		   .group = group_scales,
+		   .help = "while it is busy it gets more GPUs, up to N; $TENURE_GPUS_FILE lists them" } },
+	{ .key = "scale_up",
+	  AT(scale_up),
+	  .def = SPEC_SCALE_UP,
+	  .opt = { .name = "scale-up",
+		   .spec = { VALUE_PERCENT, .min = 1, .max = 999 },
+		   .arg = "PERCENT",
+		   .def = "80%",
+		   .group = group_scales,
+		   .help = "busy is a mean utilisation above this" } },
+	{ .key = "scale_down",
+	  AT(scale_down),
+	  .def = SPEC_SCALE_DOWN,
+	  .opt = { .name = "scale-down",
+		   .spec = { VALUE_PERCENT, .max = 999 },
+		   .arg = "PERCENT",
+		   .def = "30%",
+		   .group = group_scales,
+		   .help = "idle is a mean utilisation below this; 0: it never is" } },
+	{ .key = "scale_window",
+	  AT(scale_window),
+	  .def = MS_PER_MIN,
+	  .opt = { .name = "scale-window",
+		   .spec = { VALUE_DURATION, .min = MS_PER_S, .max = MS_PER_DAY },
+		   .arg = "DURATION",
+		   .def = "1m",
+		   .group = group_scales,
+		   .help = "the time of which that is the mean" } },
+	{ .key = "scale_cooldown",
+	  AT(scale_cooldown),
+	  .def = 5 * MS_PER_MIN,
+	  .opt = { .name = "scale-cooldown",
+		   .spec = { VALUE_DURATION, .max = MS_PER_DAY },
+		   .arg = "DURATION",
+		   .def = "5m",
+		   .group = group_scales,
+		   .help = "from its start, and from each change, to the next one at least" } },
 	{ .key = "priority",
 	  AT(priority),
 	  .def = SPEC_PRIORITY,
@@ -632,6 +685,64 @@ int spec_count(const struct task_spec *s, uint64_t *ret, struct err *e)
 	return 0;
 }
 
+/* The thresholds, for what has so many devices at least. Up to twice as many share the work. */
+static int check_thresholds(const struct task_spec *s, uint64_t least, struct err *e)
+{
+	char up[UNIT_TEXT_MAX], down[UNIT_TEXT_MAX], then[UNIT_TEXT_MAX];
+	uint64_t spread = 1000 * least / (least + 1);
+
+	(void)unit_format_permille((unsigned int)s->scale_up, up);
+	(void)unit_format_permille((unsigned int)s->scale_down, down);
+	if (s->scale_down >= s->scale_up)
+		return err_set(
+			e, -EINVAL,
+			"scale_down: %s is not below scale_up (%s): it would grow and shrink "
+			"by turns",
+			down, up);
+	if (s->gpus_max > least && spread <= s->scale_down)
+		return err_set(e, -EINVAL,
+			       "scale_down: with %s it could never grow: what keeps %" PRIu64
+			       " GPU%s wholly busy keeps one more at %s; say less than that",
+			       down, least, least == 1 ? "" : "s",
+			       unit_format_permille((unsigned int)spread, then));
+	return 0;
+}
+
+/* How it grows and shrinks: what contradicts itself, or would have no effect. */
+static int check_scaling(const struct task_spec *s, struct err *e)
+{
+	uint64_t least = s->gpus_min ? s->gpus_min : s->gpus;
+	bool said = s->gpus_min || s->scale_up != SPEC_SCALE_UP ||
+		    s->scale_down != SPEC_SCALE_DOWN || s->scale_window != MS_PER_MIN ||
+		    s->scale_cooldown != 5 * MS_PER_MIN;
+
+	if (!s->gpus_max)
+		return said ? err_set(e, -EINVAL, "%s: say with gpus_max how many GPUs it may have",
+				      s->gpus_min ? "gpus_min"
+						  : "scale_up, scale_down, "
+						    "scale_window and scale_cooldown")
+			    : 0;
+	if (!s->gpus || s->gpus == SPEC_ALL)
+		return err_set(e, -EINVAL,
+			       "gpus_max: say with gpus, as a number, how many it begins with");
+	if (s->gpus_max < s->gpus)
+		return err_set(e, -EINVAL,
+			       "gpus_max: %" PRIu64 " is less than the %" PRIu64
+			       " that gpus asks for",
+			       s->gpus_max, s->gpus);
+	if (s->gpus_min > s->gpus)
+		return err_set(e, -EINVAL,
+			       "gpus_min: %" PRIu64 " is more than the %" PRIu64
+			       " that gpus asks for",
+			       s->gpus_min, s->gpus);
+	if (s->shared || s->rules != SPEC_RULES_TENURE)
+		return err_set(e, -EINVAL,
+			       "gpus_max: how busy a GPU is that others may use says nothing of "
+			       "this task; it cannot be %s",
+			       s->shared ? "shared" : "one by the rules of compete");
+	return check_thresholds(s, least, e);
+}
+
 int spec_check(struct task_spec *s, struct err *e)
 {
 	int many = (s->commands.n > 0) + s->array.set + (s->sweep.n > 0);
@@ -644,6 +755,8 @@ int spec_check(struct task_spec *s, struct err *e)
 		r = check_env(s, e);
 	if (r == 0)
 		r = spec_count(s, &count, e);
+	if (r == 0)
+		r = check_scaling(s, e);
 	if (r == 0 && s->shared && !s->memory)
 		r = err_set(e, -EINVAL, "shared: say with memory how much it needs on a device");
 	if (r == 0 && s->allocation && (s->array.set || s->sweep.n))

@@ -37,6 +37,8 @@
 #define SPEC_PRIORITY_MAX 99999
 #define SPEC_PRIORITY	  500
 #define SPEC_GPUS_MAX	  1024
+#define SPEC_SCALE_UP	  800 /* permille: the thresholds of the resource manager's document */
+#define SPEC_SCALE_DOWN	  300
 #define SPEC_ALL	  VALUE_WORD /* of gpus: every device of the node */
 #define SPEC_FOREVER	  VALUE_WORD /* of retries */
 #define SPEC_AUTO	  VALUE_WORD /* of memory: what runs of its name have needed */
@@ -59,6 +61,12 @@ struct task_spec {
 	bool learned;	 /* memory was SPEC_AUTO, and is what was learned: spec_learn() */
 	bool shared;	 /* others may be on its devices: free memory is the condition */
 	char *model;	 /* pattern of the device's name */
+	/* How it grows and shrinks while it runs. */
+	uint64_t gpus_min;	       /* devices that it keeps; 0: as many as gpus says */
+	uint64_t gpus_max;	       /* and may have; 0: their number does not change */
+	uint64_t scale_up, scale_down; /* permille of utilisation */
+	uint64_t scale_window;	       /* ms, of which that is the mean */
+	uint64_t scale_cooldown;       /* ms, from its start and each change to the next */
 	/* When and in which order. */
 	uint64_t priority; /* lower first */
 	char *lane, *name;

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 
-VERSION = 10
+VERSION = 11
 (HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED, HEARTBEAT, LEASE,
  LEASE_REPLY, GRANT, GRANTED, LEASE_TAKEN, UNLEASE, UNLEASED, LEASE_STATE, RESERVE, LEASE_USE) = \
     range(1, 22)
@@ -106,7 +106,7 @@ class Grant(c.Structure):
 
 
 class Unlease(c.Structure):
-    _fields_ = [("head", Head), ("id", LeaseId)]
+    _fields_ = [("head", Head), ("id", LeaseId), ("uuid", c.c_char * 96)]
 
 
 class Reserve(c.Structure):
@@ -119,7 +119,7 @@ class LeaseTaken(c.Structure, Told):
 
 class Unleased(c.Structure):
     _fields_ = [("head", Head), ("id", LeaseId), ("slot", c.c_int32), ("by_itself", c.c_uint32),
-                ("took_ns", c.c_uint64)]
+                ("took_ns", c.c_uint64), ("uuid", c.c_char * 96)]
 
 
 class LeaseState(c.Structure):
@@ -294,7 +294,7 @@ class FakeGuard:
             self.unleases.append(m)
             for slot in range(self.n_devices):
                 if slot not in self.refuse_lease:
-                    self.send(message(Unleased, UNLEASED, id=m.id, slot=slot), conn)
+                    self.send(message(Unleased, UNLEASED, id=m.id, slot=slot, uuid=f"GPU-{slot}"), conn)
             self.tell_devices(conn)
 
     def reply_to_policy(self, conn=None):

@@ -69,7 +69,7 @@ def test_members(queue, tmp_path):
         return json.loads(q.m.run(q.m.tenure, *map(str, cmd)).stdout)
     submitted = lines("submit", "--json", "-g", "1", "-n", "used", "--", q.newcomer, "--take", "60%", "--stay", "2")
     used = submitted[0]["id"]
-    runs = q.submit("-g", "1", "-l", "week", "-n", "runs", "--", "sleep", "60")
+    runs = q.submit("-g", "1", "--gpus-max", "1", "-l", "week", "-n", "runs", "--", "sleep", "60")
     array = q.submit("-g", "0", "-n", "array", "--array", "3-5%1", "--", "sh", "-c",
                      "[ $TENURE_ARRAY_INDEX != 3 ] && sleep 60; exit 3")
     sweep = q.submit("-g", "0", "--sweep", "a=1,2", "--", "true")
@@ -88,6 +88,7 @@ def test_members(queue, tmp_path):
     imported.write_text("true\n1,2\n")
     assert wait_for(lambda: q.task(used)["state"] == "done" and "not_before" in q.task(again) and
                     q.task(listed)["state"] == "failed" and "command_exit" in doc("show", left, "--json") and
+                    "scaling" in doc("show", runs, "--json") and
                     any(r.get("element") == 2 and r["id"] == array for r in q.rows("-s", "running"))), q.rows()
     rows, shown = q.rows(), [
         doc("show", i, "--json") for i in (used, runs, array, f"{array}.1", f"{array}.2", f"{sweep}.2", left, again,

@@ -9,6 +9,7 @@
 #include "agent/attempt/steps.h"
 #include "agent/attempt/task.h"
 #include "base/mem.h"
+#include "base/str.h"
 
 struct attempt *attempt;
 struct told told;
@@ -47,6 +48,12 @@ static void on_moved(void *user, struct attempt *r)
 	told.n_moved++;
 }
 
+static void on_resized(void *user, struct attempt *r, enum resize_end end)
+{
+	told.n_resized++;
+	told.resized = end;
+}
+
 static struct retry_streak *on_streak(void *user, const struct attempt *r)
 {
 	return &told.streak;
@@ -59,6 +66,7 @@ static const struct attempt_owner owner = {
 	.stopped = on_stopped,
 	.lanes = on_lanes,
 	.moved = on_moved,
+	.resized = on_resized,
 	.streak = on_streak,
 };
 
@@ -112,6 +120,8 @@ void at_unlease(int slot)
 {
 	struct msg_unleased m = { .slot = slot };
 
+	if (slot >= 0 && slot < WORLD_GPUS)
+		(void)str_copy(m.uuid, sizeof(m.uuid), w.view.devices[slot].uuid);
 	attempt_on_unleased(attempt, &m);
 }
 

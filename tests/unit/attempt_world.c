@@ -231,6 +231,7 @@ void __wrap_claiming_work(struct spool_job *job, struct spool_place *p)
 	t->spec->cwd = xstrdup("/");
 	t->spec->grace = 5000;
 	t->spec->preemptible = w.preemptible;
+	t->spec->gpus_max = w.gpus_max;
 	text_list_add(&t->spec->argv, "true");
 	t->claim = (struct claim){
 		.attempt = 1, .name = { .id = t->ref.id, .element = t->ref.element, .epoch = 3 }
@@ -266,6 +267,10 @@ int __wrap_claim_started(const struct spool *sp, struct claim *c, const struct p
 			 const struct text_list *devices, struct err *e)
 {
 	w.n_notes++;
+	w.noted[0] = '\0';
+	for (size_t i = 0; devices && i < devices->n; i++)
+		(void)str_print(w.noted + strlen(w.noted), sizeof(w.noted) - strlen(w.noted),
+				"%s%s", i ? "," : "", devices->texts[i]);
 	c->started = w.note_code == 0;
 	return w.note_code < 0 ? err_sys(e, -w.note_code, "write running/7") : 0;
 }
@@ -461,7 +466,7 @@ int __wrap_guardlink_lease(struct guardlink *link, const struct msg_lease *lease
 {
 	w.lease = *lease;
 	w.n_lease++;
-	return 0;
+	return w.link_code;
 }
 
 int __wrap_guardlink_grant(struct guardlink *link, const struct lease_id *id,
@@ -480,6 +485,26 @@ int __wrap_guardlink_unlease(struct guardlink *link, const struct lease_id *id)
 {
 	w.unleased = *id;
 	w.n_unlease++;
+	return 0;
+}
+
+int __wrap_guardlink_unlease_one(struct guardlink *link, const struct lease_id *id,
+				 const char *uuid);
+int __wrap_guardlink_unlease_one(struct guardlink *link, const struct lease_id *id,
+				 const char *uuid)
+{
+	(void)str_copy(w.unleased_uuid, sizeof(w.unleased_uuid), uuid);
+	w.n_unlease_one++;
+	return w.link_code;
+}
+
+int __wrap_gpus_file_write(const char *path, const char *text, struct err *e);
+int __wrap_gpus_file_write(const char *path, const char *text, struct err *e)
+{
+	if (w.file_code < 0)
+		return err_sys(e, -w.file_code, "write %s", path);
+	w.n_files++;
+	(void)str_copy(w.file, sizeof(w.file), text);
 	return 0;
 }
 

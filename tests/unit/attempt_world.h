@@ -37,10 +37,15 @@ struct world {
 	int confirm_code; /* the claim's file as it is looked for after an error */
 	int commit_code;
 	bool gpus, preemptible, no_log;
+	uint64_t gpus_max;
 	enum adopt_found found;
 	int look_code;
 	struct task_end record; /* with ADOPT_ENDED */
 	unsigned int n_claims, n_notes, n_commits, n_looks, n_records_removed;
+	char noted[128]; /* the devices of the last note, with commas */
+	int file_code;	 /* of TENURE_GPUS_FILE */
+	unsigned int n_files;
+	char file[256];		 /* what it says */
 	struct commit committed; /* the last one; its texts are not to be looked at */
 	char committed_why[RECORD_REASON_MAX], committed_text[TASK_TEXT_MAX];
 	void (*on_commit)(void);
@@ -57,7 +62,9 @@ struct world {
 	uint32_t grace_ms; /* of the last stop */
 	int talk_code;	   /* of what is said to the shim */
 	/* The guard. */
-	unsigned int n_lease, n_grant, n_unlease;
+	unsigned int n_lease, n_grant, n_unlease, n_unlease_one;
+	char unleased_uuid[96]; /* of the last one that was given back alone */
+	int link_code;
 	struct msg_lease lease; /* the last one */
 	struct lease_id granted, unleased;
 	struct proc_id granted_to;

@@ -61,8 +61,13 @@ static void test_environment(void **state)
 	assert_string_equal(variable(j, "TENURE_ATTEMPT"), "2");
 	assert_string_equal(variable(j, "TENURE_GPU_MEMORY"), "21474836480");
 	assert_null(variable(j, "TENURE_ARRAY_INDEX"));
+	assert_null(variable(j, "TENURE_GPUS_FILE"));
 	launch_free(j);
 
+	w.gpus_file = "/run/tok.gpus";
+	assert_int_equal(launch_make(s, "tok", &w, &j, NULL), 0);
+	assert_string_equal(variable(j, "TENURE_GPUS_FILE"), "/run/tok.gpus");
+	launch_free(j);
 	w.job = "slurm.12"; /* a command in the task finds the agent of the job */
 	w.by_index = false; /* UUIDs: the order does not matter, and may be the user's */
 	assert_int_equal(launch_make(s, "tok", &w, &j, NULL), 0);

@@ -11,12 +11,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/sock.h"
 #include "base/str.h"
 #include "guard_world.h"
 #include "hold/guard/assign.h"
+#include "hold/guard/lease.h"
 #include "hold/guard/ledger.h"
 #include "hold/guard/requests.h"
 
@@ -455,6 +457,129 @@ static void a_grant_is_for_one_shim(void **state)
 	assert_int_equal(answer(ME, MSG_GRANTED).code, -EEXIST);
 }
 
+/* ---- one more, and one back ---- */
+
+static void look_again(struct world *w, struct device *d)
+{
+	d->sample.look.begin_ns = clock_mono_ns();
+	d->sample.look.end_ns = d->sample.look.begin_ns;
+	lease_on_sample(w->g, d, SEEN_CLEAR);
+}
+
+static int lease_on(struct world *w, unsigned int slot, uint64_t task)
+{
+	struct msg_lease m = { .id = { task, .attempt = 1 } };
+
+	(void)str_copy(m.uuid, sizeof(m.uuid), w->g->devs[slot].id.uuid);
+	return ask(w, ME, m).code;
+}
+
+static void unlease_one(struct world *w, uint64_t task, const char *uuid)
+{
+	struct msg_unlease m = { .id = { task, .attempt = 1 } };
+
+	(void)str_copy(m.uuid, sizeof(m.uuid), uuid);
+	request_unlease(w->g, &w->g->clients[ME], &m);
+}
+
+static struct msg_unleased gone(void)
+{
+	struct msg_unleased m;
+
+	assert_int_equal(sock_recv(agents[ME], &m, sizeof(m)), sizeof(m));
+	assert_int_equal(m.head.type, MSG_UNLEASED);
+	return m;
+}
+
+static void a_task_that_runs_gets_one_more(void **state)
+{
+	struct world *w = *state;
+	struct device *first = w->d, *second = &w->g->devs[1];
+
+	w->g->n_devs = 2;
+	assert_int_equal(lease(w, ME, 42, 0), 0);
+	grant(w, 42, getpid(), own_start());
+	look_again(w, first);
+	lease_tell(w->g, &w->g->clients[ME]);
+	assert_int_equal(answer(ME, MSG_GRANTED).code, 0);
+	assert_int_equal(ledger_first(w->g, first)->stage, LEASE_GRANTED);
+	/* The second: a promise at first, which changes nothing of what runs; then granted alone.
+	 */
+	assert_int_equal(lease_on(w, 1, 42), 0);
+	assert_int_equal(ledger_first(w->g, second)->stage, LEASE_PROMISED);
+	grant(w, 42, getpid(), own_start());
+	assert_int_equal(ledger_first(w->g, first)->stage, LEASE_GRANTED);
+	assert_int_equal(ledger_first(w->g, second)->stage, LEASE_ASKED);
+	no_answer(ME);
+	look_again(w, second);
+	lease_tell(w->g, &w->g->clients[ME]);
+	assert_int_equal(answer(ME, MSG_GRANTED).code, 0);
+	assert_int_equal(ledger_first(w->g, second)->stage, LEASE_GRANTED);
+}
+
+/* What runs keeps its lease where the second is refused. */
+static void one_more_is_refused(void **state)
+{
+	struct world *w = *state;
+	struct device *first = w->d, *second = &w->g->devs[1];
+
+	w->g->n_devs = 2;
+	assert_int_equal(lease(w, ME, 42, 0), 0);
+	grant(w, 42, getpid(), own_start());
+	look_again(w, first);
+	lease_tell(w->g, &w->g->clients[ME]);
+	assert_int_equal(answer(ME, MSG_GRANTED).code, 0);
+	assert_int_equal(lease_on(w, 1, 42), 0);
+	second->seen.xid = 79; /* it fails meanwhile */
+	grant(w, 42, getpid(), own_start());
+	look_again(w, second);
+	lease_tell(w->g, &w->g->clients[ME]);
+	assert_int_equal(answer(ME, MSG_GRANTED).code, -EIO);
+	assert_int_equal(ledger_first(w->g, first)->stage, LEASE_GRANTED);
+	assert_int_equal(ledger_first(w->g, second)->stage, LEASE_PROMISED);
+	unlease_one(w, 42, second->id.uuid);
+	assert_string_equal(gone().uuid, second->id.uuid);
+	assert_int_equal(second->ledger.n_leases, 0);
+	assert_int_equal(first->ledger.n_leases, 1);
+}
+
+static void one_is_given_back(void **state)
+{
+	struct world *w = *state;
+	struct device *first = w->d, *second = &w->g->devs[1];
+	struct msg_unleased m;
+
+	w->g->n_devs = 2;
+	assert_int_equal(lease(w, ME, 42, 0), 0);
+	assert_int_equal(lease_on(w, 1, 42), 0);
+	grant(w, 42, getpid(), own_start());
+	look_again(w, first);
+	look_again(w, second);
+	lease_tell(w->g, &w->g->clients[ME]);
+	assert_int_equal(answer(ME, MSG_GRANTED).code, 0);
+	unlease_one(w, 42, second->id.uuid);
+	assert_int_equal(ledger_first(w->g, second)->stage, LEASE_OVER);
+	assert_int_equal(ledger_first(w->g, first)->stage, LEASE_GRANTED);
+	no_answer(ME); /* before NVML agrees */
+	look_again(w, second);
+	m = gone();
+	assert_string_equal(m.uuid, second->id.uuid);
+	assert_int_equal(m.slot, 1);
+	assert_int_equal(second->ledger.n_leases, 0);
+	assert_int_equal(first->ledger.n_leases, 1);
+	/* One that it does not have. */
+	unlease_one(w, 42, second->id.uuid);
+	m = gone();
+	assert_int_equal(m.slot, -1);
+	assert_int_equal(first->ledger.n_leases, 1);
+	/* The rest with the end. */
+	unlease(w, ME, 42);
+	look_again(w, first);
+	m = gone();
+	assert_string_equal(m.uuid, first->id.uuid);
+	assert_int_equal(first->ledger.n_leases, 0);
+}
+
 /* ---- the end ---- */
 
 static void what_has_no_lease_is_over_already(void **state)
@@ -499,6 +624,9 @@ int main(void)
 		TEST(who_collects_first_goes_on_alone),
 		TEST(a_grant_needs_a_lease_and_a_shim),
 		TEST(a_grant_is_for_one_shim),
+		TEST(a_task_that_runs_gets_one_more),
+		TEST(one_more_is_refused),
+		TEST(one_is_given_back),
 		TEST(what_has_no_lease_is_over_already),
 	};
 

@@ -58,6 +58,24 @@ static void test_life(void **state)
 	assert_int_equal(devices.n, 2);
 	assert_string_equal(devices.texts[1], "MIG-2");
 	text_list_clear(&devices);
+	/* It has another number of them while it runs; since when it does is the same. */
+	{
+		uint64_t started_ns;
+
+		assert_int_equal(task_file_read(sp, c.path, &f, &e), 0);
+		started_ns = f.history.started_ns;
+		task_file_clear(&f);
+		text_list_add(&devices, "MIG-2");
+		assert_int_equal(claim_started(sp, &c, &me.proc, &devices, &e), 0);
+		text_list_clear(&devices);
+		assert_int_equal(claim_devices(sp, &c, &devices, &e), 0);
+		assert_int_equal(devices.n, 1);
+		assert_string_equal(devices.texts[0], "MIG-2");
+		text_list_clear(&devices);
+		assert_int_equal(task_file_read(sp, c.path, &f, &e), 0);
+		assert_true(f.history.started && f.history.started_ns == started_ns);
+		task_file_clear(&f);
+	}
 
 	struct spool_end end = done(&c);
 

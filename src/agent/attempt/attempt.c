@@ -53,6 +53,7 @@ static void on_timer_closed(uv_handle_t *h)
 	spec_free(a->spec);
 	use_clear(&a->use);
 	text_list_clear(&a->uuids);
+	free(a->resize);
 	free(a);
 }
 

@@ -98,6 +98,15 @@ enum attempt_event {
 };
 
 struct attempt;
+struct resize;
+
+/* How a change of its devices ended, while it runs (resize.h). */
+enum resize_end {
+	RESIZE_GROWN,
+	RESIZE_REFUSED, /* it could not have one more: resize->why */
+	RESIZE_SHRUNK,
+	RESIZE_KEPT, /* it could not give one back: resize->why, or "": it uses it yet */
+};
 
 struct attempt_step {
 	enum attempt_state next;
@@ -151,6 +160,8 @@ struct attempt_owner {
 	void (*lanes)(void *user, const struct lanes_met *met);
 	/* a->devices is another now. */
 	void (*moved)(void *user, struct attempt *a);
+	/* It has one device more or less, or that could not be. */
+	void (*resized)(void *user, struct attempt *a, enum resize_end end);
 	/* The streak of failures of its lane, or of the task where it has none. */
 	struct retry_streak *(*streak)(void *user, const struct attempt *a);
 };
@@ -219,6 +230,7 @@ struct attempt {
 	unsigned int n_answers;	  /* one for each of them */
 	bool unleased;		  /* it could not take it */
 	struct use use;
+	struct resize *resize; /* how that changes while it runs (resize.h); NULL: it does not */
 	/* The end. */
 	enum end_kind end_kind; /* what we ended it for; END_MAX: it ended by itself */
 	uint32_t stop_grace_ms; /* the shortest that it was told; UINT32_MAX: its own */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/attempt/gpus_file.h"
 #include "agent/queue/cancel.h"
 #include "agent/queue/depends.h"
 #include "agent/queue/learning.h"
@@ -374,6 +375,8 @@ void commit_work(struct spool_job *job, struct spool_place *p)
 	}
 	if (f->code >= 0)
 		(void)end_record_remove(f->run_dir, f->token);
+	if ((f->code >= 0 || f->code == -ENOENT) && f->spec->gpus_max)
+		gpus_file_remove(f->run_dir, f->token);
 	if ((f->code >= 0 || f->code == -ENOENT) && f->heartbeats) {
 		(void)spool_remove(p->spool, heartbeat_claim_path(&f->claim.name, path));
 		(void)spool_remove(p->spool, heartbeat_end_path(&f->claim.name, path));

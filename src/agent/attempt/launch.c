@@ -86,6 +86,8 @@ static void make_env(struct launch *j, const struct task_spec *spec, uint64_t id
 	if (w->by_index)
 		add(&own, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");
 	add(&own, "CUDA_VISIBLE_DEVICES", w->visible);
+	if (w->gpus_file)
+		add(&own, "TENURE_GPUS_FILE", w->gpus_file);
 	for (size_t i = 0; i < spec->env.n; i++)
 		if (!sets(spec->env.texts[i], &own))
 			text_list_add(&j->env, spec->env.texts[i]);

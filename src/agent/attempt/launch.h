@@ -23,6 +23,7 @@ struct launch_with {
 	const char *job;	   /* the key of the agent's job; NULL: it is in none */
 	const char *visible;	   /* for CUDA_VISIBLE_DEVICES; "" where the task has none */
 	bool by_index;		   /* they are indices, so CUDA is to number them as we do */
+	const char *gpus_file;	   /* that lists them as they change; NULL: they do not */
 	uint64_t id, element;	   /* element 0: no element */
 	unsigned int attempt;	   /* from 1 */
 	uint64_t memory;	   /* bytes per GPU that it asked for; 0: not said */

@@ -6,7 +6,7 @@
 
 /* Who shares asks for memory alone, before and beside others; nobody else has to be gone for it,
  * and it has not to go for them. */
-static uint32_t lease_flags(const struct task_spec *s)
+uint32_t attempt_lease_flags(const struct task_spec *s)
 {
 	bool others = s->shared || s->rules != SPEC_RULES_TENURE;
 
@@ -19,7 +19,7 @@ static void tell_lease(struct attempt *a, const struct proc_id *shim)
 {
 	struct msg_lease m = { .id = a->lease,
 			       .bytes = a->spec->memory,
-			       .flags = lease_flags(a->spec) };
+			       .flags = attempt_lease_flags(a->spec) };
 
 	if (shim) {
 		m.pid = shim->pid;
@@ -127,6 +127,9 @@ void attempt_on_taken(struct attempt *a, const struct msg_lease_taken *m)
 void attempt_on_unleased(struct attempt *a, const struct msg_unleased *m)
 {
 	if (!a->leased) /* of an attempt before this one */
+		return;
+	/* One that it has given back while it runs, which is free now. */
+	if (m->uuid[0] && !text_list_has(&a->uuids, m->uuid))
 		return;
 	if (m->slot < 0)
 		a->promised = (struct devset){ 0 };

@@ -6,6 +6,9 @@
 
 #include "agent/attempt/attempt.h"
 
+/* enum lease_flags of a task's leases. */
+uint32_t attempt_lease_flags(const struct task_spec *s);
+
 /* The guard's words on its lease. */
 void attempt_on_promise(struct attempt *a, const struct msg_lease_reply *m);
 void attempt_on_granted(struct attempt *a, const struct msg_lease_reply *m);

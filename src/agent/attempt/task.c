@@ -6,6 +6,8 @@
 
 #include "agent/attempt/claim.h"
 #include "agent/attempt/commit.h"
+#include "agent/attempt/gpus_file.h"
+#include "agent/attempt/resize.h"
 #include "agent/attempt/shim.h"
 #include "agent/attempt/steps.h"
 #include "agent/queue/planview.h"
@@ -58,6 +60,7 @@ static void name_it(struct attempt *a)
 	a->lease =
 		(struct lease_id){ a->ref.id, a->ref.element, (uint32_t)a->claim.name.epoch + 1 };
 	(void)names_token(a->place->key, &a->claim.name, a->token);
+	resize_begin(a);
 }
 
 /* It never came to run, and is in the spool as it was. */
@@ -105,14 +108,23 @@ struct note_job {
 	struct spool_job job;
 	struct attempt *a;
 	struct claim claim;
+	char *gpus; /* for its file; NULL: it has none */
 	struct err e;
-	int code;
+	int code, file_code;
 };
+
+static void free_note(struct note_job *n)
+{
+	free(n->gpus);
+	free(n);
+}
 
 static void note_work(struct spool_job *job, struct spool_place *p)
 {
 	struct note_job *n = (struct note_job *)job;
 
+	if (n->gpus)
+		n->file_code = gpus_file_write(n->a->resize->file, n->gpus, &n->e);
 	n->code = claim_started(p->spool, &n->claim, &n->a->shim, &n->a->uuids, &n->e);
 	n->code = spool_confirm(p->spool, n->claim.path, n->code, &n->e);
 }
@@ -126,11 +138,12 @@ static void note_done(struct spool_job *job)
 
 	a->note = NULL;
 	a->claim = n->claim;
-	if (n->code == -ENOENT) /* we were away for so long that others took it */
+	unsure |= n->file_code < 0; /* its program would look for it in vain */
+	if (n->code == -ENOENT)	    /* we were away for so long that others took it */
 		attempt_stop(a, END_NODE_LOST, 0, "the task was given to another node");
 	else
 		attempt_event(a, unsure ? ON_NOTE_FAILED : ON_NOTED, &n->e);
-	free(n);
+	free_note(n);
 }
 
 /* From now on the claim lives as long as its shim. */
@@ -141,6 +154,7 @@ static void note(struct attempt *a, bool waits)
 	n->job = (struct spool_job){ .work = note_work, .done = note_done };
 	n->a = a;
 	n->claim = a->claim;
+	n->gpus = a->resize ? resize_text(a, NULL) : NULL;
 	a->note = &n->job;
 	/* Until it is noted its token leads to the shim. */
 	(waits ? spooler_do : spooler_do_later)(a->place->spooler, &n->job);
@@ -162,6 +176,7 @@ static void describe(const struct attempt *a, struct launch_with *w)
 	w->element = a->ref.element;
 	w->attempt = a->claim.attempt;
 	w->memory = a->spec->memory;
+	w->gpus_file = a->resize ? a->resize->file : NULL;
 	w->spool_dir = a->place->spool_dir;
 	w->root = a->place->c->root;
 	w->trust = &a->place->c->trust;
@@ -279,7 +294,8 @@ static void commit(struct attempt *a)
 
 	take_use(a);
 	if (a->note && spooler_take_back(a->place->spooler, a->note))
-		free(take_ptr(a->note)); /* who has it does not matter any more */
+		free_note((struct note_job *)take_ptr(a->note)); /* whose it is matters no more */
+	resize_forget(a);
 	*c = (struct commit){
 		.job = { .work = commit_work, .done = commit_done, .user = a },
 		.claim = a->claim,
@@ -410,7 +426,7 @@ static json_t *uncommitted_report(const struct attempt *a)
 json_t *attempt_report(const struct attempt *a)
 {
 	double for_s = (double)(clock_mono_ns() - a->started_ns) / (double)NS_PER_S;
-	json_t *devices = json_array(), *o;
+	json_t *devices = json_array(), *scaling = resize_report(a), *o;
 
 	devset_each(slot, a->devices)(void) json_array_append_new(
 		devices, json_integer((json_int_t)a->place->view->devices[slot].index));
@@ -421,6 +437,8 @@ json_t *attempt_report(const struct attempt *a)
 		      "log", a->log_path);
 	/* When an adopted one began is known once its shim has answered. */
 	(void)json_object_set_new(o, "for_s", a->started_ns ? json_real(for_s) : json_null());
+	if (scaling)
+		(void)json_object_set_new(o, "scaling", scaling);
 	if (a->uncommitted[0])
 		(void)json_object_set_new(o, "unfiled", uncommitted_report(a));
 	return o;

@@ -494,6 +494,7 @@ static void take_lease(struct guardlink *l, void *msg)
 	struct msg_lease_reply *reply = msg; /* of both kinds */
 	struct msg_lease_taken *taken = msg;
 	struct msg_lease_state *state = msg;
+	struct msg_unleased *unleased = msg;
 
 	switch (reply->head.type) {
 	case MSG_LEASE_REPLY:
@@ -504,6 +505,9 @@ static void take_lease(struct guardlink *l, void *msg)
 		dev_reason_end(&taken->reason);
 		if (taken->slot < 0 || taken->slot >= PROTO_DEVICES_MAX)
 			return;
+		break;
+	case MSG_UNLEASED:
+		END(unleased->uuid);
 		break;
 	case MSG_LEASE_STATE:
 		END(state->uuid);
@@ -698,6 +702,14 @@ int guardlink_unlease(struct guardlink *l, const struct lease_id *id)
 {
 	struct msg_unlease m = { .head = PROTO_HEAD(MSG_UNLEASE, struct msg_unlease), .id = *id };
 
+	return add_order(l, &m, sizeof(m));
+}
+
+int guardlink_unlease_one(struct guardlink *l, const struct lease_id *id, const char *uuid)
+{
+	struct msg_unlease m = { .head = PROTO_HEAD(MSG_UNLEASE, struct msg_unlease), .id = *id };
+
+	(void)str_copy(m.uuid, sizeof(m.uuid), uuid);
 	return add_order(l, &m, sizeof(m));
 }
 

@@ -15,6 +15,7 @@
  *	guardlink_lease(link, &lease);          -> ops->lease, MSG_LEASE_REPLY per device
  *	guardlink_grant(link, &id, &shim);      -> MSG_GRANTED; start the task then, if code is 0
  *	guardlink_unlease(link, &id);           -> MSG_UNLEASED, per device
+ *	guardlink_unlease_one(link, &id, uuid); -> MSG_UNLEASED, of that one
  *	guardlink_reserve(link, &id, uuid);     -> MSG_LEASE_REPLY, if id.task is not 0
  *
  * Leases are the guard's to keep and not the link's. After each welcome a MSG_LEASE_STATE tells of
@@ -86,6 +87,8 @@ void guardlink_drop(struct guardlink *link);
 int guardlink_lease(struct guardlink *link, const struct msg_lease *lease); /* its head is set */
 int guardlink_grant(struct guardlink *link, const struct lease_id *id, const struct proc_id *shim);
 int guardlink_unlease(struct guardlink *link, const struct lease_id *id);
+/* Of one of its devices: the task runs on without it. */
+int guardlink_unlease_one(struct guardlink *link, const struct lease_id *id, const char *uuid);
 /* id.attempt is 0; id.task 0 ends the reservation of that device. */
 int guardlink_reserve(struct guardlink *link, const struct lease_id *id, const char *uuid);
 bool guardlink_is_up(const struct guardlink *link);

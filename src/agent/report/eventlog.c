@@ -316,12 +316,13 @@ static json_t *own_json(const struct eventlog *n, const char *kind, json_t *more
 }
 
 /* Takes the reference to more over. */
-static void say(struct eventlog *n, enum log_level level, json_t *more, const char *line)
+void eventlog_say_kind(struct eventlog *n, enum log_level level, const char *kind, json_t *more,
+		       const char *line)
 {
 	json_t *o;
 
 	(void)json_object_set_new(more, "level", json_string(log_level_name(level)));
-	o = own_json(n, "agent", more, line);
+	o = own_json(n, kind, more, line);
 	agentlog_log(n->c.agentlog, level, "%s", line);
 	agentlog_event(n->c.agentlog, o);
 	if (n->c.json)
@@ -329,6 +330,12 @@ static void say(struct eventlog *n, enum log_level level, json_t *more, const ch
 	else if (level < LOG_LEVEL_DEBUG)
 		show_sentence(n, clock_wall_ns(), line);
 	json_decref(o);
+}
+
+/* Takes the reference to more over. */
+static void say(struct eventlog *n, enum log_level level, json_t *more, const char *line)
+{
+	eventlog_say_kind(n, level, "agent", more, line);
 }
 
 void eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...)

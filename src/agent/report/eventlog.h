@@ -41,6 +41,9 @@ void eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...
  * "requeued", "stopped". */
 void eventlog_say_outcome(struct eventlog *n, enum log_level level, uint64_t task, uint32_t element,
 			  const char *outcome, const char *line);
+/* The same of another kind, with members of its own, whose reference is taken over. */
+void eventlog_say_kind(struct eventlog *n, enum log_level level, const char *kind, json_t *more,
+		       const char *line);
 /* The same with each line of text. */
 void eventlog_say_lines(struct eventlog *n, enum log_level level, const char *text);
 /*

@@ -212,6 +212,19 @@ static void add_gpus(const json_t *gpus, struct strbuf *b)
 	}
 }
 
+/* "; 1 to 3 GPUs: its GPUs are busy .." and the last change, on a line of its own */
+static void add_scaling(const json_t *scaling, struct strbuf *b)
+{
+	const char *last = text_of(json_object_get(scaling, "last"), "text", NULL);
+
+	if (!json_is_object(scaling))
+		return;
+	strbuf_addf(b, "\n%lld to %lld GPUs: %s%s%s",
+		    (long long)json_integer_value(json_object_get(scaling, "min")),
+		    (long long)json_integer_value(json_object_get(scaling, "max")),
+		    text_of(scaling, "text", "?"), last ? "\n" : "", last ? last : "");
+}
+
 static void print_task(const json_t *t, FILE *out)
 {
 	char head[CELL * 2], time[CELL];
@@ -226,6 +239,7 @@ static void print_task(const json_t *t, FILE *out)
 		strbuf_addf(&b, " for %s", seconds(t, "for_s", time));
 	strbuf_addf(&b, ", attempt %d, %s", (int)json_integer_value(json_object_get(t, "attempt")),
 		    text_of(t, "log", "no log"));
+	add_scaling(json_object_get(t, "scaling"), &b);
 	print_item(out, head, strbuf_str(&b));
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -95,6 +96,19 @@ static void add_counts(const struct task_view *r, struct strbuf *b)
 	}
 }
 
+/* " (1 to 3; the last change: busy)" */
+static void add_scaling(const json_t *scaling, struct strbuf *b)
+{
+	const char *reason = json_get_str(json_object_get(scaling, "last"), "reason");
+
+	if (!scaling)
+		return;
+	strbuf_addf(b, " (%lld to %lld%s%s)",
+		    (long long)json_integer_value(json_object_get(scaling, "min")),
+		    (long long)json_integer_value(json_object_get(scaling, "max")),
+		    reason ? "; the last change: " : "", reason ? reason : "");
+}
+
 /* "on node7, GPU 0 and 3, for 5m 03s" */
 static void add_run(const struct task_view *r, struct strbuf *b)
 {
@@ -111,6 +125,7 @@ static void add_run(const struct task_view *r, struct strbuf *b)
 				     : "GPU ",
 			    (long long)json_integer_value(gpu));
 	}
+	add_scaling(r->scaling, b);
 	if (r->run.left) {
 		cleanup_free char *left = taskrun_format_left(r->sp, &r->run);
 
@@ -169,10 +184,11 @@ static void show_row(struct list *l, const struct task_view *r)
 static void show_json(const struct task_view *v)
 {
 	static const enum taskview_member members[] = {
-		VIEW_ID,      VIEW_STATE,      VIEW_NAME,	VIEW_LANE,    VIEW_PRIORITY,
-		VIEW_GPUS,    VIEW_N_ELEMENTS, VIEW_ELEMENT,	VIEW_COUNTS,  VIEW_LANE_PAUSED,
-		VIEW_AGENT,   VIEW_STARTED,    VIEW_RAN,	VIEW_UNFILED, VIEW_LEFT_EXIT,
-		VIEW_DEVICES, VIEW_LOG,	       VIEW_NOT_BEFORE, VIEW_ENDED,   VIEW_EXIT,
+		VIEW_ID,      VIEW_STATE,      VIEW_NAME,    VIEW_LANE,	      VIEW_PRIORITY,
+		VIEW_GPUS,    VIEW_N_ELEMENTS, VIEW_ELEMENT, VIEW_COUNTS,     VIEW_LANE_PAUSED,
+		VIEW_AGENT,   VIEW_STARTED,    VIEW_RAN,     VIEW_UNFILED,    VIEW_LEFT_EXIT,
+		VIEW_DEVICES, VIEW_SCALING,    VIEW_LOG,     VIEW_NOT_BEFORE, VIEW_ENDED,
+		VIEW_EXIT,
 	};
 	json_t *o = taskview_json(v, members, ARRAY_LEN(members));
 	cleanup_free char *line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(16));

@@ -199,6 +199,21 @@ static void print_uuids(const struct task_view *v, const json_t *value)
 		print_line("devices", strbuf_str(&b));
 }
 
+/* How many it may have and why it has so many; and the last change. */
+static void print_scaling(const struct task_view *v, const json_t *value)
+{
+	const json_t *last = json_object_get(value, "last");
+	const char *when = json_get_str(last, "time"), *what = json_get_str(last, "text");
+
+	if (v->run.scaling[0])
+		print_line("scaling", v->run.scaling);
+	if (what && when && strlen(when) > 19) {
+		cleanup_free char *text = xasprintf("%.10s %.8s: %s", when, when + 11, what);
+
+		print_line("scaled", text);
+	}
+}
+
 static void print_procs(const struct task_view *v, const json_t *value)
 {
 	cleanup_free char *procs = taskrun_format_procs(&v->look.procs);
@@ -318,6 +333,7 @@ static const struct {
 	{ VIEW_AGENT, print_agent },
 	{ VIEW_DEVICES, print_devices },
 	{ VIEW_UUIDS, print_uuids },
+	{ VIEW_SCALING, print_scaling },
 	{ VIEW_PROCESSES, print_procs },
 	{ VIEW_COMMAND_EXIT, print_command_exit },
 	{ VIEW_STARTED, print_started },

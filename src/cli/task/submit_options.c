@@ -195,6 +195,9 @@ const struct cmd_variable submit_variables[] = {
 	{ "CUDA_VISIBLE_DEVICES",
 	  "the GPUs that it got, by index (with CUDA_DEVICE_ORDER=PCI_BUS_ID) or UUID; empty "
 	  "with --gpus 0" },
+	{ "TENURE_GPUS_FILE",
+	  "with --gpus-max: a file with a line \"INDEX UUID\" for each GPU that it has now; another "
+	  "one takes its place when that changes" },
 	{ "TENURE_TASK_ID", "its id: 42, or 42.7 for an element" },
 	{ "TENURE_ARRAY_INDEX",
 	  "of an element: the index, from the A of --array A-B on; else its number, from 1 on" },

@@ -103,11 +103,27 @@ char *taskrun_format_left(const struct spool *sp, const struct taskrun *run)
 		here ? "" : run->who.host);
 }
 
+/* "has 2 of 1 to 3 GPUs: its GPUs are busy 55% of 1m, between 30% and 80%" */
+static void take_scaling(struct taskrun *run, const json_t *task)
+{
+	const json_t *s = json_object_get(task, "scaling");
+	const char *text = json_get_str(s, "text");
+
+	if (!text)
+		return;
+	(void)str_print(run->scaling, sizeof(run->scaling), "has %zu of %lld to %lld GPUs: %s",
+			json_array_size(json_object_get(task, "gpus")),
+			(long long)json_integer_value(json_object_get(s, "min")),
+			(long long)json_integer_value(json_object_get(s, "max")), text);
+	(void)utf8_clean(run->scaling);
+}
+
 void taskrun_take_agents(struct taskrun *run, const json_t *task)
 {
 	const json_t *unfiled = json_object_get(task, "unfiled");
 	const char *why = json_get_str(unfiled, "why");
 
+	take_scaling(run, task);
 	if (!why)
 		return;
 	run->left = true;

@@ -31,7 +31,8 @@ struct taskrun {
 	unsigned int left_exit;		 /* one to commit it: status, or NAME_SIGNALLED + signal */
 	uint64_t left_ns;		 /* wall */
 	char unfiled[RECORD_REASON_MAX]; /* with left: why the agent cannot commit it; or "" */
-	char log[SPOOL_PATH_MAX];	 /* "": there is none in the spool; taskrun_log_away() */
+	char scaling[512]; /* how it grows and shrinks, as the agent that runs it says; or "" */
+	char log[SPOOL_PATH_MAX];  /* "": there is none in the spool; taskrun_log_away() */
 	char file[SPOOL_PATH_MAX]; /* with its records; "": they are gone, as of an ended element */
 };
 

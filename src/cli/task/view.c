@@ -56,6 +56,7 @@ void taskview_read_run(const struct cmd_ctx *ctx, const struct spool *sp, const 
 static void take_agents(struct task_view *v, const json_t *word)
 {
 	v->gpus = json_incref(json_object_get(word, "gpus"));
+	v->scaling = json_incref(json_object_get(word, "scaling"));
 	taskrun_take_agents(&v->run, word);
 }
 
@@ -126,6 +127,7 @@ void taskview_clear(struct task_view *v)
 {
 	task_file_clear(&v->file);
 	json_decref(v->gpus);
+	json_decref(v->scaling);
 	text_list_clear(&v->uuids);
 	if (v->looked)
 		taskrun_look_clear(&v->look);
@@ -231,6 +233,11 @@ static json_t *uuids_json(const struct task_view *v)
 	for (size_t i = 0; i < v->uuids.n; i++)
 		(void)json_array_append_new(list, json_string(v->uuids.texts[i]));
 	return list;
+}
+
+static json_t *scaling_json(const struct task_view *v)
+{
+	return json_incref(v->scaling);
 }
 
 static json_t *processes_json(const struct task_view *v)
@@ -403,6 +410,7 @@ static const struct {
 	[VIEW_AGENT] = { "agent", agent_json },
 	[VIEW_DEVICES] = { "devices", devices_json },
 	[VIEW_UUIDS] = { "device_uuids", uuids_json },
+	[VIEW_SCALING] = { "scaling", scaling_json },
 	[VIEW_PROCESSES] = { "processes", processes_json },
 	[VIEW_COMMAND_EXIT] = { "command_exit", command_exit_json },
 	[VIEW_STARTED] = { "started", started_json },

@@ -27,6 +27,7 @@ struct task_view {
 	struct taskrun run;
 	json_t *gpus; /* indices of its devices, as the agent here says; NULL: it does not */
 	struct text_list uuids; /* of them, as its claim says */
+	json_t *scaling;	/* how it grows and shrinks, as the agent here says; or NULL */
 	bool looked;		/* it runs here, and */
 	struct taskrun_look look;
 	bool log_is_away; /* not in the spool */
@@ -73,6 +74,7 @@ enum taskview_member {
 	VIEW_AGENT,
 	VIEW_DEVICES,
 	VIEW_UUIDS,
+	VIEW_SCALING,
 	VIEW_PROCESSES,
 	VIEW_COMMAND_EXIT,
 	VIEW_STARTED,

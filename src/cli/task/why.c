@@ -331,6 +331,8 @@ static void tell_run(const struct cmd_ctx *ctx, const struct spool *sp, const st
 		return;
 	}
 	tell_where(ctx, sp, n, &run, b);
+	if (run.scaling[0])
+		strbuf_addf(b, "; it %s", run.scaling);
 	add_logs(n->id, n->element, b);
 	if (!taskrun_look(sp, &run, &look))
 		return;

@@ -91,24 +91,27 @@ void lease_end(struct guard *g, struct lease *l)
 	device_unlock(d);
 }
 
-static struct msg_unleased unleased_of(const struct lease *l)
+static struct msg_unleased unleased_of(struct guard *g, const struct lease *l)
 {
 	uint64_t now = clock_mono_ns();
 
-	return (struct msg_unleased){
+	struct msg_unleased m = {
 		.head = PROTO_HEAD(MSG_UNLEASED, struct msg_unleased),
 		.id = l->id,
 		.slot = (int32_t)l->slot,
 		.by_itself = !l->unleased,
 		.took_ns = l->over_ns && now > l->over_ns ? now - l->over_ns : 0,
 	};
+
+	(void)str_copy(m.uuid, sizeof(m.uuid), lease_device(g, l)->id.uuid);
+	return m;
 }
 
 /* It is gone: say so, and end it. What cannot be said just now is what a new agent is not told. */
 static void finish(struct guard *g, struct lease *l)
 {
 	struct client *c = client_find(g, l->instance);
-	struct msg_unleased m = unleased_of(l);
+	struct msg_unleased m = unleased_of(g, l);
 
 	if (c && c->fd >= 0 && sock_send(c->fd, &m, sizeof(m)) == -EAGAIN) {
 		l->due |= DUE_USE | DUE_UNLEASED; /* the figures of all of it, whoever hears them */
@@ -467,7 +470,7 @@ static int tell_state(struct guard *g, struct client *c, struct lease *l)
 
 static int tell_unleased(struct guard *g, struct client *c, struct lease *l)
 {
-	struct msg_unleased m = unleased_of(l);
+	struct msg_unleased m = unleased_of(g, l);
 	int r = sock_send(c->fd, &m, sizeof(m));
 
 	if (r != -EAGAIN)

@@ -327,8 +327,10 @@ void request_unlease(struct guard *g, struct client *c, const struct msg_unlease
 				     .slot = -1 };
 	bool any = false;
 
+	(void)memcpy(none.uuid, m->uuid, sizeof(none.uuid) - 1);
 	LEASES_EACH(g, l) {
-		if (!ledger_is_of(l, c->instance, &m->id))
+		if (!ledger_is_of(l, c->instance, &m->id) ||
+		    (none.uuid[0] && strcmp(none.uuid, lease_device(g, l)->id.uuid) != 0))
 			continue;
 		any = true;
 		lease_set_over(g, l, true);

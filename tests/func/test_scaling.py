@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: MIT
+"""Programs that grow and shrink while they run: --gpus-max."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from machine import children, must_come, proc_exists
+
+QUICK = ("--scale-window", "1s", "--scale-cooldown", "1s")
+
+# One process for each GPU of the file, busy for the share of the time that `load` says. While `stays` is there, none
+# of them ends.
+PROGRAM = """
+import os, subprocess, sys, time
+load, stays, gpus = sys.argv[1], sys.argv[2], {}
+while True:
+    with open(os.environ["TENURE_GPUS_FILE"]) as f:
+        have = [line.split()[1] for line in f]
+    for uuid in have:
+        if uuid not in gpus:
+            gpus[uuid] = subprocess.Popen([sys.executable, sys.argv[3], load], env={**os.environ, "CUDA_VISIBLE_DEVICES": uuid})
+    for uuid in [] if os.path.exists(stays) else [u for u in gpus if u not in have]:
+        gpus[uuid].kill()
+        gpus.pop(uuid).wait()
+    time.sleep(0.05)
+"""
+
+WORKER = """
+import sys, time
+sys.path.insert(0, {func!r})
+import os
+os.environ["TEST_TENURE"] = {tenure!r}
+from simlib import Cuda
+cuda = Cuda()
+spin = cuda.function(b"tenure_spin")
+while True:
+    with open(sys.argv[1]) as f:
+        share = float(f.read() or 0)
+    if share:
+        cuda.launch(spin, 0, int(share * 50e6))
+    time.sleep(0.05)
+"""
+
+
+class Program:
+    """The task, and what it and its agent say of it."""
+
+    def __init__(self, q, tmp):
+        self.q, self.load, self.stays = q, tmp / "load", tmp / "stays"
+        self.worker, self.program = tmp / "worker.py", tmp / "program.py"
+        self.worker.write_text(WORKER.format(func=str(pathlib.Path(__file__).parent), tenure=q.m.tenure))
+        self.program.write_text(PROGRAM)
+        self.busy(0)
+        self.id = None
+
+    def busy(self, share):
+        new = self.load.with_suffix(".new")
+        new.write_text(str(share))
+        new.rename(self.load)
+
+    def submit(self, *args, command=None):
+        command = command or (self.program, self.load, self.stays, self.worker)
+        self.id = self.q.submit(*QUICK, "-n", "scaled", *args, "--", sys.executable, *map(str, command))
+        self.q.wait(self.id, "running")
+        return self.id
+
+    def gpus(self):
+        """As the agent says."""
+        doc = self.q.status()
+        return next((t["gpus"] for t in doc["queue"]["tasks"] if t["id"] == self.id), None) if doc else None
+
+    def scaling(self):
+        doc = self.q.status()
+        return next((t.get("scaling") for t in doc["queue"]["tasks"] if t["id"] == self.id), None) if doc else None
+
+    def show(self):
+        return json.loads(self.q.run("show", str(self.id), "--json").stdout)
+
+    def file(self):
+        """Its lines, where the environment of the task says that it is."""
+        variables = must_come(lambda: [v for pid in children(self.q.shim(self.id))
+                                       for v in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                                       if v.startswith(b"TENURE_GPUS_FILE=")])
+        with open(variables[0].split(b"=", 1)[1], encoding="ascii") as f:
+            return [line.split() for line in f]
+
+    def has(self, *gpus):
+        """It has these, whoever is asked."""
+        def all_agree():
+            if self.gpus() != list(gpus):
+                return False
+            index = {d["uuid"]: d["gpu"] for d in self.q.status()["devices"]}
+            lines = self.file()
+            return [index[u] for u in self.show()["device_uuids"]] == list(gpus) == [int(i) for i, _ in lines] == \
+                [index[u] for _, u in lines]
+        must_come(all_agree, 30)
+
+    def why(self, text):
+        must_come(lambda: text in self.q.why(self.id), 30)
+
+    def claim(self):
+        running = pathlib.Path(self.q.spool) / "running"
+        return next(p for p in running.iterdir() if f",{self.id}," in p.name or p.name.startswith(f"{self.id}."))
+
+    def note(self, *uuids):
+        """What an agent writes into the claim when the task has other devices."""
+        last = [json.loads(line) for line in self.claim().read_text().splitlines() if '"start"' in line][-1]
+        with open(self.claim(), "a", encoding="ascii") as f:
+            f.write(json.dumps({**last, "devices": list(uuids)}, separators=(",", ":")) + "\n")
+
+
+def events(q, kind):
+    found = []
+    for path in pathlib.Path(q.home).glob("**/events/*.jsonl"):
+        if ".tasks." not in path.name:
+            found += [e for e in map(json.loads, path.read_text().splitlines()) if e["event"] == kind]
+    return found
+
+
+@pytest.fixture
+def scaled(queue, tmp_path):
+    """make(gpus): a queue, and a program for it."""
+    def make(gpus, *args):
+        q = queue(gpus=gpus)
+        q.start("--no-hold", *args)
+        return q, Program(q, tmp_path)
+    return make
+
+
+def test_grows_and_shrinks(scaled):
+    q, p = scaled(3)
+    p.busy(1)
+    i = p.submit("-g", "1", "--gpus-max", "3")
+    p.has(0, 1, 2)
+    p.why("it has the 3 that it may have")
+    started = p.show()["started"]
+    # And back, to as many as it has asked for.
+    p.busy(0)
+    p.has(0)
+    p.why("less than 30%; it keeps 1")
+    must_come(lambda: q.device(1)["state"] in ("idle", "busy") and not q.device(1)["processes"])
+    told = [(e["task"], e["from"], e["to"], e["gpu"], e["reason"]) for e in events(q, "scaled")]
+    assert told == [(i, 1, 2, 1, "busy"), (i, 2, 3, 2, "busy"), (i, 3, 2, 2, "idle"), (i, 2, 1, 1, "idle")]
+    assert all(e["mean_utilisation"] > 80 for e in events(q, "scaled")[:2])
+    assert all(e["mean_utilisation"] < 30 for e in events(q, "scaled")[2:])
+    # What is shown of it.
+    last = p.scaling()["last"]
+    assert (last["from"], last["to"], last["gpu"], last["reason"]) == (2, 1, 1, "idle")
+    shown = " ".join(q.run("show", str(i)).stdout.split())
+    assert "scaling has 1 of 1 to 3 GPUs: its GPUs are busy 0% of 1s" in shown
+    assert f"task {i} has 1 GPU now, and had 2: GPU 1 was given back, because its GPUs are busy" in shown
+    assert "(1 to 3; the last change: idle)" in q.run("list").stdout
+    assert "1 to 3 GPUs: its GPUs are busy" in " ".join(q.run("status").stdout.split())
+    assert p.show()["started"] == started  # since when it runs is not when it changed
+    q.run("stop", str(i), "--now")
+    q.wait(i, "cancelled")
+    own = pathlib.Path(f"/var/tmp/tenure-{os.getuid()}/default")
+    assert not [f for f in own.glob(f"*-{i}-*.gpus") if (pathlib.Path(q.spool) / "key").read_text()[:24] in f.name]
+
+
+def test_others_come_first(scaled):
+    """Who is on a device, and who waits for it."""
+    q, p = scaled(3)
+    newcomer = q.m.start("--take", "10G", "--stay", "600", CUDA_VISIBLE_DEVICES="2")
+    must_come(lambda: q.device(2)["state"] == "busy")
+    p.submit("-g", "1", "--gpus-max", "3")
+    other = q.submit("-g", "2", "-n", "other", "--", "sleep", "600")
+    q.wait(other, "pending")
+    p.busy(1)
+    p.why(f"task {other}, which waits, comes first")
+    p.has(0)
+    q.run("stop", str(other))
+    p.has(0, 1)
+    p.why("no other GPU here is free for it")
+    newcomer.kill()
+    p.has(0, 1, 2)
+
+
+def test_given_back_when_left(scaled):
+    """A device of which the program does not let go is its own still; and an agent that is killed meanwhile."""
+    q, p = scaled(2)
+    p.busy(1)
+    p.submit("-g", "1", "--gpus-max", "2")
+    p.has(0, 1)
+    p.stays.touch()
+    p.busy(0)
+    must_come(lambda: len(p.file()) == 1)
+    p.why("ago to leave GPU 1, and uses it yet")
+    assert p.gpus() == [0, 1] and q.device(1)["use"] == f"in use by task {p.id}"
+    q.kill()
+    q.start("--no-hold")
+    must_come(lambda: len(p.file()) in (1, 2))
+    p.stays.unlink()
+    p.has(0)
+    must_come(lambda: q.device(1)["use"] is None)
+
+
+def test_agent_killed_between_claim_and_file(scaled):
+    """What the claim tells is what it has: both ways, as an agent leaves it that ends just there."""
+    q, p = scaled(2)
+    p.submit("-g", "1", "--gpus-max", "2", "--scale-cooldown", "1h")
+    p.has(0)
+    uuids = [q.device(g)["uuid"] for g in (0, 1)]
+    # It was to get one more.
+    q.kill()
+    p.note(*uuids)
+    q.start("--no-hold")
+    p.has(0, 1)
+    assert must_come(lambda: q.device(1)["use"]) == f"in use by task {p.id}"
+    # It had given one back, which the guard does not know yet.
+    q.kill()
+    p.note(uuids[0])
+    q.start("--no-hold")
+    p.has(0)
+    must_come(lambda: q.device(1)["use"] is None)
+    assert q.task(p.id)["state"] == "running" and p.show()["attempts"] == 1
+
+
+def test_agent_killed_again_and_again(scaled):
+    q, p = scaled(3)
+    p.submit("-g", "1", "--gpus-max", "3")
+    shim = q.shim(p.id)
+    for turn in range(5):
+        p.busy((turn + 1) % 2)
+        want = 3 if turn % 2 == 0 else 1
+        must_come(lambda: len(p.gpus() or ()) != 4 - want, 30)  # it has begun
+        q.kill()
+        q.start("--no-hold")
+        p.has(*range(want))
+    assert proc_exists(shim) and q.shim(p.id) == shim
+    used = {d["gpu"] for d in q.status()["devices"] if d["use"]}
+    assert used == {0, 1, 2}
+
+
+def test_a_program_that_does_not_listen(scaled):
+    """It gets one more, does not come to it, and gives it back; and somebody who comes there before is no reason
+    to end it."""
+    q, p = scaled(2)
+    p.busy(1)
+    p.submit("-g", "1", "--gpus-max", "2", command=(p.worker, p.load))
+    p.has(0, 1)
+    newcomer = q.m.start("--take", "10G", "--stay", "600", CUDA_VISIBLE_DEVICES="1")
+    p.has(0)
+    assert events(q, "scaled")[-1]["reason"] == "taken"
+    must_come(lambda: f"PID {newcomer.pid}" in (q.device(1)["reason"] or ""))
+    newcomer.kill()
+    p.has(0, 1)
+    p.has(0)
+    assert events(q, "scaled")[-1]["reason"] == "unused"
+    p.why("it did not come to the last one that it got")
+    assert q.task(p.id)["state"] == "running" and p.show()["attempts"] == 1
+
+
+def test_a_node_that_drains(scaled):
+    q, p = scaled(2)
+    p.submit("-g", "1", "--gpus-max", "2")
+    p.why("it keeps 1")
+    off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.env, stdout=subprocess.DEVNULL)
+    q.m.others.append(off)
+    must_come(lambda: q.status()["queue"]["draining"])
+    p.busy(1)
+    p.why("nothing changes while its node drains")
+    p.has(0)
+
+
+@pytest.mark.parametrize("args, says", [
+    (("-g", "2", "--gpus-max", "1"), "gpus_max: 1 is less than the 2 that gpus asks for"),
+    (("-g", "all", "--gpus-max", "4"), "gpus_max: say with gpus, as a number, how many it begins with"),
+    (("--gpus-max", "4", "--gpus-min", "2"), "gpus_min: 2 is more than the 1 that gpus asks for"),
+    (("--gpus-min", "1"), "gpus_min: say with gpus_max how many GPUs it may have"),
+    (("--scale-up", "90%"), "say with gpus_max how many GPUs it may have"),
+    (("--gpus-max", "4", "--scale-down", "80%"), "scale_down: 80% is not below scale_up (80%)"),
+    (("--gpus-max", "4", "--scale-down", "50%"), "scale_down: with 50% it could never grow"),
+    (("--gpus-max", "4", "--shared", "-m", "1G"), "it cannot be shared"),
+    (("--gpus-max", "4", "--scale-up", "100%"), "--scale-up: \"100%\" is out of range"),
+])
+def test_contradictions_are_refused(tenure, args, says):
+    done = tenure("submit", *args, "--", "true")
+    assert done.returncode == 2 and says in " ".join(done.stderr.split()), done.stderr
