@@ -80,7 +80,7 @@ print_hosts() {
 		/^ *"nodes": \[/ { inside = 1 }
 		/^ *"devices":/ { inside = 0 }
 		inside && /^ *"name": "/ { split($0, part, "\""); name = part[4] }
-		inside && /^ *"free": / {
+		inside && /^ *"free": [0-9]/ {
 			gsub(/[^0-9]/, "")
 			if (!(name in free))
 				order[++n] = name
@@ -113,4 +113,4 @@ choose "${1-}"
 tenure=$(find_tenure) || exit
 # What the engine said before is as good as nothing here: these lines do not say how old they are.
 said=$("$tenure" nodes "${words[@]}" --json) || exit
-printf '%s\n' "$said" | print_hosts || die "no host${1:+ of $1} has GPUs"
+printf '%s\n' "$said" | print_hosts || die "no host${1:+ of $1} has GPUs that can be counted"

@@ -86,6 +86,7 @@ struct engine_node {
 	unsigned int blocked; /* of the free ones, those that no job can get: no processor or no
 				 memory is left */
 	bool usable;
+	bool unknown; /* what of it is in use, and so what is free, is not for us to see */
 };
 
 struct engine_nodes {

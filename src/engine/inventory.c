@@ -56,6 +56,7 @@ static json_t *node_json(const struct engine_node *node)
 	(void)json_object_set_new(o, "free", json_integer(node->free));
 	(void)json_object_set_new(o, "blocked", json_integer(node->blocked));
 	(void)json_object_set_new(o, "usable", json_boolean(node->usable));
+	(void)json_object_set_new(o, "unknown", json_boolean(node->unknown));
 	return o;
 }
 
@@ -105,6 +106,7 @@ static bool read_node(const json_t *o, struct engine_nodes *nodes)
 	node->free = json_get_small(o, "free", GPUS_MOST);
 	node->blocked = json_get_small(o, "blocked", GPUS_MOST);
 	node->usable = json_get_flag(o, "usable");
+	node->unknown = json_get_flag(o, "unknown");
 	return node->used <= node->total && node->free <= node->total - node->used &&
 	       node->blocked <= node->free;
 }

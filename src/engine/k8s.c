@@ -18,6 +18,9 @@
 /* What would be printed otherwise, and asked through another program. */
 static const char *const cleared[] = { "KUBECTL_EXTERNAL_DIFF=", "KUBECTL_COMMAND_HEADERS=", NULL };
 
+/* Where kubectl looks for a server if nothing tells it of one. */
+#define UNCONFIGURED "server localhost:8080 was refused"
+
 /* One command with these words behind its verb (to NULL). 0: it has worked; else its code, and
  * *ret is what it said. */
 static int ask(const struct engine_env *env, const struct text_list *settings, const char *verb,
@@ -35,7 +38,12 @@ static int ask(const struct engine_env *env, const struct text_list *settings, c
 		text_list_add(&argv, *words);
 	text_list_take(&argv, NULL);
 	r = command_run((const char *const *)argv.texts, &how, ret, e);
-	if (r == 0 && ret->status != 0)
+	if (r == 0 && ret->status != 0 && command_said(ret, UNCONFIGURED))
+		r = err_set(
+			e, -ENOENT,
+			"kubectl is here, and no cluster: neither KUBECONFIG nor ~/.kube/config "
+			"names one");
+	else if (r == 0 && ret->status != 0)
 		r = command_failed((const char *const *)argv.texts, ret, -EIO, e);
 	text_list_clear(&argv);
 	return r;

@@ -550,6 +550,7 @@ void k8s_text_use(const char *pods, struct engine_nodes *nodes)
 		struct engine_node *node = &nodes->all[i];
 
 		node->free = 0;
+		node->unknown = true;
 		if (node->usable)
 			node->why =
 				xstrdup("unknown: you may not list the pods of other namespaces");

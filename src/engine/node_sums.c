@@ -67,6 +67,11 @@ struct node_sum node_sums_row(const struct engine_node *node, unsigned int ours)
 	unsigned int free_ = node->free < rest ? node->free : rest;
 	unsigned int blocked = node->blocked < free_ ? node->blocked : free_;
 
+	if (node->unknown)
+		return (struct node_sum){ .nodes = 1,
+					  .total = node->total,
+					  .unknown = node->total,
+					  .ours = ours < node->total ? ours : node->total };
 	return (struct node_sum){ .nodes = 1,
 				  .total = node->total,
 				  .free = free_ - blocked,
@@ -84,6 +89,7 @@ static void add(struct node_sum *to, const struct node_sum *s, bool another_node
 	to->blocked += s->blocked;
 	to->allocated += s->allocated;
 	to->unavailable += s->unavailable;
+	to->unknown += s->unknown;
 	to->ours += s->ours;
 }
 

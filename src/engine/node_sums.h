@@ -9,9 +9,10 @@
  *	node_sums_of(&nodes, ours, &sums);
  *	node_sums_clear(&sums);
  *
- * Each GPU is one of four things, so the four add up to the total: free (a job could get it now),
- * blocked (free, and no processor or memory of its node is left), allocated (some job has it), and
- * unavailable (nobody has it, and its node takes no jobs). Ours are among the allocated ones.
+ * Each GPU is one of five things, so the five add up to the total: free (a job could get it now),
+ * blocked (free, and no processor or memory of its node is left), allocated (some job has it),
+ * unavailable (nobody has it, and its node takes no jobs), and unknown (which of these is not for
+ * us to see). Ours are among the allocated ones.
  */
 
 #include <stdbool.h>
@@ -19,7 +20,7 @@
 #include "engine/engine.h"
 
 struct node_sum {
-	unsigned int nodes, total, free, blocked, allocated, unavailable, ours;
+	unsigned int nodes, total, free, blocked, allocated, unavailable, unknown, ours;
 };
 
 struct node_type_sum {

@@ -23,6 +23,7 @@ qa-a10-025|mixed|16/0/0/16|100|16000|gpu:a10:4|gpu:a10:3(IDX:0-2)|none|
 qa-h200-001|draining|8/8/0/16|100|16000|gpu:h200:8|gpu:h200:3(IDX:0,2,4)|fan | disk|
 qa-h200-002|down*|0/0/16/16|0|16000|gpu:h200:8|gpu:h200:0(IDX:N/A)|Not responding|
 """
+K8S_NODES = "gpu-a\t\tTrue\t4\tNVIDIA-A10\ngpu-b\t\tTrue\t8\tNVIDIA-H200\n"
 HEAD = "Total Nodes: 5   Total GPUs: 28   Free: 1   Allocated: 13   Active Tasks: 0"
 
 
@@ -167,7 +168,7 @@ def test_what_programs_read(cluster):
     assert cluster.doc()["engines"][0]["cached"] is True and doc["engines"][0]["cached"] is False
     node = next(n for n in doc["engines"][0]["nodes"] if n["name"] == "qa-h200-001")
     assert node == {"name": "qa-h200-001", "type": "h200", "total": 8, "free": 0, "blocked": 0, "allocated": 3, "unavailable": 5,
-                    "ours": 0, "usable": False, "why": "draining: fan | disk"}
+                    "unknown": 0, "ours": 0, "usable": False, "why": "draining: fan | disk"}
     said = page["engines"][2]
     for o in (doc["engines"][0], node, doc["engines"][0]["types"][0]):
         assert all(f"`{key}`" in said for key in o), [key for key in o if f"`{key}`" not in said]
@@ -325,11 +326,33 @@ def test_the_engine_that_the_settings_name(cluster):
 
 
 def test_an_engine_that_only_fails_hides_no_other_one(cluster):
-    """kubectl is often there without a cluster."""
-    cluster.put("kubectl", "echo 'The connection to the server localhost:8080 was refused' >&2; exit 1")
+    assert cluster.tenure("nodes").stderr == "", "of what is not here, or was told nothing, there is nothing to say"
+    # kubectl is often there without a cluster.
+    cluster.put("kubectl", "echo 'The connection to the server localhost:8080 was refused - did you specify ..?' >&2; exit 1")
+    done = cluster.tenure("nodes")
+    assert done.returncode == 0 and HEAD in done.stdout and done.stderr == ""
+    listed = json.loads(cluster.tenure("engines", "--json").stdout)["engines"]
+    assert next(e for e in listed if e["name"] == "k8s")["state"] == "absent"
+    cluster.put("kubectl", "echo 'The connection to the server k8s.example was refused' >&2; exit 1")
     done = cluster.tenure("nodes")
     assert done.returncode == 0 and HEAD in done.stdout
-    assert "note: cannot count the GPUs of k8s: kubectl: The connection to the server" in said_of(done)
+    assert "note: cannot count the GPUs of k8s: kubectl: The connection to the server k8s.example was refused" in said_of(done)
+
+
+def test_what_may_not_be_seen_is_unknown(cluster):
+    """Kubernetes, of a user who may list nodes and not the pods of others."""
+    cluster.put("kubectl", """case "$*" in
+*nodes*) cat {}/k8s;;
+*pods*) echo 'Error from server (Forbidden): pods is forbidden: User "me" cannot list resource "pods"' >&2; exit 1;;
+esac""".format(cluster.dir))
+    (cluster.dir / "k8s").write_text(K8S_NODES)
+    doc = cluster.doc("k8s")["engines"][0]
+    assert [(n["name"], n["total"], n["free"], n["allocated"], n["unknown"]) for n in doc["nodes"]] == [
+        ("gpu-a", 4, None, None, 4), ("gpu-b", 8, None, None, 8)], doc
+    assert (doc["total"], doc["free"], doc["unavailable"], doc["unknown"]) == (12, None, None, 12)
+    said = cluster.tenure("nodes", "k8s").stdout
+    assert "Total Nodes: 2   Total GPUs: 12   Free: ?   Allocated: ?   Active Tasks: 0\nUnknown: 12\n" in said, said
+    assert re.search(r"^gpu-a: \?/4 free ", said, re.M) and "unknown: you may not list the pods" in " ".join(said.split())
 
 
 def test_without_any_engine_and_any_gpu_it_says_both(cluster):

@@ -38,7 +38,8 @@ static void assert_sum(const struct node_sum *s, unsigned int nodes, unsigned in
 	assert_int_equal(s->blocked, blocked);
 	assert_int_equal(s->allocated, allocated);
 	assert_int_equal(s->unavailable, unavailable);
-	assert_int_equal(s->free + s->blocked + s->allocated + s->unavailable, s->total);
+	assert_int_equal(s->free + s->blocked + s->allocated + s->unavailable + s->unknown,
+			 s->total);
 }
 
 /* resource-manager.md's own figures: 11 nodes, 44 GPUs, 2 free, 42 allocated. */
@@ -143,6 +144,25 @@ static void what_an_engine_says_and_cannot_be_is_made_to_add_up(void **state)
 	}
 }
 
+/* Kubernetes, where other people's pods may not be seen. */
+static void what_may_not_be_seen_is_unknown_and_not_free(void **state)
+{
+	static const unsigned int ours[] = { 2, 9 };
+	struct engine_nodes nodes = { .n = 0 };
+	struct node_sums sums;
+
+	(void)state;
+	add(&nodes, "n1", "a10", 4, 1, 2, 1, NULL);
+	add(&nodes, "n2", "a10", 4, 0, 0, 0, "unknown: you may not list the pods");
+	nodes.all[1].unknown = true;
+	node_sums_of(&nodes, ours, &sums);
+	assert_sum(&sums.all, 2, 8, 1, 1, 1, 1);
+	assert_int_equal(sums.all.unknown, 4);
+	assert_int_equal(sums.all.ours, 1 + 4);
+	node_sums_clear(&sums);
+	engine_nodes_clear(&nodes);
+}
+
 static void ours_are_among_the_allocated_ones(void **state)
 {
 	static const unsigned int ours[] = { 2, 5, 0 };
@@ -197,6 +217,7 @@ int main(void)
 		cmocka_unit_test(a_node_with_two_types_is_one_node_and_counts_for_both),
 		cmocka_unit_test(a_node_in_three_partitions_counts_once),
 		cmocka_unit_test(what_an_engine_says_and_cannot_be_is_made_to_add_up),
+		cmocka_unit_test(what_may_not_be_seen_is_unknown_and_not_free),
 		cmocka_unit_test(ours_are_among_the_allocated_ones),
 		cmocka_unit_test(names_stand_in_the_order_of_their_numbers),
 		cmocka_unit_test(a_host_is_the_same_with_its_domain),

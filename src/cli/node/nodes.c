@@ -234,13 +234,14 @@ static void read_engine(struct look *l, struct nodes_section *s)
 	s->ours = ours_on(&l->ours, s->engine->name, &s->inventory.nodes);
 }
 
-/* Of one that has not answered: its commands, and what tells them where it is, are here. */
+/* Of one that has not answered: its commands, and what tells them where it is, are here. One that
+ * wants to be told more first (-EINVAL) is nobody's yet. */
 static bool is_here(const struct nodes_section *s)
 {
 	const struct engine_env env = { .environ = (const char *const *)environ,
 					.settings = &s->settings };
 
-	return s->r != -ENOENT && s->engine->probe(&env, NULL) != -ENOENT;
+	return s->r != -ENOENT && s->r != -EINVAL && s->engine->probe(&env, NULL) != -ENOENT;
 }
 
 /* Of those that were tried only who has answered, now or before, stays, and where none has, this

@@ -161,7 +161,9 @@ unsigned int *ours_on(const struct ours *o, const char *engine, const struct eng
 
 		if (i == 0 || strcmp(node->name, nodes->all[i - 1].name) != 0)
 			left = count_on(o, engine, node->name);
-		n[i] = left < node->used ? left : node->used;
+		unsigned int most = node->unknown ? node->total : node->used;
+
+		n[i] = left < most ? left : most;
 		left -= n[i];
 	}
 	return n;

@@ -15,7 +15,7 @@
 #include "cli/table.h"
 #include "engine/node_sums.h"
 
-#define COLUMNS_MAX 8
+#define COLUMNS_MAX 9
 #define CELL	    32
 #define STATE_LEAST 16
 
@@ -52,7 +52,7 @@ static void sheet_add(struct sheet *sh, enum term_style style, const char *const
 	for (size_t i = 0; i < COLUMNS_MAX; i++)
 		if (!sh->left_out[i])
 			c[n++] = cells[i];
-	table_add(sh->t, style, c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]);
+	table_add(sh->t, style, c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8]);
 }
 
 static void sheet_end(struct sheet *sh)
@@ -100,6 +100,12 @@ static void print_title(const struct nodes_section *s)
 	(void)fputs(term_off(STDOUT_FILENO), stdout);
 }
 
+/* What of them is free is known of some at least. */
+static bool is_seen(const struct node_sum *s)
+{
+	return !s->unknown || s->unknown < s->total;
+}
+
 static void print_sums(const struct node_sum *s, const struct ours *ours)
 {
 	const struct {
@@ -107,13 +113,16 @@ static void print_sums(const struct node_sum *s, const struct ours *ours)
 		unsigned int n;
 	} more[] = { { "Blocked", s->blocked },
 		     { "Out of use", s->unavailable },
+		     { "Unknown", s->unknown },
 		     { "Ours", s->ours } };
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	const char *gap = "\n";
 
-	strbuf_addf(&b,
-		    "Total Nodes: %u   Total GPUs: %u   Free: %u   Allocated: %u   Active Tasks: ",
-		    s->nodes, s->total, s->free, s->allocated);
+	strbuf_addf(&b, "Total Nodes: %u   Total GPUs: %u   ", s->nodes, s->total);
+	if (is_seen(s))
+		strbuf_addf(&b, "Free: %u   Allocated: %u   Active Tasks: ", s->free, s->allocated);
+	else
+		strbuf_adds(&b, "Free: ?   Allocated: ?   Active Tasks: ");
 	if (ours->running_known)
 		strbuf_addf(&b, "%" PRIu64, ours->running);
 	else
@@ -152,14 +161,17 @@ static void print_jobs(const struct ours *ours, const char *engine)
 static void print_types(const struct node_sums *sums)
 {
 	static const struct table_column columns[] = {
-		{ "TYPE", .cut = 12 },	{ "NODES", true },   { "GPUS", true },
-		{ "FREE", true },	{ "BLOCKED", true }, { "ALLOCATED", true },
-		{ "OUT OF USE", true }, { "OURS", true },    { 0 },
+		{ "TYPE", .cut = 12 },	{ "NODES", true },
+		{ "GPUS", true },	{ "FREE", true },
+		{ "BLOCKED", true },	{ "ALLOCATED", true },
+		{ "OUT OF USE", true }, { "UNKNOWN", true },
+		{ "OURS", true },	{ 0 },
 	};
 	struct sheet sh = { .left_out = { [4] = !sums->all.blocked,
 					  [6] = !sums->all.unavailable,
-					  [7] = !sums->all.ours } };
-	char c[7][CELL];
+					  [7] = !sums->all.unknown,
+					  [8] = !sums->all.ours } };
+	char c[8][CELL];
 
 	sheet_begin(&sh, columns);
 	for (size_t i = 0; i < sums->n_types; i++) {
@@ -170,7 +182,8 @@ static void print_types(const struct node_sums *sums)
 				  sums->types[i].type, number(s->nodes, c[0]),
 				  number(s->total, c[1]), number(s->free, c[2]),
 				  number(s->blocked, c[3]), number(s->allocated, c[4]),
-				  number(s->unavailable, c[5]), number(s->ours, c[6]) });
+				  number(s->unavailable, c[5]), number(s->unknown, c[6]),
+				  number(s->ours, c[7]) });
 	}
 	sheet_end(&sh);
 }
@@ -241,6 +254,11 @@ static char *node_cell(const struct engine_node *n, const struct node_sum *row,
 	char free_[CELL];
 
 	(void)str_print(free_, sizeof(free_), "%u/%u", row->free, row->total);
+	if (row->unknown) {
+		(void)str_print(free_, sizeof(free_), "?/%u", row->total);
+		return xasprintf("%.*s:%*s %*s free", name, n->name, w->name - name, "", w->free,
+				 free_);
+	}
 	return xasprintf("%.*s:%*s %*s free (%*u allocated)", name, n->name, w->name - name, "",
 			 w->free, free_, w->allocated, row->allocated);
 }
@@ -407,15 +425,27 @@ static json_t *text_json(const char *text)
 	return text && text[0] ? json_new_text(text) : json_null();
 }
 
-/* NULL: nothing of it is known. */
+/* s NULL: nothing of it is known. */
 static void set_sum(json_t *o, const struct node_sum *s)
 {
-	set(o, "total", s ? json_integer(s->total) : json_null());
-	set(o, "free", s ? json_integer(s->free) : json_null());
-	set(o, "blocked", s ? json_integer(s->blocked) : json_null());
-	set(o, "allocated", s ? json_integer(s->allocated) : json_null());
-	set(o, "unavailable", s ? json_integer(s->unavailable) : json_null());
-	set(o, "ours", s ? json_integer(s->ours) : json_null());
+	const struct node_sum none = { .nodes = 0 }, *n = s ? s : &none;
+	bool seen = s && is_seen(s);
+	const struct {
+		const char *key;
+		unsigned int n;
+		bool known;
+	} members[] = {
+		{ "total", n->total, s },
+		{ "free", n->free, seen },
+		{ "blocked", n->blocked, seen },
+		{ "allocated", n->allocated, seen },
+		{ "unavailable", n->unavailable, seen },
+		{ "unknown", n->unknown, s },
+		{ "ours", n->ours, s },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(members); i++)
+		set(o, members[i].key, members[i].known ? json_integer(members[i].n) : json_null());
 }
 
 static json_t *types_json(const struct node_sums *sums)
