@@ -225,6 +225,7 @@ static void start_parts(struct agent *a)
 	if (a->c->root)
 		a->queue = dispatch_new(&a->loop, v, a->eventlog, a->link, &ops, a);
 	v->workloads = a->queue ? dispatch_workload_view(a->queue) : NULL;
+	v->quarantine = a->queue ? dispatch_quarantine_view(a->queue) : NULL;
 	deadlines_begin(v->deadlines, a->c, clock_boot_ns());
 	v->until_wall_ns = a->c->until_wall_ns;
 	if (a->c->for_ms &&

@@ -20,6 +20,7 @@
 #include "agent/attempt/steps.h"
 #include "agent/attempt/sweep.h"
 #include "agent/attempt/task.h"
+#include "agent/device_trust.h"
 #include "agent/dispatch_state.h"
 #include "agent/leases.h"
 #include "agent/nodes.h"
@@ -269,6 +270,8 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 	const struct task_spec *spec = r->spec;
 
 	(r->late ? tell_late : r->claim_code ? tell_not_claimed : tell_over)(q, r, v);
+	if (!r->late && !r->claim_code)
+		device_trust_on_over(q->trust, r, v->what == RETRY_DONE);
 	/* Somebody has it, or it is called otherwise since it was planned. */
 	if (r->claim_code == CLAIM_LOST)
 		spoolwatch_look_at(q->spoolwatch, r->ref.id, true);
@@ -428,6 +431,11 @@ static void on_workload_changed(void *user)
 	q->ops->over(q->user);
 }
 
+static void on_trust_changed(void *user)
+{
+	dispatch_plan_soon(user);
+}
+
 static void make_workload(struct dispatch *q)
 {
 	const struct agent_config *c = q->c;
@@ -446,6 +454,13 @@ void dispatch_watch_workload(struct dispatch *q, const char *why)
 	if (why)
 		workload_stop_all(q->workload, why);
 	workload_attend(q->workload);
+	if (q->mode < DISPATCH_END)
+		device_trust_watch(q->trust);
+}
+
+const struct view_quarantine *dispatch_quarantine_view(const struct dispatch *q)
+{
+	return device_trust_view(q->trust);
 }
 
 size_t dispatch_workloads(const struct dispatch *q)
@@ -496,6 +511,7 @@ struct dispatch *dispatch_new(uv_loop_t *loop, const struct view *view, struct e
 					   .owner = &attempt_owner,
 					   .user = q };
 	make_workload(q);
+	q->trust = device_trust_new(view, q->spooler, eventlog, on_trust_changed, q);
 	init_handles(q);
 	q->node_watch = nodes_watch(q);
 	q->recovery = nodes_recovery(q);
@@ -730,6 +746,7 @@ int dispatch_free(struct dispatch *q)
 	groupcommit_free(take_ptr(q->groupcommit));
 	orderbox_free(take_ptr(q->orderbox));
 	q->workload = workload_free(q->workload);
+	device_trust_free(take_ptr(q->trust));
 	lanes_clear(&q->lanes);
 	recovery_free(take_ptr(q->recovery));
 	pool_ticks_free(take_ptr(q->ticks));

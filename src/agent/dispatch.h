@@ -52,6 +52,8 @@ bool dispatch_is_empty(const struct dispatch *q);
 size_t dispatch_workloads(const struct dispatch *q);
 /* By slot; valid as long as q. */
 const struct view_workload *dispatch_workload_view(const struct dispatch *q);
+/* The same of devices that get no tasks: agent/device_trust.h. */
+const struct view_quarantine *dispatch_quarantine_view(const struct dispatch *q);
 /* Once a second. why: nobody watches the devices for people, so nothing of it runs there; NULL. */
 void dispatch_watch_workload(struct dispatch *q, const char *why);
 /* While the agent is stopped (Ctrl-Z) nothing of the workload runs, and nothing is held for tasks

@@ -68,6 +68,7 @@ struct dispatch {
 	bool leases_known;
 	struct reserving reserving;
 	struct workload *workload;
+	struct device_trust *trust;
 	struct devset growing; /* devices that a running task is about to get: no workload there */
 	bool unwatched;	       /* nobody sees who comes: no workload */
 	bool paused;	       /* the agent is about to stop, or is stopped (Ctrl-Z) */

@@ -207,6 +207,7 @@ static json_t *device_json(const struct gpu_device *dev, const struct machine_de
 	set(o, "held", json_boolean(d->ours));
 	set(o, "idle", json_boolean(!d->reason[0] && !d->ours));
 	set(o, "reason", d->reason[0] ? json_string(d->reason) : json_null());
+	set(o, "quarantine", d->quarantine[0] ? json_string(d->quarantine) : json_null());
 	return o;
 }
 

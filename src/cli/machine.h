@@ -19,6 +19,9 @@ struct machine_device {
 	char trouble[200];
 	bool ours;	  /* a holder of this user is on it */
 	char reason[200]; /* why it is not idle; empty: it is */
+	/* Why it gets no tasks, or is tried (agent/node/quarantine.h); empty: it is trusted. Filled
+	 * in by who wants it. */
+	char quarantine[300];
 };
 
 struct machine {

@@ -8,7 +8,7 @@
 static const enum sched_cause shut_by[SCHED_DEV_STATE_MAX] = {
 	[SCHED_DEV_LEFT] = CAUSE_LEFT,	       [SCHED_DEV_UNSEEN] = CAUSE_UNSEEN,
 	[SCHED_DEV_EXCLUDED] = CAUSE_EXCLUDED, [SCHED_DEV_PROHIBITED] = CAUSE_PROHIBITED,
-	[SCHED_DEV_FAULTY] = CAUSE_FAULTY,
+	[SCHED_DEV_FAULTY] = CAUSE_FAULTY,     [SCHED_DEV_QUARANTINED] = CAUSE_QUARANTINED,
 };
 
 /* Within 2^62, so that sums of a few stay in range whatever the driver says. */

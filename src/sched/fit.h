@@ -15,8 +15,9 @@ enum sched_cause {
 	CAUSE_EXCLUDED, /* not selected */
 	CAUSE_LEFT,	/* left for others */
 	CAUSE_UNSEEN,
-	CAUSE_PROHIBITED, /* by its compute mode nothing runs there */
-	CAUSE_FAULTY,	  /* it has an error */
+	CAUSE_PROHIBITED,  /* by its compute mode nothing runs there */
+	CAUSE_FAULTY,	   /* it has an error */
+	CAUSE_QUARANTINED, /* tasks have failed there with errors of the device */
 	CAUSE_MODEL,
 	CAUSE_SMALL,   /* it never has so much memory */
 	CAUSE_FOREIGN, /* somebody else uses it */
@@ -32,7 +33,7 @@ enum sched_cause {
 
 /* A device, as it is or as it would be without some of our tasks. */
 struct fit_dev {
-	enum sched_cause shut; /* EXCLUDED .. FAULTY, or NONE */
+	enum sched_cause shut; /* EXCLUDED .. QUARANTINED, or NONE */
 	bool foreign;
 	bool lent; /* to something that is not ours */
 	bool one_process, own_python, mem_known, unmeasured;

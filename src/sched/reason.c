@@ -97,6 +97,14 @@ static void say_faulty(const struct reason_device *d, const struct reason_words 
 	strbuf_addf(out, "with an error (XID %" PRIu32 ")", d->xid);
 }
 
+static void say_quarantined(const struct reason_device *d, const struct reason_words *words,
+			    struct strbuf *out)
+{
+	strbuf_adds(out, "in quarantine");
+	if (d->text && d->text[0])
+		strbuf_addf(out, " (%s)", d->text);
+}
+
 static void say_model(const struct reason_device *d, const struct reason_words *words,
 		      struct strbuf *out)
 {
@@ -114,6 +122,7 @@ static const struct {
 	[CAUSE_UNSEEN] = { "unseen", "not to be seen", NULL },
 	[CAUSE_PROHIBITED] = { "prohibited", "in compute mode PROHIBITED", NULL },
 	[CAUSE_FAULTY] = { "faulty", NULL, say_faulty },
+	[CAUSE_QUARANTINED] = { "quarantined", NULL, say_quarantined },
 	[CAUSE_MODEL] = { "model", NULL, say_model },
 	[CAUSE_SMALL] = { "small", NULL, say_small },
 	[CAUSE_FOREIGN] = { "foreign", NULL, say_foreign },

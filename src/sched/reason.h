@@ -69,6 +69,7 @@ struct reason_device {
 	bool known;	      /* CAUSE_OURS: other is known */
 	uint64_t bytes;	      /* CAUSE_MEMORY, CAUSE_SMALL */
 	uint32_t xid;	      /* CAUSE_FAULTY */
+	const char *text;     /* CAUSE_QUARANTINED: why; or NULL */
 	const char *model;    /* CAUSE_MODEL */
 };
 

@@ -69,14 +69,15 @@ struct sched_task {
 
 enum sched_dev_state {
 	SCHED_DEV_IDLE,
-	SCHED_DEV_HELD,	      /* by our holder, which lets go when a task needs it */
-	SCHED_DEV_LENT,	      /* our task has it, or another instance's */
-	SCHED_DEV_BUSY,	      /* somebody else uses it */
-	SCHED_DEV_LEFT,	      /* for others */
-	SCHED_DEV_UNSEEN,     /* cannot be seen */
-	SCHED_DEV_EXCLUDED,   /* not selected */
-	SCHED_DEV_PROHIBITED, /* no program can use it, by its compute mode */
-	SCHED_DEV_FAULTY,     /* the driver reports an error of it */
+	SCHED_DEV_HELD,	       /* by our holder, which lets go when a task needs it */
+	SCHED_DEV_LENT,	       /* our task has it, or another instance's */
+	SCHED_DEV_BUSY,	       /* somebody else uses it */
+	SCHED_DEV_LEFT,	       /* for others */
+	SCHED_DEV_UNSEEN,      /* cannot be seen */
+	SCHED_DEV_EXCLUDED,    /* not selected */
+	SCHED_DEV_PROHIBITED,  /* no program can use it, by its compute mode */
+	SCHED_DEV_FAULTY,      /* the driver reports an error of it */
+	SCHED_DEV_QUARANTINED, /* tasks have failed there with errors of the device */
 	SCHED_DEV_STATE_MAX
 };
 
@@ -86,7 +87,8 @@ struct sched_device {
 	unsigned int index; /* as shown to people */
 	const char *model;
 	enum sched_dev_state state;
-	uint32_t xid; /* SCHED_DEV_FAULTY: the number of the error */
+	uint32_t xid;		/* SCHED_DEV_FAULTY: the number of the error */
+	const char *quarantine; /* SCHED_DEV_QUARANTINED: why */
 	bool mem_known;
 	bool unmeasured; /* nor ever will be: a task that wants it alone may have it */
 	uint64_t total_bytes;

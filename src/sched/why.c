@@ -218,6 +218,9 @@ static struct reason_device look_at(const struct why *w, unsigned int slot)
 	case CAUSE_FAULTY:
 		ret.xid = d->xid;
 		break;
+	case CAUSE_QUARANTINED:
+		ret.text = d->quarantine;
+		break;
 	case CAUSE_MODEL:
 		ret.model = d->model;
 		break;

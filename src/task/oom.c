@@ -8,7 +8,8 @@
 
 #include "base/mem.h"
 
-extern const char oom_patterns_text[]; /* made from data/oom-patterns by the build */
+/* Made from data/oom-patterns and data/device-patterns by the build. */
+extern const char oom_patterns_text[], device_patterns_text[];
 
 struct pattern {
 	char *line; /* owned; the other two lie in it */
@@ -109,6 +110,14 @@ struct oom_patterns *oom_patterns_default(void)
 
 	/* The build's own file: a test parses it. */
 	(void)oom_patterns_parse(oom_patterns_text, strlen(oom_patterns_text), &p, NULL);
+	return p;
+}
+
+struct oom_patterns *oom_patterns_of_devices(void)
+{
+	struct oom_patterns *p = NULL;
+
+	(void)oom_patterns_parse(device_patterns_text, strlen(device_patterns_text), &p, NULL);
 	return p;
 }
 

@@ -26,6 +26,9 @@ struct oom_patterns;
 int oom_patterns_parse(const char *text, size_t len, struct oom_patterns **ret, struct err *e);
 /* The embedded file. */
 struct oom_patterns *oom_patterns_default(void);
+/* The same of what says that the device has failed (data/device-patterns): their names are what it
+ * was, with a - between the words. */
+struct oom_patterns *oom_patterns_of_devices(void);
 struct oom_patterns *oom_patterns_free(struct oom_patterns *p);
 size_t oom_patterns_count(const struct oom_patterns *p);
 

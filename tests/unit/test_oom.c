@@ -52,6 +52,44 @@ static void test_logs(void **state)
 	(void)oom_patterns_free(p);
 }
 
+/* What blames the device, and what a program may have done itself. */
+static void test_logs_of_devices(void **state)
+{
+	static const struct {
+		const char *log, *name;
+	} rows[] = {
+		{ "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+		  "CUDA kernel errors might be asynchronously reported at some other API call",
+		  "an-ECC-error" },
+		{ "CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered",
+		  "an-ECC-error" },
+		{ "cudaErrorECCUncorrectable", "an-ECC-error" },
+		{ "CUDA error: uncorrectable NVLink error detected during the execution",
+		  "an-NVLink-error" },
+		{ "Unable to determine the device handle for GPU: GPU is lost.  Reboot the system",
+		  "a-lost-GPU" },
+		{ "RuntimeError: CUDA error: an illegal memory access was encountered", NULL },
+		{ "RuntimeError: CUDA error: device-side assert triggered", NULL },
+		{ "RuntimeError: CUDA error: unspecified launch failure", NULL },
+		{ "CUDA error: an illegal instruction was encountered", NULL },
+		{ "all CUDA-capable devices are busy or unavailable", NULL },
+		{ "CUDA driver version is insufficient for CUDA runtime version", NULL },
+		{ "RuntimeError: CUDA error: out of memory", NULL },
+		{ "ECC errors so far: 0", NULL },
+		{ "", NULL },
+	};
+	struct oom_patterns *p = oom_patterns_of_devices();
+
+	assert_true(oom_patterns_count(p) > 8);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		const char *name = oom_match(p, rows[i].log, strlen(rows[i].log));
+
+		if (rows[i].name ? !name || strcmp(name, rows[i].name) != 0 : name != NULL)
+			fail_msg("%s: %s", rows[i].log, name ? name : "nothing");
+	}
+	(void)oom_patterns_free(p);
+}
+
 static void test_bytes_that_are_not_text(void **state)
 {
 	struct oom_patterns *p = oom_patterns_default();
@@ -106,6 +144,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_logs),
+		cmocka_unit_test(test_logs_of_devices),
 		cmocka_unit_test(test_bytes_that_are_not_text),
 		cmocka_unit_test(test_bad_files),
 	};

@@ -238,6 +238,8 @@ struct attempt {
 	struct task_end end;
 	bool stopped_late; /* its owner has stopped it while the end was being recorded */
 	bool turned_away;  /* it could not be started, for nothing that it did */
+	bool failed;	   /* by itself, and not for want of memory */
+	char fault[64];	   /* then what its log says has failed of its device; or "" */
 	bool late;	   /* it had been given to another node: its end changes nothing */
 	char uncommitted[RECORD_REASON_MAX]; /* why the end could not be recorded so far; or "" */
 	struct retry_verdict verdict;

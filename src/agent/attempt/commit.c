@@ -33,10 +33,19 @@ static int open_log(const struct commit *f, const struct spool *sp, int flags)
 		       : spool_open_file(sp, f->log_path, flags, NULL, NULL);
 }
 
-/* In the last of the log are the words of a framework that ran out of memory: 1, 0, or -errno. */
-static int find_oom(const struct commit *f, const struct spool *sp)
+/* "an-ECC-error" */
+static void tell_fault(struct commit *f, const char *name)
 {
-	static struct oom_patterns *patterns;
+	(void)str_copy(f->fault, sizeof(f->fault), name ? name : "");
+	for (char *c = f->fault; *c; c++)
+		*c = *c == '-' ? ' ' : *c;
+}
+
+/* In the last of the log are the words of a framework that ran out of memory: 1, 0, or -errno. Or
+ * those that say that the device has failed. */
+static int find_oom(struct commit *f, const struct spool *sp)
+{
+	static struct oom_patterns *patterns, *faults;
 	cleanup_free char *text = xmalloc(LOG_TAIL);
 	cleanup_fd int fd = open_log(f, sp, O_RDONLY);
 	off_t size;
@@ -48,6 +57,8 @@ static int find_oom(const struct commit *f, const struct spool *sp)
 	size = lseek(fd, 0, SEEK_END);
 	if (!patterns)
 		patterns = oom_patterns_default();
+	if (!faults)
+		faults = oom_patterns_of_devices();
 	n = pread(fd, text, LOG_TAIL, size > (off_t)LOG_TAIL ? size - (off_t)LOG_TAIL : 0);
 	if (n <= 0)
 		return 0;
@@ -55,7 +66,10 @@ static int find_oom(const struct commit *f, const struct spool *sp)
 	/* The header has the command, which may speak of what it does not mean. */
 	size_t at = logtext_output_at(text, (size_t)n);
 
-	return oom_match(patterns, text + at, (size_t)n - at) != NULL;
+	if (oom_match(patterns, text + at, (size_t)n - at))
+		return 1;
+	tell_fault(f, f->gpus ? oom_match(faults, text + at, (size_t)n - at) : NULL);
+	return 0;
 }
 
 /* By an agent that was killed before it had filed the attempt. */
@@ -352,14 +366,17 @@ void commit_work(struct spool_job *job, struct spool_place *p)
 	struct retry_policy policy = policy_of(f);
 	char path[SPOOL_PATH_MAX];
 
-	int oom = f->ended.kind == END_EXIT && f->ended.code != 0 ? find_oom(f, p->spool) : 0;
+	bool failed =
+		f->ended.kind == END_SIGNAL || (f->ended.kind == END_EXIT && f->ended.code != 0);
+	int oom = failed ? find_oom(f, p->spool) : 0;
 
 	if (oom < 0) {
 		f->code = err_sys(&f->e, -oom, "open %s", f->log_path);
 		return;
 	}
-	if (oom)
+	if (oom && f->ended.kind == END_EXIT)
 		f->ended.kind = END_OOM;
+	f->failed = failed && !oom;
 	f->verdict = retry_decide(&policy, &f->state, &f->streak, &f->ended, f->now_ns);
 	tell_log(f, p->spool);
 	learn(f, p);

@@ -31,8 +31,10 @@ struct commit {
 	/* What came of it. */
 	struct retry_verdict verdict;
 	uint64_t next_memory; /* of the next attempt, per device; 0: what its batch says */
-	bool told;	      /* the log says so */
-	bool superseded;      /* it came too late: somebody else has the task */
+	bool failed;	      /* by itself, not for want of memory */
+	char fault[64]; /* then what its log says has failed of its device: "an ECC error"; or "" */
+	bool told;	/* the log says so */
+	bool superseded; /* it came too late: somebody else has the task */
 	struct err e;
 	int code; /* 0; -ENOENT: somebody else has filed it; negative: it is not in the spool yet */
 };

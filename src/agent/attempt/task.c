@@ -251,6 +251,8 @@ static void committed(struct attempt *a, const struct commit *c)
 		a->verdict.what = RETRY_CANCELLED;
 	a->tries = c->state.tries;
 	a->next_memory = c->next_memory;
+	a->failed = c->failed;
+	(void)str_copy(a->fault, sizeof(a->fault), c->fault);
 	*a->place->owner->streak(a->place->user, a) = c->streak;
 	attempt_shim_acknowledge(a);
 	attempt_event(a, ON_COMMITTED, NULL);

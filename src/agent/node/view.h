@@ -58,6 +58,13 @@ struct view_workload {
 	char text[PROTO_TEXT_MAX]; /* how it ended last, or why it was not started */
 };
 
+/* A device that gets no tasks, or is tried (agent/device_trust.h). */
+struct view_quarantine {
+	bool shut;
+	char text[300];	  /* "in quarantine until ..: why", "on probation: .."; "": trusted */
+	char reason[200]; /* shut: why */
+};
+
 struct view {
 	const struct agent_config *c;
 	const struct node_self *self;
@@ -69,7 +76,8 @@ struct view {
 	uint64_t until_wall_ns;	   /* ends itself then; 0: does not */
 	struct hold_policy policy; /* as the guard was told: it holds while nothing is against it */
 	uint32_t cpu_slots;	   /* tasks without a GPU at once */
-	const struct view_workload *workloads; /* by slot; NULL: there are none */
+	const struct view_workload *workloads;	  /* by slot; NULL: there are none */
+	const struct view_quarantine *quarantine; /* by slot; NULL: there is none */
 	struct deadline deadlines[DEADLINE_MAX];
 	struct life_view life;
 	uint64_t job_end_ns; /* wall: of the job that it runs in; 0: not known, or never */

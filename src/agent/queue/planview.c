@@ -74,6 +74,17 @@ static void lend_away(const struct dev_status *d, struct sched_device *s)
 	s->lent_waits = d->lease_stage == LEASE_PROMISED && !d->lease.attempt;
 }
 
+static bool is_quarantined(const struct view *view, uint32_t slot)
+{
+	return view->quarantine && view->quarantine[slot].shut;
+}
+
+static void shut_away(const struct view *view, uint32_t slot, struct sched_device *s)
+{
+	s->state = SCHED_DEV_QUARANTINED;
+	s->quarantine = view->quarantine[slot].reason;
+}
+
 static struct sched_device planned_device(const struct view *view, const char *instance,
 					  uint32_t slot)
 {
@@ -96,6 +107,8 @@ static struct sched_device planned_device(const struct view *view, const char *i
 		s.state = SCHED_DEV_UNSEEN;
 	else if (!is_ours(view, instance, slot))
 		s.state = SCHED_DEV_EXCLUDED;
+	else if (is_quarantined(view, slot) && s.state != SCHED_DEV_FAULTY)
+		shut_away(view, slot, &s);
 	else if (is_lent_away(d, instance))
 		lend_away(d, &s);
 	return s;

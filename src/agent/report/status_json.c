@@ -296,6 +296,7 @@ json_t *status_device(const struct view *v, const struct dev_status *d, struct e
 	    d->reason.code == DEV_REASON_HELD ? json_string(d->reason.text) : json_null());
 	set(o, "use", use_json(v, d));
 	set(o, "xid", d->xid ? json_integer(d->xid) : json_null());
+	set(o, "quarantine", json_null());
 	set(o, "for_s", age_json(d->since_ns, now));
 	set(o, "hold_in_s", d->hold_at_ns > now ? age_json(now, d->hold_at_ns) : json_null());
 	set(o, "instance", text_json(d->instance));
@@ -356,6 +357,15 @@ static void add_workload(json_t *o, const struct view *v, uint32_t slot, uint64_
 	set(o, "reason", json_string(text));
 }
 
+static void add_quarantine(json_t *o, const char *text)
+{
+	const char *reason = json_string_value(json_object_get(o, "reason"));
+	cleanup_free char *both = reason ? xasprintf("%s; %s", reason, text) : xstrdup(text);
+
+	set(o, "quarantine", json_string(text));
+	set(o, "reason", json_string(both));
+}
+
 static json_t *devices_json(const struct view *v, struct eventlog *names, uint64_t now)
 {
 	json_t *a = json_array();
@@ -368,6 +378,8 @@ static json_t *devices_json(const struct view *v, struct eventlog *names, uint64
 		o = status_device(v, &v->devices[i], names, now);
 		if (v->c->workload)
 			add_workload(o, v, i, now);
+		if (v->quarantine && v->quarantine[i].text[0])
+			add_quarantine(o, v->quarantine[i].text);
 		(void)json_array_append_new(a, o);
 	}
 	return a;

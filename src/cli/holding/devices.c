@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/node/quarantine.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
+#include "cli/agent_setup.h"
 #include "cli/commands.h"
 #include "cli/machine.h"
 #include "cli/table.h"
@@ -17,6 +21,10 @@
 static const struct opt devices_opts[] = {
 	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
 	{ .name = "uuids", .spec = { VALUE_FLAG }, .help = "print the UUIDs, which --gpus takes" },
+	{ .name = "trust",
+	  .spec = { VALUE_STRING },
+	  .arg = "GPU",
+	  .help = "end its quarantine: tasks come to it again (an index, a UUID, or all)" },
 	{ 0 },
 };
 
@@ -107,6 +115,8 @@ static void print_details(const struct gpu_device *dev, const struct machine_dev
 		strbuf_addf(&b, "%smode %s", b.len ? ", " : "", machine_mode_name(l->mode));
 	if (d->reason[0])
 		strbuf_addf(&b, "%s%s", b.len ? ", " : "", d->reason);
+	if (d->quarantine[0])
+		strbuf_addf(&b, "%s%s", b.len ? ", " : "", d->quarantine);
 	if (b.len || l->procs.n) {
 		int indent = printf("  gpu %s  ", label(dev, gpu));
 
@@ -125,6 +135,74 @@ static void print_unseen(const struct gpu_failed *f)
 	term_print_wrapped(stdout, text, (size_t)indent);
 }
 
+/* ---- the quarantine ---- */
+
+static char *file_of(const struct cmd_ctx *ctx)
+{
+	cleanup_free char *dir = agent_setup_state_dir(ctx->settings);
+	char host[256] = "";
+
+	if (gethostname(host, sizeof(host) - 1) < 0 || !host[0])
+		(void)str_copy(host, sizeof(host), "localhost");
+	return quarantine_path(dir, host);
+}
+
+/* What cannot be read says nothing. */
+static void take_quarantine(const struct cmd_ctx *ctx, struct machine *m)
+{
+	struct quarantine *q = quarantine_new(NULL);
+	cleanup_free char *path = file_of(ctx);
+
+	(void)quarantine_load(q, path, clock_wall_ns(), NULL);
+	for (uint32_t i = 0; i < m->list.n; i++)
+		(void)quarantine_words(quarantine_find(q, m->list.d[i].uuid),
+				       m->devices[i].quarantine);
+	q = quarantine_free(q);
+}
+
+/* Its UUID, or as it is shown. */
+static bool is_named(const struct gpu_device *dev, const char *name)
+{
+	char gpu[CELL];
+
+	return !strcmp(name, "all") || !strcmp(name, dev->uuid) || !strcmp(name, label(dev, gpu));
+}
+
+static void trust_one(struct quarantine *q, const struct gpu_device *dev)
+{
+	const struct quarantine_device *d = quarantine_find(q, dev->uuid);
+	char gpu[CELL];
+
+	if (!d || d->state == QUARANTINE_TRUSTED) {
+		printf("GPU %s is not in quarantine.\n", label(dev, gpu));
+		return;
+	}
+	quarantine_say(q, dev->uuid, QUARANTINE_PERSON, "its owner says so", clock_wall_ns());
+	printf("GPU %s gets tasks again.\n", label(dev, gpu));
+}
+
+static int trust(const struct cmd_ctx *ctx, const struct machine *m, const char *name,
+		 struct err *e)
+{
+	struct quarantine *q = quarantine_new(NULL);
+	cleanup_free char *path = file_of(ctx);
+	int r = quarantine_load(q, path, clock_wall_ns(), e);
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i < m->list.n && r == 0; i++)
+		if (is_named(&m->list.d[i], name)) {
+			trust_one(q, &m->list.d[i]);
+			n++;
+		}
+	if (r == 0 && !n)
+		r = err_set(e, -ENOENT, "there is no GPU %s; tenure devices --uuids shows them",
+			    name);
+	else if (r == 0)
+		r = quarantine_sync(q, path, clock_wall_ns(), e);
+	q = quarantine_free(q);
+	return r;
+}
+
 static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct machine *m = NULL;
@@ -132,7 +210,10 @@ static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 
 	if (r < 0)
 		return err_wrap(e, "cannot see any GPU (tenure doctor tells more)");
-	if (opts_flag(ctx->opts, "json")) {
+	take_quarantine(ctx, m);
+	if (opts_given(ctx->opts, "trust")) {
+		r = trust(ctx, m, opts_text(ctx->opts, "trust"), e);
+	} else if (opts_flag(ctx->opts, "json")) {
 		json_t *doc = machine_json(m);
 
 		cmd_print_json(doc);
@@ -146,13 +227,14 @@ static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 		       m->version[0] ? m->version : "unknown");
 	}
 	(void)machine_free(m);
-	return CMD_OK;
+	return r;
 }
 
 static const struct cmd_example devices_examples[] = {
 	{ "tenure devices", "the GPUs of this machine, who is on them, and which are idle" },
 	{ "tenure devices --uuids", "also the UUIDs" },
 	{ "tenure devices --json", "the same for programs" },
+	{ "tenure devices --trust 1", "GPU 1 was in quarantine, and gets tasks again" },
 	{ 0 },
 };
 
@@ -161,7 +243,9 @@ const struct cmd cmd_devices = {
 	.group = "This machine",
 	.summary = "the GPUs of this machine: use, processes, and which are idle",
 	.description = "Asks the driver itself; no agent is needed. A GPU with anybody's compute "
-		       "process on it is not idle, however little it uses.",
+		       "process on it is not idle, however little it uses. One on which tasks have "
+		       "failed with errors of the GPU, and not of the program, is in quarantine, "
+		       "and gets none for an hour and more.",
 	.examples = devices_examples,
 	.opts = devices_opts,
 	.run = run_devices,

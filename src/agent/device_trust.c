@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/device_trust.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "agent/node/quarantine.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define LOOK_S 5  /* between two looks at the file */
+#define SAVE_S 60 /* until what went well is written, which nothing waits for */
+
+_Static_assert(sizeof(((struct view_quarantine *)0)->text) == QUARANTINE_WORDS_MAX, "it has room");
+
+struct device_trust {
+	const struct view *view;
+	struct spooler *spooler;
+	struct eventlog *eventlog;
+	void (*changed)(void *user);
+	void *user;
+	struct quarantine *q;
+	char *path;
+	struct stat seen; /* of the file, when it was read last */
+	bool syncing, unsaved;
+	bool urgent; /* what is not saved is to be at once */
+	unsigned int since_look_s, since_save_s;
+	struct {
+		char uuid[QUARANTINE_UUID_MAX];
+		enum quarantine_state state;
+	} told[PROTO_DEVICES_MAX]; /* by slot: what was said of it last */
+	struct view_quarantine shown[PROTO_DEVICES_MAX];
+};
+
+/* ---- what is shown ---- */
+
+static void say(const struct device_trust *t, uint32_t index, const struct quarantine_device *d)
+{
+	switch (d->state) {
+	case QUARANTINE_SHUT:
+		eventlog_say(t->eventlog, LOG_LEVEL_WARNING,
+			     "GPU %u gets no tasks, it is in quarantine: %s; tenure devices "
+			     "--trust %u ends that",
+			     index, d->reason, index);
+		break;
+	case QUARANTINE_PROBATION:
+		eventlog_say(t->eventlog, LOG_LEVEL_WARNING,
+			     "GPU %u gets tasks again, on probation: the next one that fails on it "
+			     "with an error of the device puts it back into quarantine",
+			     index);
+		break;
+	case QUARANTINE_TRUSTED:
+	case QUARANTINE_STATE_MAX:
+		eventlog_say(t->eventlog, LOG_LEVEL_INFO, "GPU %u is trusted again%s%s", index,
+			     d->reason[0] ? ": " : "", d->reason);
+		break;
+	}
+}
+
+static void show(struct view_quarantine *s, const struct quarantine_device *d)
+{
+	*s = (struct view_quarantine){ .shut = d && d->state == QUARANTINE_SHUT };
+	(void)quarantine_words(d, s->text);
+	if (s->shut)
+		(void)str_copy(s->reason, sizeof(s->reason), d->reason);
+}
+
+/* Slots are given anew by a new guard. */
+static void show_all(struct device_trust *t)
+{
+	bool changed = false;
+
+	for (uint32_t i = 0; i < t->view->n_slots; i++) {
+		const struct dev_status *dev = &t->view->devices[i];
+		const struct quarantine_device *d = quarantine_find(t->q, dev->uuid);
+		enum quarantine_state is = d ? d->state : QUARANTINE_TRUSTED;
+		bool same = !strcmp(t->told[i].uuid, dev->uuid);
+
+		changed = changed || t->shown[i].shut != (is == QUARANTINE_SHUT);
+		if (d && is != (same ? t->told[i].state : QUARANTINE_TRUSTED))
+			say(t, dev->index, d);
+		(void)str_copy(t->told[i].uuid, sizeof(t->told[i].uuid), dev->uuid);
+		t->told[i].state = is;
+		show(&t->shown[i], d);
+	}
+	if (changed)
+		t->changed(t->user);
+}
+
+/* ---- its file ---- */
+
+struct sync_job {
+	struct spool_job job;
+	struct device_trust *t;
+	struct quarantine *q; /* a copy */
+	const char *path;
+	struct stat seen;
+	bool unsaved, done;
+};
+
+static bool is_as_seen(const char *path, const struct stat *seen)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 ? st.st_ino == seen->st_ino && st.st_size == seen->st_size &&
+					      st.st_mtim.tv_sec == seen->st_mtim.tv_sec &&
+					      st.st_mtim.tv_nsec == seen->st_mtim.tv_nsec
+				    : seen->st_ino == 0;
+}
+
+static void sync_work(struct spool_job *job, struct spool_place *p)
+{
+	struct sync_job *s = (struct sync_job *)job;
+
+	if (!s->unsaved && is_as_seen(s->path, &s->seen))
+		return;
+	s->done = quarantine_sync(s->q, s->path, clock_wall_ns(), NULL) == 0;
+	if (stat(s->path, &s->seen) < 0)
+		s->seen = (struct stat){ .st_ino = 0 };
+}
+
+static void sync_file(struct device_trust *t);
+
+static void sync_done(struct spool_job *job)
+{
+	struct sync_job *s = (struct sync_job *)job;
+	struct device_trust *t = s->t;
+
+	t->syncing = false;
+	if (s->done) {
+		cleanup_free char *text = quarantine_text(s->q);
+
+		quarantine_join(t->q, text, strlen(text), clock_wall_ns());
+		t->seen = s->seen;
+		show_all(t);
+	} else if (s->unsaved) {
+		t->unsaved = t->urgent = true;
+	}
+	s->q = quarantine_free(s->q);
+	if (t->urgent && !(s->unsaved && !s->done)) /* what failed is tried with the next look */
+		sync_file(t);
+	free(s);
+}
+
+static void sync_file(struct device_trust *t)
+{
+	struct sync_job *s;
+
+	if (t->syncing)
+		return;
+	s = xcalloc(1, sizeof(*s));
+	s->job = (struct spool_job){ .work = sync_work, .done = sync_done };
+	s->t = t;
+	s->q = quarantine_new(t->q->boot);
+	*s->q = *t->q;
+	s->path = t->path;
+	s->seen = t->seen;
+	s->unsaved = t->unsaved && (t->urgent || t->since_save_s >= SAVE_S);
+	if (s->unsaved) {
+		t->unsaved = t->urgent = false;
+		t->since_save_s = 0;
+	}
+	t->syncing = true;
+	t->since_look_s = 0;
+	spooler_do(t->spooler, &s->job);
+}
+
+/* ---- what is heard ---- */
+
+/* What the driver has reported of it. */
+static uint32_t xid_of(const struct view *v, const char *uuid)
+{
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		if (!strcmp(v->devices[i].uuid, uuid))
+			return v->devices[i].xid;
+	return 0;
+}
+
+/* A log that speaks of a device does not say which of several. */
+static bool what_failed(const struct device_trust *t, const struct attempt *a, const char *uuid,
+			char what[QUARANTINE_WORD_MAX])
+{
+	uint32_t xid = xid_of(t->view, uuid);
+
+	what[0] = '\0';
+	if (!a->failed)
+		return false;
+	if (xid)
+		(void)str_print(what, QUARANTINE_WORD_MAX, "XID %u", xid);
+	else if (a->uuids.n == 1)
+		(void)str_copy(what, QUARANTINE_WORD_MAX, a->fault);
+	return what[0];
+}
+
+void device_trust_on_over(struct device_trust *t, const struct attempt *a, bool well)
+{
+	uint64_t now = clock_wall_ns();
+	struct quarantine_outcome o = { .ended_ns = now };
+	bool some = false;
+
+	if (!a->spec)
+		return;
+	(void)str_copy(o.name, sizeof(o.name), a->spec->name);
+	(void)str_print(o.task, sizeof(o.task), a->ref.element ? "%.30s %llu.%u" : "%.30s %llu",
+			t->view->c->instance, (unsigned long long)a->ref.id, a->ref.element);
+	for (size_t i = 0; i < a->uuids.n; i++) {
+		bool bad = what_failed(t, a, a->uuids.texts[i], o.what);
+
+		if (!bad && !well)
+			continue;
+		(void)str_copy(o.uuid, sizeof(o.uuid), a->uuids.texts[i]);
+		quarantine_note(t->q, &o, now);
+		some = some || bad || quarantine_find(t->q, o.uuid);
+	}
+	t->unsaved = t->unsaved || a->uuids.n;
+	if (!some)
+		return;
+	show_all(t);
+	t->urgent = true;
+	sync_file(t);
+}
+
+void device_trust_watch(struct device_trust *t)
+{
+	quarantine_tick(t->q, clock_wall_ns());
+	show_all(t);
+	t->since_look_s++;
+	t->since_save_s++;
+	if (t->since_look_s >= LOOK_S)
+		sync_file(t);
+}
+
+const struct view_quarantine *device_trust_view(const struct device_trust *t)
+{
+	return t->shown;
+}
+
+/* ---- its life ---- */
+
+struct device_trust *device_trust_new(const struct view *view, struct spooler *spooler,
+				      struct eventlog *eventlog, void (*changed)(void *user),
+				      void *user)
+{
+	struct device_trust *t = xcalloc(1, sizeof(*t));
+
+	t->view = view;
+	t->spooler = spooler;
+	t->eventlog = eventlog;
+	t->changed = changed;
+	t->user = user;
+	t->path = quarantine_path(view->c->state_dir, view->self->host);
+	t->q = quarantine_new(NULL);
+	sync_file(t);
+	return t;
+}
+
+void device_trust_free(struct device_trust *t)
+{
+	t->q = quarantine_free(t->q);
+	free(t->path);
+	free(t);
+}

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: MIT
+"""A GPU on which tasks fail with errors of the GPU gets no more of them."""
+import json
+
+from machine import until
+from patience import HANG, must_come
+
+ECC = "echo 'RuntimeError: CUDA error: uncorrectable ECC error encountered'; exit 1"
+
+
+def on_gpu_1(q, tmp_path):
+    """What is submitted from now on comes to GPU 1, as somebody has GPU 0 until the file is there."""
+    i = q.submit("-n", "keeper", "--", "sh", "-c", until(tmp_path / "go"))
+    q.wait(i, "running")
+    return i
+
+
+def fails(q, name, script=ECC, args=()):
+    i = q.submit("-n", name, *args, "--", "sh", "-c", script)
+    q.wait(i, "failed")
+    return i
+
+
+def shut(q, gpu):
+    return must_come(lambda: (q.device(gpu).get("quarantine") or "").startswith("in quarantine"))
+
+
+def test_bad_gpu(queue, tmp_path):
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    keeper = on_gpu_1(q, tmp_path)
+    a = fails(q, "first")
+    assert q.device(1)["quarantine"] is None
+    b = fails(q, "second")
+    shut(q, 1)
+    why = f"tasks default {a} and default {b} failed on it with an ECC error"
+    assert why in q.device(1)["quarantine"] and why in q.device(1)["reason"]
+    assert q.said("GPU 1 gets no tasks, it is in quarantine: " + why) and why in " ".join(q.run("status").stdout.split())
+    waits = q.submit("-n", "third", "--", "true")
+    assert f"GPU 1 in quarantine ({why})" in q.why(waits), q.why(waits)
+    reason = json.loads(q.run("why", str(waits), "--json").stdout)["reasons"][0]
+    assert {d["gpu"]: d["cause"] for d in reason["devices"]} == {0: "task", 1: "quarantined"}
+    # Of the driver alone, and for an agent after this one.
+    shown = {d["gpu"]: d["quarantine"] for d in json.loads(q.run("devices", "--json").stdout)["devices"]}
+    assert shown[0] is None and why in shown[1]
+    assert why in " ".join(q.run("devices").stdout.split())
+    q.kill()
+    q.start("--no-hold")
+    shut(q, 1)
+    assert q.task(waits)["state"] == "pending" and q.task(keeper)["state"] == "running"
+    # By its owner's word it gets tasks again, and what was before is forgotten.
+    assert q.run("devices", "--trust", "0").stdout == "GPU 0 is not in quarantine.\n"
+    assert "there is no GPU 7" in q.run("devices", "--trust", "7", check=False).stderr
+    assert q.run("devices", "--trust", "1").stdout == "GPU 1 gets tasks again.\n"
+    q.wait(waits, "done")
+    must_come(lambda: q.said("GPU 1 is trusted again: its owner says so"))
+    fails(q, "first")
+    done = q.submit("--", "true")
+    q.wait(done, "done")
+    assert q.device(1)["quarantine"] is None
+    (tmp_path / "go").touch()
+
+
+def test_broken_program_shuts_nothing(queue, tmp_path):
+    """However often it fails, and with whatever words."""
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    on_gpu_1(q, tmp_path)
+    for _ in range(3):
+        fails(q, "broken")
+    fails(q, "other", "echo 'RuntimeError: CUDA error: an illegal memory access was encountered'; exit 1")
+    fails(q, "another", "exit 1 # uncorrectable ECC error")
+    assert q.device(1)["quarantine"] is None
+    (tmp_path / "go").touch()
+    must_come(lambda: not q.rows("-s", "running"))
+    for _ in range(3):
+        fails(q, "broken")  # on GPU 0
+    after = q.submit("-g", "2", "--", "true")
+    q.wait(after, "done")
+    assert [q.device(gpu)["quarantine"] for gpu in (0, 1)] == [None, None]
+
+
+def test_tasks_die_with_xids(queue, tmp_path):
+    """The driver's word of the device ends with the guard; that two tasks died of it is remembered."""
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    for n, name in enumerate(("first", "second")):
+        go, end = tmp_path / f"go{n}", tmp_path / f"end{n}"
+        keeper = q.submit("-n", "keeper", "--", "sh", "-c", until(go))
+        q.wait(keeper, "running")
+        i = q.submit("-n", name, "--", "sh", "-c", until(end) + "; exit 1")
+        q.wait(i, "running")
+        q.m.ctl("xid", "1", "48")
+        must_come(lambda: q.device(1)["xid"] == 48)
+        end.touch()
+        q.wait(i, "failed")
+        go.touch()
+        q.wait(keeper, "done")
+        if n:
+            shut(q, 1)
+        q.run("off")
+        assert q.agent.wait(HANG) == 0
+        q.start("--no-hold")
+        must_come(lambda: q.device(1)["xid"] is None)
+    shut(q, 1)
+    assert "failed on it with XID 48" in q.device(1)["quarantine"]
+    both = q.submit("-g", "2", "--", "true")
+    assert "GPU 1 in quarantine" in q.why(both), q.why(both)
+    # A hold there does no harm.
+    q.end()
+    q.start("--memory", "50%")
+    must_come(lambda: q.held() == [0, 1])
+
+
+def test_all_agents_of_the_node_know(queue, tmp_path):
+    """One instance's tasks find a bad GPU, and another one's do not come there."""
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    on_gpu_1(q, tmp_path)
+    fails(q, "first")
+    fails(q, "second")
+    shut(q, 1)
+    q.instance = ("-i", "other")
+    other = q.start_unready("--no-hold")
+    must_come(q.status)
+    shut(q, 1)
+    i = q.submit("-g", "2", "--", "true")
+    must_come(lambda: "GPU 1 in quarantine" in q.why(i))
+    other.terminate()
+    other.wait(HANG)
+    q.instance = ()
+    (tmp_path / "go").touch()
