@@ -22,6 +22,7 @@
 #include "agent/attempt/task.h"
 #include "agent/device_trust.h"
 #include "agent/dispatch_state.h"
+#include "agent/gangs.h"
 #include "agent/leases.h"
 #include "agent/nodes.h"
 #include "agent/pool_ticks.h"
@@ -170,6 +171,14 @@ static void on_started(void *user, struct attempt *r)
 
 	q->claim_code = 0;
 	(void)sched_started(q->plan, r->ref, r->started_ns, r->spec ? r->spec->grace : 0);
+	gangs_soon(q->gangs);
+}
+
+static void on_mustered(void *user, struct attempt *r)
+{
+	const struct dispatch *q = user;
+
+	gangs_soon(q->gangs);
 }
 
 static void on_stopped(void *user, struct attempt *r)
@@ -302,12 +311,15 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 		stops_keep_vain(q, r->ref, r->stop.elsewhere, r->stop.unwritten);
 	groupcommit_soon(q->groupcommit);
 	dispatch_plan_soon(q);
+	if (spec && spec_is_gang(spec))
+		gangs_soon(q->gangs);
 	q->ops->over(q->user);
 }
 
 static const struct attempt_owner attempt_owner = {
 	.over = on_over,
 	.succeeded = on_succeeded,
+	.mustered = on_mustered,
 	.started = on_started,
 	.moved = on_moved,
 	.resized = on_resized,
@@ -352,6 +364,8 @@ static void on_read(void *user, struct index_reading *b, bool first)
 	eventlog_say_lines(q->place.eventlog, LOG_LEVEL_WARNING, strbuf_str(&b->notes));
 	if (b->n_changes || b->ordered || first)
 		dispatch_plan_soon(q);
+	if (b->n_changes || first)
+		gangs_after_reading(q->gangs);
 }
 
 static void after_reading(void *user)
@@ -516,6 +530,7 @@ struct dispatch *dispatch_new(uv_loop_t *loop, const struct view *view, struct e
 	q->node_watch = nodes_watch(q);
 	q->recovery = nodes_recovery(q);
 	q->ticks = pool_ticks_new(q);
+	q->gangs = gangs_new(q, dispatch_why);
 	q->place.key = recovery_key(q->recovery);
 	q->orderbox = orderbox_new(loop,
 				   &(struct orderbox_parts){ .spooler = q->spooler,
@@ -547,6 +562,19 @@ static const struct index_unread *find_unread(const struct dispatch *q, uint64_t
 	return NULL;
 }
 
+/* What a rank waits for beside its own devices are those of the others. */
+static void tell_gang(const struct dispatch *q, struct reason *ret)
+{
+	const struct attempt *r = attempt_by_ref(&q->place, ret->task);
+
+	if (ret->code == REASON_RUNS && r && r->state == AT_MUSTERED)
+		ret->code = REASON_GANG;
+	if (ret->code == REASON_GANG)
+		ret->text = gangs_why(q->gangs, ret->task.id);
+	else if (ret->code != REASON_RUNS && gangs_why(q->gangs, ret->task.id))
+		ret->note = gangs_why(q->gangs, ret->task.id);
+}
+
 /* As sched_why(); *ref becomes the one that is meant of a batch. */
 static int find_reason(struct dispatch *q, struct sched_ref *ref, const struct sched_view *view,
 		       struct reason_device *devices, struct reason *ret, struct err *e)
@@ -568,8 +596,10 @@ static int find_reason(struct dispatch *q, struct sched_ref *ref, const struct s
 		ref->element = 1;
 		r = sched_why(q->plan, *ref, view, devices, ret);
 	}
-	if (r >= 0)
+	if (r >= 0) {
+		tell_gang(q, ret);
 		return r;
+	}
 	unread = find_unread(q, id);
 	if (unread) {
 		*ret = (struct reason){ .code = REASON_READ_AGAIN,
@@ -704,6 +734,7 @@ void dispatch_end(struct dispatch *q, const char *why)
 	(void)uv_timer_stop(&q->plan_timer);
 	(void)uv_timer_stop(&q->lease_timer);
 	pool_ticks_stop(q->ticks);
+	gangs_stop(q->gangs);
 	recovery_stop(q->recovery);
 	groupcommit_stop(q->groupcommit);
 	orderbox_stop(q->orderbox);
@@ -750,6 +781,7 @@ int dispatch_free(struct dispatch *q)
 	lanes_clear(&q->lanes);
 	recovery_free(take_ptr(q->recovery));
 	pool_ticks_free(take_ptr(q->ticks));
+	gangs_free(take_ptr(q->gangs));
 	fork_server_close(&q->place.fork_server);
 	spoolwatch_free(take_ptr(q->spoolwatch));
 	uv_close((uv_handle_t *)&q->plan_timer, on_closed);

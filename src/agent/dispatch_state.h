@@ -49,6 +49,7 @@ struct dispatch {
 	struct node_watch *node_watch;
 	struct recovery *recovery;
 	struct pool_ticks *ticks;
+	struct gangs *gangs;
 	struct spoolwatch *spoolwatch;
 	unsigned int told_devices; /* in the last heartbeat */
 	uint32_t told_seen;	   /* devices that the status beside it tells of */

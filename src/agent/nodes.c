@@ -7,6 +7,7 @@
 
 #include "agent/attempt/task.h"
 #include "agent/dispatch_state.h"
+#include "agent/gangs.h"
 #include "agent/leases.h"
 #include "agent/queue/planview.h"
 #include "agent/stops.h"
@@ -71,6 +72,9 @@ static char *status(void *user)
 		s->end_ns = v->job_end_ns;
 		s->unseen = v->guard.n_unseen;
 	}
+	s->knows_gangs = true;
+	s->free = q->mode == DISPATCH_RUN ? planview_free(v, c->instance, dispatch_busy_devices(q))
+					  : 0;
 	fill_devices(v, s);
 	return agent_status_text(s);
 }
@@ -122,6 +126,7 @@ static void left(void *user)
 	struct dispatch *q = user;
 
 	spoolwatch_rescan_batches(q->spoolwatch);
+	gangs_soon(q->gangs);
 }
 
 /* A client decides by it what is too much for every node (spool/capacity.h). */
@@ -195,6 +200,7 @@ static void recovered(void *user, const struct text_list *lanes)
 	orderbox_start(q->orderbox);
 	groupcommit_soon(q->groupcommit); /* what an agent before us has noted */
 	spoolwatch_rescan(q->spoolwatch);
+	gangs_start(q->gangs);
 	q->ops->over(q->user);
 }
 

@@ -56,6 +56,8 @@ enum setting_id {
 	SET_NODE_NAME,	   /* str; NULL: the host's name */
 	SET_BEAT,	   /* num: ms */
 	SET_EXPIRE,	   /* num: ms */
+	SET_GANG_WAIT,	   /* num: ms */
+	SET_GANG_ADDRESS,  /* str; NULL: looked for */
 	SET_LOG_LIMIT,	   /* num: bytes of a task's log, 0 = no limit */
 	SET_CPU_TASKS,	   /* num: tasks without a GPU at once, 0 = by the processors */
 	SET_VISIBLE_DEVICES, /* num: 0 index, 1 uuid */

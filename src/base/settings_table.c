@@ -165,6 +165,20 @@ const struct setting settings_table[] = {
 				 "without a heartbeat for so long, other nodes take a task over; "
 				 "it has ended itself after 4/5 of it. At least 60s and 3 beats on a "
 				 "network filesystem" },
+	[SET_GANG_WAIT] = { ROW("gang_wait", "GANG_WAIT", "gang-wait", VALUE_DURATION),
+			    .opt.arg = "DURATION", .opt.def = "10m", .opt.group = node,
+			    .opt.spec.min = 1000, .groups = SETTING_GROUP_NODE,
+			    .opt.help =
+				    "what is kept free on several nodes for a task that needs them "
+				    "at once (--nodes) is let go of when not all of them have it "
+				    "after so long; then it is tried again" },
+	[SET_GANG_ADDRESS] = { ROW("gang_address", "GANG_ADDRESS", "gang-address", VALUE_TEXT),
+			       .opt.arg = "ADDRESS", .opt.group = node,
+			       .groups = SETTING_GROUP_NODE,
+			       .opt.help =
+				       "where the other nodes of a task reach this one, for its "
+				       "MASTER_ADDR: an address, a name, or an interface, as ib0 "
+				       "(default: the address of the route that leads out)" },
 	[SET_LOG_LIMIT] = { ROW("log_limit", "LOG_LIMIT", "log-limit", VALUE_SIZE),
 			    .opt.arg = "SIZE", .opt.def = "1G", .opt.group = node,
 			    .groups = SETTING_GROUP_NODE,

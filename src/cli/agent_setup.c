@@ -395,6 +395,8 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 		.node_name = settings_str(s, SET_NODE_NAME),
 		.heartbeat_ms = settings_num(s, SET_BEAT),
 		.expire_ms = settings_num(s, SET_EXPIRE),
+		.gang_wait_ms = settings_num(s, SET_GANG_WAIT),
+		.gang_address = settings_str(s, SET_GANG_ADDRESS),
 		.log_limit = settings_num(s, SET_LOG_LIMIT),
 		.cpu_tasks = settings_num(s, SET_CPU_TASKS),
 		.sweep = sweep_of_setting((unsigned int)settings_num(s, SET_SWEEP)),

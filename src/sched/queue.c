@@ -432,6 +432,7 @@ static void change_run(struct sched_queue *q, struct run *r, const struct sched_
 	r->again.element = r->t.element;
 	r->again.n_elements = 1;
 	r->again.not_before_ns = 0;
+	r->again.called = false;
 	r->again.model = r->again_shape->model;
 	shape_put(q, old);
 	if (r->array || !t->array_limit)
@@ -513,6 +514,45 @@ int sched_remove_element(struct sched_queue *q, struct sched_ref ref)
 	return 0;
 }
 
+/* It is an entry of its own then. */
+static struct entry *take_out(struct sched_queue *q, struct entry *batch, uint32_t element)
+{
+	struct sched_task t = batch->t;
+	cleanup_free char *model = xstrdup(batch->shape->model);
+	char *note = batch->note ? xstrdup(batch->note) : NULL;
+	struct entry *e;
+
+	t.element = element;
+	t.n_elements = 1;
+	t.model = model;
+	(void)sched_remove_element(q, ref_of(&t));
+	e = entry_new(q, &t);
+	e->note = note;
+	return e;
+}
+
+int sched_call(struct sched_queue *q, struct sched_ref ref, bool called)
+{
+	struct entry *e = queue_find_entry(q, ref);
+
+	if (!e || !e->t.gang || !ref.element)
+		return -ENOENT;
+	if (e->batch && called)
+		e = take_out(q, e, ref.element);
+	if (e->t.called == called)
+		return 0;
+	line_displace(q, e);
+	e->t.called = called;
+	line_place(q, e);
+	return 0;
+}
+
+void sched_each_gang(const struct sched_queue *q, sched_gang_fn fn, void *data)
+{
+	for (struct treap_node *n = treap_first(&q->gangs); n; n = treap_after(&q->gangs, n))
+		fn(data, &treap_item(n, struct entry, gang_node)->t);
+}
+
 int sched_note(struct sched_queue *q, struct sched_ref ref, const char *note)
 {
 	struct entry *e = queue_find_entry(q, ref);
@@ -570,6 +610,7 @@ static struct run *run_new(struct sched_queue *q, const struct sched_task *t, st
 	r->shape = shape_get(q, t);
 	r->t.model = r->shape->model;
 	r->again = r->t;
+	r->again.called = false;
 	r->again_shape = r->shape;
 	r->again_shape->refs++;
 	r->lane = lane_of(q, t->lane);

@@ -88,6 +88,17 @@ int sched_end(struct sched_queue *q, struct sched_ref ref);
 int sched_requeue(struct sched_queue *q, struct sched_ref ref, uint64_t not_before_ns,
 		  uint64_t mem_bytes, const char *note);
 
+/*
+ * A rank of a gang that waits takes part in the plan from now on, or stands aside again. It does so
+ * by itself when it waits again after it ran, and when it, or its batch, is changed. -ENOENT: it
+ * does not wait, or is no gang's.
+ */
+int sched_call(struct sched_queue *q, struct sched_ref ref, bool called);
+/* Gangs of which something waits that nothing keeps from being called, in the order of the queue;
+ * of one there may be several entries. */
+typedef void (*sched_gang_fn)(void *data, const struct sched_task *t);
+void sched_each_gang(const struct sched_queue *q, sched_gang_fn fn, void *data);
+
 struct sched_counts {
 	size_t entries;	  /* waiting; a batch is one */
 	uint64_t waiting; /* its elements counted */

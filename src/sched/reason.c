@@ -278,6 +278,11 @@ TELLS(tell_begin)
 	strbuf_addf(out, "is not to begin before %s", clock_format_local(r->wall_ns, when));
 }
 
+TELLS(tell_gang)
+{
+	strbuf_adds(out, r->text ? r->text : "waits until all its ranks can start at once");
+}
+
 TELLS(tell_lane_paused)
 {
 	strbuf_addf(out, "its lane %s is paused: %s; `tenure resume %s` resumes it", r->lane,
@@ -443,6 +448,7 @@ static const struct {
 	[REASON_DEPENDS_BROKEN] = { "depends-broken", tell_broken, ARG_OTHER | ARG_TEXT },
 	[REASON_DEPENDS_LOOP] = { "depends-loop", tell_loop, ARG_TEXT },
 	[REASON_BEGIN] = { "begin", tell_begin, ARG_BEGIN },
+	[REASON_GANG] = { "gang", tell_gang, ARG_TEXT },
 	[REASON_LANE_PAUSED] = { "lane-paused", tell_lane_paused, ARG_LANE | ARG_TEXT },
 	[REASON_LANE_ELSEWHERE] = { "lane-elsewhere", tell_lane_elsewhere, ARG_LANE | ARG_TEXT },
 	[REASON_ARRAY_ELSEWHERE] = { "array-elsewhere", tell_array_elsewhere, ARG_TEXT },

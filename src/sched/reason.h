@@ -27,6 +27,7 @@ enum reason_code {
 	REASON_DEPENDS_BROKEN, /* other, and in text what is wrong with it */
 	REASON_DEPENDS_LOOP,   /* text: the way round */
 	REASON_BEGIN,	       /* wall_ns */
+	REASON_GANG,	       /* text: what its ranks wait for, or NULL */
 	REASON_LANE_PAUSED,    /* lane, text */
 	REASON_LANE_ELSEWHERE, /* lane, text */
 	REASON_ARRAY_ELSEWHERE,

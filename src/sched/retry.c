@@ -25,6 +25,8 @@ struct kind_row {
 	bool counts;
 	bool requeues;	  /* goes back without being a try */
 	uint32_t wait_ms; /* then not before that */
+	/* What is said of its going back; NULL: as of most. */
+	const char *back;
 };
 
 static const struct kind_row kinds[] = {
@@ -40,6 +42,9 @@ static const struct kind_row kinds[] = {
 	[END_LIFETIME] = { "lifetime", "the lifetime of its agent was over", false, true },
 	[END_EXPIRED] = { "expired", "expired: the job of its agent ended", false, true },
 	[END_NODE_LOST] = { "node-lost", "its node was lost", false, true },
+	/* Whether its gang runs again is known when all of it has ended. */
+	[END_GANG] = { "gang", "another rank of it has ended", false, true, 0,
+		       "; ended with it, not counted as a try" },
 	/* What a node is short of now. */
 	[END_REFUSED] = { "refused", "it could not be started", false, true, REFUSED_MS },
 	[END_STOPPED] = { "stopped", "stopped by its owner", false, false },
@@ -197,7 +202,9 @@ struct retry_verdict retry_decide(const struct retry_policy *p, struct retry_sta
 		v.what = again ? RETRY_AGAIN : row->requeues ? RETRY_FAILED : RETRY_CANCELLED;
 		v.at_ns = again ? add_sat(now_ns, ms_to_ns(row->wait_ms)) : 0;
 		str_print(v.text, sizeof(v.text), "%s%s", end->why && *end->why ? end->why : how,
-			  again ? "; back in the queue, not counted as a try" : "");
+			  !again      ? ""
+			  : row->back ? row->back
+				      : "; back in the queue, not counted as a try");
 	}
 	return v;
 }

@@ -32,6 +32,7 @@ enum end_kind {
 	END_LIFETIME,  /* its agent's lifetime is over: requeue */
 	END_EXPIRED,   /* the job of an engine that its agent ran in ends: requeue */
 	END_NODE_LOST, /* the node rebooted, or its claim expired */
+	END_GANG,      /* another rank of its gang ended, or could not start: requeue */
 	END_REFUSED,   /* nothing of it ran: its process could not be had */
 	END_STOPPED,   /* by the owner */
 	END_MAX
@@ -93,7 +94,7 @@ struct retry_verdict retry_decide(const struct retry_policy *p, struct retry_sta
 				  uint64_t now_ns);
 
 /* "exit", "signal", "oom", "timeout", "taken", "preempted", "lifetime", "expired", "node-lost",
- * "stopped" */
+ * "gang", "refused", "stopped" */
 const char *end_kind_name(unsigned int kind);
 
 #endif

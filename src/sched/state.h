@@ -50,6 +50,7 @@ struct entry {
 	struct treap_node ready_node; /* in its shape's ready */
 	struct treap_node place_node; /* in q->places */
 	struct treap_node time_node;  /* in q->begins or q->retries */
+	struct treap_node gang_node;  /* in q->gangs */
 	struct sched_key key;	      /* while ready */
 	bool batch;
 	bool early; /* its begin time has not come */
@@ -111,6 +112,7 @@ struct sched_queue {
 	struct treap places;		 /* everything that is in line, weighed by its elements */
 	struct treap begins;		 /* by wall time */
 	struct treap retries;		 /* by monotonic time */
+	struct treap gangs;		 /* that could start, but were not called */
 	uint64_t turn;
 	uint64_t waiting; /* elements counted */
 	struct entry *spare_entries;

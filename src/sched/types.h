@@ -58,6 +58,9 @@ struct sched_task {
 	bool idle_workload;   /* it runs and is preemptible: every task may preempt it,
 			  so that it is no more than a way to hold the device; not counted */
 	bool no_own_python;   /* not where another Python process of its owner is */
+	bool gang;   /* its elements are started together on several nodes: each stands aside until
+			it is called, sched_call() */
+	bool called; /* with gang */
 	bool paused;
 	bool changing; /* a command has it for a moment: passed over, as if it were paused */
 	enum sched_rules rules;

@@ -8,6 +8,7 @@
  *   gated    in the waiting tree of its lane or its limited array. Only the first one of a gate can
  *            be ready. In a lane an entry in its back-off keeps its place, so that the lane waits
  *            for it; an array has no order to keep, there it stands aside
+ *   uncalled a rank of a gang that nothing keeps from being called: in q->gangs
  *   ready    in the tree of its shape, and the shape in q->shapes[] by its first entry
  *
  * The order of what is ready is sched_key: tasks that are not preemptible, then priority, then age.
@@ -81,6 +82,14 @@ static int cmp_gate(const struct treap_node *a, const struct treap_node *b)
 	return sched_key_cmp(&x, &y);
 }
 
+static int cmp_gang(const struct treap_node *a, const struct treap_node *b)
+{
+	struct sched_key x = base_key(treap_item(a, struct entry, gang_node));
+	struct sched_key y = base_key(treap_item(b, struct entry, gang_node));
+
+	return sched_key_cmp(&x, &y);
+}
+
 static int cmp_time(uint64_t x, uint64_t y, const struct entry *a, const struct entry *b)
 {
 	int r = THREE_WAY(x, y);
@@ -113,6 +122,7 @@ void line_init(struct sched_queue *q)
 	q->places.cmp = cmp_place;
 	q->begins.cmp = cmp_begin;
 	q->retries.cmp = cmp_retry;
+	q->gangs.cmp = cmp_gang;
 }
 
 static struct treap *shapes_of(struct sched_queue *q, const struct shape *s)
@@ -226,7 +236,9 @@ void line_place(struct sched_queue *q, struct entry *e)
 			return;
 	}
 	treap_insert(&q->places, &e->place_node, weight_of(e));
-	if (g) {
+	if (e->t.gang && !e->t.called) {
+		treap_insert(&q->gangs, &e->gang_node, 1);
+	} else if (g) {
 		g->waiting.cmp = cmp_gate;
 		treap_insert(&g->waiting, &e->gate_node, 1);
 		line_refresh(q, g);
@@ -243,6 +255,8 @@ void line_displace(struct sched_queue *q, struct entry *e)
 		treap_remove(e->early ? &q->begins : &q->retries, &e->time_node);
 	if (treap_linked(&e->place_node))
 		treap_remove(&q->places, &e->place_node);
+	if (treap_linked(&e->gang_node))
+		treap_remove(&q->gangs, &e->gang_node);
 	if (treap_linked(&e->gate_node)) {
 		if (g->ready == e) {
 			make_unready(q, e);

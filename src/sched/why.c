@@ -67,6 +67,11 @@ static bool is_early(struct why *w)
 	return is(w, REASON_BEGIN);
 }
 
+static bool is_uncalled(struct why *w)
+{
+	return w->e->t.gang && !w->e->t.called && is(w, REASON_GANG);
+}
+
 static bool lane_is_paused(struct why *w)
 {
 	if (!w->e->lane || !w->e->lane->pause)
@@ -336,9 +341,10 @@ static bool is_next(struct why *w)
 }
 
 static bool (*const reasons[])(struct why *w) = {
-	is_never,	is_changing,	 is_paused,	    depends,	   is_early,
-	lane_is_paused, is_elsewhere,	 waits_after_a_try, waits_in_lane, array_is_full,
-	is_too_late,	slots_are_taken, waits_for_devices, is_behind,	   is_next,
+	is_never,	 is_changing,	    is_paused,	   depends,
+	is_early,	 lane_is_paused,    is_elsewhere,  waits_after_a_try,
+	is_uncalled,	 waits_in_lane,	    array_is_full, is_too_late,
+	slots_are_taken, waits_for_devices, is_behind,	   is_next,
 };
 
 static void tell_run(const struct run *run, const struct sched_view *view, struct reason *r)

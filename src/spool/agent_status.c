@@ -75,6 +75,8 @@ char *agent_status_text(const struct agent_status *s)
 	put_text(o, "pool", s->pool);
 	put_time(o, "deadline", s->end_ns);
 	put_number(o, "unseen", s->unseen);
+	if (s->knows_gangs)
+		(void)json_object_set_new(o, "free", json_integer((json_int_t)s->free));
 	for (unsigned int i = 0; i < s->n_devices; i++)
 		(void)json_array_append_new(devices, device_json(&s->devices[i]));
 	(void)json_object_set_new(o, "devices", devices);
@@ -202,7 +204,7 @@ static int get_texts(const struct parsing *p, const json_t *o, struct agent_stat
 
 static int take_status(const struct parsing *p, const json_t *o, struct agent_status *ret)
 {
-	uint64_t restarts = 0, unseen = 0;
+	uint64_t restarts = 0, unseen = 0, n_free = 0;
 	int r = get_texts(p, o, ret);
 
 	if (r == 0)
@@ -213,6 +215,10 @@ static int take_status(const struct parsing *p, const json_t *o, struct agent_st
 		r = get_number(p, o, "restarts", INT32_MAX, &restarts);
 	if (r == 0)
 		r = get_number(p, o, "unseen", AGENT_STATUS_DEVICES_MAX, &unseen);
+	if (r == 0)
+		r = get_number(p, o, "free", AGENT_STATUS_DEVICES_MAX, &n_free);
+	ret->knows_gangs = json_object_get(o, "free");
+	ret->free = (unsigned int)n_free;
 	ret->restarts = (unsigned int)restarts;
 	ret->unseen = (unsigned int)unseen;
 	return r < 0 ? r : get_devices(p, o, ret);

@@ -9,7 +9,7 @@
  * heartbeat's file.
  *
  *	{"agent":"n7-slurm.12","host":"n7","version":"0.9","began":..,"engine":"slurm","job":"12",
- *	 "restarts":0,"token":"k3x9","pool":"night","deadline":..,
+ *	 "restarts":0,"token":"k3x9","pool":"night","deadline":..,"free":1,
  *	 "devices":[{"uuid":"GPU-..","model":"NVIDIA A10","memory":..,"state":"held"}, ..]}
  *
  * What is not known, or is not so (an agent in no job), is not there. Times are seconds since the
@@ -54,6 +54,8 @@ struct agent_status {
 	char pool[SPEC_NAME_MAX + 1];		  /* --pool */
 	uint64_t end_ns;			  /* wall: the job's end; 0: none is known */
 	unsigned int unseen; /* devices that the job was given and that are not visible to it */
+	bool knows_gangs;    /* it takes part in tasks on several nodes (spool/gang.h), and says: */
+	unsigned int free;   /* devices that such a task could have now */
 	unsigned int n_devices;
 	struct agent_status_device devices[AGENT_STATUS_DEVICES_MAX];
 };

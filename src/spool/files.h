@@ -38,6 +38,7 @@ enum spool_dir {
 	SPOOL_EVENTS,
 	SPOOL_POOLS,  /* what is wanted of engines (pool/pool.h) */
 	SPOOL_ALLOCS, /* allocations: what is to run in them (alloc/alloc.h) */
+	SPOOL_GANGS,  /* which agents run a task on several nodes together (spool/gang.h) */
 	SPOOL_TMP,
 	SPOOL_BAD,
 	SPOOL_DIR_MAX

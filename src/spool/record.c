@@ -148,6 +148,7 @@ void again_from_json(const json_t *o, struct spool_again *ret)
 				     .not_before_ns = record_ns(json_object_get(o, "not_before")),
 				     .memory = json_get_u64(o, "memory"),
 				     .begun_ns = record_ns(json_object_get(o, "begun")),
+				     .outside = json_get_flag(o, "outside"),
 				     .use = use_from_json(o) };
 	json_get_text(o, "reason", ret->reason, sizeof(ret->reason));
 }
@@ -440,6 +441,8 @@ json_t *record_requeue(const struct spool_again *again, uint64_t epoch, uint64_t
 	add_use(o, &again->use);
 	if (again->reason[0])
 		(void)json_object_set_new(o, "reason", json_string(again->reason));
+	if (again->outside)
+		(void)json_object_set_new(o, "outside", json_true());
 	if (again->not_before_ns)
 		(void)json_object_set_new(o, "not_before",
 					  json_real(record_seconds(again->not_before_ns)));

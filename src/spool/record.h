@@ -71,6 +71,8 @@ struct spool_again {
 	uint64_t not_before_ns; /* wall; 0: at once */
 	uint64_t memory;	/* bytes per GPU that it asks for from now on; 0: as before */
 	uint64_t begun_ns;	/* wall, of the attempt that is over; 0: none was begun */
+	bool outside; /* what ended it was nothing of the task's: its node was lost, others had
+			 the device; and no other rank of its gang */
 	struct spool_use use;
 	char reason[RECORD_REASON_MAX];
 };

@@ -209,7 +209,7 @@ static struct spool_end stopped_end(const struct claim *c)
 
 static struct spool_again lost_again(const struct claim *c)
 {
-	struct spool_again again = { .attempts = c->attempt ? c->attempt - 1 : 0 };
+	struct spool_again again = { .attempts = c->attempt ? c->attempt - 1 : 0, .outside = true };
 
 	(void)str_copy(again.reason, sizeof(again.reason), LOST_REASON);
 	return again;

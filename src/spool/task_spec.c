@@ -60,6 +60,15 @@ static const struct task_option rows[] = {
 		   .def = "1",
 		   .group = group_needs,
 		   .help = "GPUs: a number (0 too) or all" } },
+	{ .key = "nodes",
+	  .help = "run on so many nodes at once, with those GPUs on each",
+	  AT(nodes),
+	  .flags = OPTION_AS_NEW,
+	  .opt = { .name = "nodes",
+		   .spec = { VALUE_UINT, .min = 1, .max = SPEC_NODES_MAX },
+		   .arg = "N",
+		   .group = group_needs,
+		   .help = "run on N nodes at once, with -g GPUs on each" } },
 	{ .key = "memory",
 	  AT(memory),
 	  .flags = OPTION_ROOM,
@@ -677,11 +686,40 @@ static void make_up_name(struct task_spec *s)
 	s->unnamed = !s->argv.n;
 }
 
+bool spec_is_gang(const struct task_spec *s)
+{
+	return s->nodes > 1;
+}
+
 int spec_count(const struct task_spec *s, uint64_t *ret, struct err *e)
 {
 	if (s->sweep.n)
 		return sweep_count(&s->sweep, ret, e);
-	*ret = s->array.set ? s->array.to - s->array.from + 1 : s->commands.n;
+	*ret = spec_is_gang(s) ? s->nodes
+	       : s->array.set  ? s->array.to - s->array.from + 1
+			       : s->commands.n;
+	return 0;
+}
+
+/* All its ranks run at once, so what lets one after another run is nothing for them. */
+static int check_gang(const struct task_spec *s, struct err *e)
+{
+	const struct {
+		bool said;
+		const char *why;
+	} against[] = {
+		{ s->commands.n || s->array.set || s->sweep.n,
+		  "a task on several nodes is no array, sweep or list of commands" },
+		{ s->lane, "a task on several nodes has no lane" },
+		{ s->gpus == SPEC_ALL, "say with gpus how many GPUs it needs on each node; \"all\" "
+				       "may be another number on each" },
+		{ s->gpus_max, "the GPUs of a task on several nodes do not change (gpus_max)" },
+		{ s->allocation, "an allocation is on one node" },
+	};
+
+	for (size_t i = 0; spec_is_gang(s) && i < ARRAY_LEN(against); i++)
+		if (against[i].said)
+			return err_set(e, -EINVAL, "nodes: %s", against[i].why);
 	return 0;
 }
 
@@ -751,6 +789,8 @@ int spec_check(struct task_spec *s, struct err *e)
 
 	if (r == 0 && many > 1)
 		r = err_set(e, -EINVAL, "only one of array, sweep and commands can be given");
+	if (r == 0)
+		r = check_gang(s, e);
 	if (r == 0)
 		r = check_env(s, e);
 	if (r == 0)

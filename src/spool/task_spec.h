@@ -39,6 +39,7 @@
 #define SPEC_GPUS_MAX	  1024
 #define SPEC_SCALE_UP	  800 /* permille: the thresholds of the resource manager's document */
 #define SPEC_SCALE_DOWN	  300
+#define SPEC_NODES_MAX	  1024
 #define SPEC_ALL	  VALUE_WORD /* of gpus: every device of the node */
 #define SPEC_FOREVER	  VALUE_WORD /* of retries */
 #define SPEC_AUTO	  VALUE_WORD /* of memory: what runs of its name have needed */
@@ -57,6 +58,7 @@ struct task_spec {
 	uint64_t version;
 	/* What it needs. */
 	uint64_t gpus;	 /* 0, a number or SPEC_ALL */
+	uint64_t nodes;	 /* the same program on so many at once, gpus on each; 0: not said */
 	uint64_t memory; /* bytes per GPU; 0: not said; SPEC_AUTO: spool/learned.h has it */
 	bool learned;	 /* memory was SPEC_AUTO, and is what was learned: spec_learn() */
 	bool shared;	 /* others may be on its devices: free memory is the condition */
@@ -172,6 +174,8 @@ int spec_set_json(struct task_spec *s, const char *key, const json_t *value, str
  * no good task.
  */
 int spec_read(const char *text, size_t len, struct task_spec **ret, size_t *used, struct err *e);
+/* A gang: its elements are the ranks of one program, and run all at once or not at all. */
+bool spec_is_gang(const struct task_spec *s);
 /* How many elements it has; 0: it is a single task. -EINVAL: a sweep that cannot be read; -ERANGE:
  * too many. */
 int spec_count(const struct task_spec *s, uint64_t *ret, struct err *e);

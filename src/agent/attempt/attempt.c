@@ -11,10 +11,10 @@
 
 /* In the status (docs/json.md): what is not named here shows as what it was before. */
 static const char *const state_names[AT_STATE_MAX] = {
-	[AT_CLAIMING] = "claiming",  [AT_LEASING] = "leasing", [AT_LAUNCHING] = "starting",
-	[AT_PREPARING] = "starting", [AT_NOTING] = "starting", [AT_GRANTING] = "granting",
-	[AT_RUNNING] = "running",    [AT_FREEING] = "freeing", [AT_COMMITTING] = "filing",
-	[AT_UNCOMMITTED] = "filing",
+	[AT_CLAIMING] = "claiming",  [AT_LEASING] = "leasing",	  [AT_LAUNCHING] = "starting",
+	[AT_PREPARING] = "starting", [AT_NOTING] = "starting",	  [AT_GRANTING] = "granting",
+	[AT_MUSTERED] = "mustered",  [AT_RUNNING] = "running",	  [AT_FREEING] = "freeing",
+	[AT_COMMITTING] = "filing",  [AT_UNCOMMITTED] = "filing",
 };
 
 void attempt_stop_for(struct attempt *a, enum end_kind kind, const struct dev_reason *why)
@@ -54,6 +54,7 @@ static void on_timer_closed(uv_handle_t *h)
 	use_clear(&a->use);
 	text_list_clear(&a->uuids);
 	free(a->resize);
+	text_list_clear(&a->go_env);
 	free(a);
 }
 

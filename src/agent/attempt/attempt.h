@@ -44,6 +44,8 @@ enum attempt_state {
 	AT_PREPARING, /* the shim comes up */
 	AT_NOTING,    /* the shim is noted in the claim, before anything of the task runs */
 	AT_GRANTING,  /* the guard is told of the shim; then GO, and the shim's word that it runs */
+	AT_MUSTERED,  /* a rank of a gang that has all it needs, and waits for those of other nodes
+		       */
 	AT_RUNNING,
 	AT_STOPPING, /* the shim was told to stop */
 	AT_LOOKING,  /* the connection to the shim broke, or there was none: what became of it? */
@@ -63,6 +65,8 @@ enum attempt_event {
 	ON_CLAIMED,
 	ON_CLAIMED_BARE, /* the same, and it needs no devices */
 	ON_UNCLAIMED,	 /* it never was ours: a->verdict */
+	ON_MUSTERED,	 /* nothing is missing, but it is a rank of a gang */
+	ON_GO,		 /* struct text_list: all ranks are; its environment for that */
 	ON_DOOMED,	 /* it is not to be started, or cannot be: a->why */
 	/* The guard: struct msg_lease_reply. */
 	ON_PROMISED,
@@ -130,6 +134,8 @@ struct attempt_ops {
 	void (*moved)(struct attempt *a);
 	/* Somebody came before it, or beside it where it is preemptible. */
 	void (*taken)(struct attempt *a, const struct msg_lease_taken *m);
+	/* It is a rank of a gang: before GO it waits for ON_GO. NULL: it never is. */
+	bool (*waits_for_ranks)(const struct attempt *a);
 	/* It runs since a->started_ns. */
 	void (*started)(struct attempt *a, pid_t task_pid);
 	/* Nobody can tell now what became of its shim; it is looked for again. */
@@ -152,6 +158,8 @@ struct attempt_owner {
 	/* Its tree and devices are free and it has succeeded, which is only to be written down:
 	 * what comes next can be planned, and is claimed by the same waking of the spooler. */
 	void (*succeeded)(void *user, struct attempt *a);
+	/* It is AT_MUSTERED now. */
+	void (*mustered)(void *user, struct attempt *a);
 	/* It runs since now. */
 	void (*started)(void *user, struct attempt *a);
 	/* Its owner has stopped it while it was being claimed, and it has its claim now. */
@@ -215,6 +223,7 @@ struct attempt {
 	char token[TASK_TOKEN_MAX];
 	struct connection *conn; /* NULL: not connected */
 	struct proc_id shim;
+	struct text_list go_env;    /* of ON_GO, for its shim */
 	uint64_t started_ns;	    /* monotonic; 0: it does not run, or nobody knows since when */
 	char denied[TASK_TEXT_MAX]; /* why there is none; "": there is */
 	struct orphan_ender *orphans;

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/gang.h"
 #include "spool/instance.h"
 #include "task/claim_names.h"
 #include "task/end_record.h"
@@ -58,6 +59,36 @@ static int claim_single(struct claiming *k, struct spool_place *p)
 	return 0;
 }
 
+/* A rank is for the agent that the gang's generation of now names, and for no other attempt than
+ * the one that was called. After the claim, since the generation may have been another before. */
+static int check_call(const struct claiming *k, const struct spool_place *p, struct err *e)
+{
+	struct gangs_read all;
+	int r = gang_read_all(p->spool, &all, e);
+	const struct gang *g = r == 0 ? gang_find(&all, k->ref.id) : NULL;
+	size_t rank = k->ref.element - 1;
+
+	if (r == 0 && !(g && gang_stands(g) && rank < g->n &&
+			strcmp(g->ranks[rank].agent, p->self.agent) == 0 &&
+			g->ranks[rank].epoch == k->claim.name.epoch))
+		r = CLAIM_LOST;
+	gang_clear(&all);
+	return r;
+}
+
+/* A gang is tried as often as its rank that failed most often. */
+static unsigned int tries_of_gang(const struct place_batch *b)
+{
+	unsigned int most = 0, attempts;
+	uint64_t epoch;
+
+	for (uint64_t i = 1; i <= b->spec->nodes; i++) {
+		(void)batch_state(b->batch, i, &epoch, &attempts);
+		most = attempts > most ? attempts : most;
+	}
+	return most;
+}
+
 static int claim_element(struct claiming *k, struct spool_place *p)
 {
 	struct place_batch *b = place_batch(p, k->ref.id, &k->e);
@@ -73,13 +104,18 @@ static int claim_element(struct claiming *k, struct spool_place *p)
 		place_forget_batch(p, k->ref.id);
 	if (code != 0)
 		return code;
+	if (spec_is_gang(b->spec))
+		code = check_call(k, p, &k->e);
 	/* Where a second attempt would be wrong, the first must be known after a power loss. */
-	code = b->spec->no_requeue ? claim_keep(p->spool, &k->claim, &k->e) : 0;
-	if (code < 0) {
+	if (code == 0 && b->spec->no_requeue)
+		code = claim_keep(p->spool, &k->claim, &k->e);
+	if (code != 0) {
 		batch_give_back(b->batch, &k->claim);
 		return code;
 	}
 	(void)batch_state(b->batch, k->ref.element, &epoch, &k->tries);
+	if (spec_is_gang(b->spec))
+		k->tries = tries_of_gang(b);
 	k->spec = spec_for_element(b->spec, k->ref.element);
 	again = batch_again_of(b->batch, k->ref.element);
 	if (again && again->memory)

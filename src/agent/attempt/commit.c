@@ -155,6 +155,7 @@ static void fill_again(const struct commit *f, struct spool_again *again)
 		.not_before_ns = wait_ns ? f->now_wall_ns + wait_ns : 0,
 		.memory = f->state.mem_bytes != f->spec->memory ? f->state.mem_bytes : 0,
 		.begun_ns = f->end->started_wall_ns,
+		.outside = !f->verdict.counted && f->ended.kind != END_GANG,
 		.use = use_of(f),
 	};
 	(void)str_copy(again->reason, sizeof(again->reason), f->verdict.text);

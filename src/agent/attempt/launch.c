@@ -80,9 +80,11 @@ static void make_env(struct launch *j, const struct task_spec *spec, uint64_t id
 		add(&own, ENGINE_KEY_VARIABLE, w->job);
 	add_number(&own, "TENURE_ATTEMPT", w->attempt);
 	add_number(&own, "TENURE_GPU_MEMORY", w->memory);
-	if (w->element)
+	if (w->element && !spec_is_gang(spec))
 		add_number(&own, "TENURE_ARRAY_INDEX", element_index(&spec->array, w->element));
 	add_parameters(&own, spec, w->element);
+	if (w->rank.nodes)
+		rank_env(&w->rank, &own);
 	if (w->by_index)
 		add(&own, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");
 	add(&own, "CUDA_VISIBLE_DEVICES", w->visible);

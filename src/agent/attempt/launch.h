@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "agent/attempt/login.h"
+#include "agent/attempt/rendezvous.h"
 #include "base/err.h"
 #include "spool/claim.h"
 #include "spool/instance.h"
@@ -27,6 +28,8 @@ struct launch_with {
 	uint64_t id, element;	   /* element 0: no element */
 	unsigned int attempt;	   /* from 1 */
 	uint64_t memory;	   /* bytes per GPU that it asked for; 0: not said */
+	struct rank_place rank;	   /* where it is among the nodes of its program; nodes 0: said with
+				      GO, or it is no such program */
 	uint64_t log_limit;	   /* bytes; 0: none */
 	/* How the shim keeps the claim alive: task/claim_heartbeat.h. */
 	const char *spool_dir, *agent;

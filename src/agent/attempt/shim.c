@@ -187,7 +187,8 @@ void attempt_shim_listen(struct attempt *a, const void *with)
 
 void attempt_shim_go(struct attempt *a, const void *with)
 {
-	if (shim_client_go(a->conn->fd, a->devices_text, NULL, 0) < 0)
+	if (shim_client_go(a->conn->fd, a->devices_text, (const char *const *)a->go_env.texts,
+			   a->go_env.n) < 0)
 		attempt_event(a, ON_HUNG_UP, NULL);
 }
 

@@ -79,12 +79,35 @@ static void act_note_later(struct attempt *a, const void *with)
 	a->ops->note_later(a, with);
 }
 
+/* Nothing is missing: GO, but for a rank of a gang, which waits for those of other nodes. */
+static void act_granted(struct attempt *a, const void *with)
+{
+	if (!a->go_env.n && a->ops->waits_for_ranks && a->ops->waits_for_ranks(a))
+		attempt_event(a, ON_MUSTERED, NULL);
+	else
+		attempt_shim_go(a, NULL);
+}
+
 static void act_grant(struct attempt *a, const void *with)
 {
 	if (a->leased)
 		attempt_lease_grant(a, NULL);
 	else
-		attempt_shim_go(a, NULL);
+		act_granted(a, NULL);
+}
+
+static void act_mustered(struct attempt *a, const void *with)
+{
+	if (a->place->owner->mustered)
+		a->place->owner->mustered(a->place->user, a);
+}
+
+static void act_go(struct attempt *a, const void *with)
+{
+	const struct text_list *env = with;
+
+	a->go_env = text_list_copy(env);
+	attempt_shim_go(a, NULL);
 }
 
 static void act_grant_promised(struct attempt *a, const void *with)
@@ -284,9 +307,16 @@ const struct attempt_step attempt_steps[AT_STATE_MAX][ON_MAX] = {
 		[ON_ALL_PROMISED] = { AT_GRANTING, act_grant_promised },
 		[ON_LEASE_REFUSED] = { AT_GRANTING, act_refused },
 		[ON_GRANT_REFUSED] = { AT_GRANTING, act_refused },
-		[ON_GRANTED] = { AT_GRANTING, attempt_shim_go },
+		[ON_GRANTED] = { AT_GRANTING, act_granted },
+		[ON_MUSTERED] = { AT_MUSTERED, act_mustered },
 		[ON_GUARD_NEW] = { AT_GRANTING, attempt_lease_ask_again },
 		[ON_STARTED] = { AT_RUNNING, act_started },
+		CONNECTION_ENDS,
+		[ON_STOP] = { AT_STOPPING, attempt_shim_stop },
+	},
+	[AT_MUSTERED] = {
+		[ON_GO] = { AT_GRANTING, act_go },
+		[ON_GUARD_NEW] = { AT_GRANTING, attempt_lease_ask_again },
 		CONNECTION_ENDS,
 		[ON_STOP] = { AT_STOPPING, attempt_shim_stop },
 	},

@@ -169,6 +169,25 @@ static void note_later(struct attempt *a, const struct err *e)
 
 /* ---- on its way ---- */
 
+/* Whatever else its start met: no rank runs without the word of its gang's leader. */
+static bool waits_for_ranks(const struct attempt *a)
+{
+	return spec_is_gang(a->spec);
+}
+
+/* A program for several nodes that runs on one finds what it would find there. That a port was free
+ * is all that is known of it: whoever else binds it first has it. */
+static struct rank_place only_rank(const struct attempt *a)
+{
+	int fd = -1, port = rendezvous_take_port(RENDEZVOUS_PORT_FIRST, RENDEZVOUS_PORT_LAST, &fd);
+
+	(void)fd_close(fd);
+	return (struct rank_place){ .nodes = 1,
+				    .gpus = a->uuids.n,
+				    .address = "127.0.0.1",
+				    .port = port > 0 ? (unsigned int)port : RENDEZVOUS_PORT_FIRST };
+}
+
 static void describe(const struct attempt *a, struct launch_with *w)
 {
 	w->login = &a->place->login;
@@ -177,6 +196,8 @@ static void describe(const struct attempt *a, struct launch_with *w)
 	w->attempt = a->claim.attempt;
 	w->memory = a->spec->memory;
 	w->gpus_file = a->resize ? a->resize->file : NULL;
+	if (a->spec->nodes == 1)
+		w->rank = only_rank(a);
 	w->spool_dir = a->place->spool_dir;
 	w->root = a->place->c->root;
 	w->trust = &a->place->c->trust;
@@ -185,7 +206,7 @@ static void describe(const struct attempt *a, struct launch_with *w)
 	w->heartbeat_ms = a->place->c->heartbeat_ms;
 	w->fence_timeout_ms = node_watch_fence_timeout_ms(a->place->node_watch);
 	w->cgroup = a->place->cgroup;
-	w->go = !a->leased;
+	w->go = !a->leased && !waits_for_ranks(a);
 	w->go_until_ns = attempt_shim_go_until(a);
 }
 
@@ -343,6 +364,7 @@ static const struct attempt_ops task_ops = {
 	.launch_failed = launch_failed,
 	.moved = moved,
 	.taken = taken,
+	.waits_for_ranks = waits_for_ranks,
 	.started = started,
 	.unseen = unseen,
 	.commit = commit,

@@ -733,6 +733,22 @@ size_t node_watch_nodes(const struct node_watch *b, struct capacity_node **ret)
 	return n;
 }
 
+size_t node_watch_peers(const struct node_watch *b, struct node_peer **ret)
+{
+	size_t n = 0;
+
+	*ret = xcalloc(b->n + 1, sizeof(**ret));
+	for (size_t i = 0; i < b->n; i++) {
+		const struct other *o = &b->others[i];
+
+		if (o->life != LIVENESS_ALIVE)
+			continue;
+		(*ret)[n] = (struct node_peer){ .draining = o->heartbeat.draining };
+		(void)str_copy((*ret)[n++].agent, sizeof((*ret)->agent), o->agent);
+	}
+	return n;
+}
+
 json_t *node_watch_report(const struct node_watch *b)
 {
 	static const char *const words[] = {

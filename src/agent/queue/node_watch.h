@@ -74,6 +74,12 @@ bool node_watch_are_quiet(const struct node_watch *b);
 uint64_t node_watch_fence_timeout_ms(const struct node_watch *b);
 /* Those that are alive and have not ended, with their devices. The caller frees the array. */
 size_t node_watch_nodes(const struct node_watch *b, struct capacity_node **ret);
+/* The other agents that are alive and have not ended. The caller frees the array. */
+struct node_peer {
+	char agent[NAME_AGENT_MAX + 1];
+	bool draining;
+};
+size_t node_watch_peers(const struct node_watch *b, struct node_peer **ret);
 /* An array of the other agents, for the status. */
 json_t *node_watch_report(const struct node_watch *b);
 /* -EBUSY: a file hangs; nothing is freed, the process is expected to end. */

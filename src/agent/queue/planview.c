@@ -164,6 +164,21 @@ void planview_make(const struct view *view, const char *instance, struct sched_d
 	ret->end_ns = end_of(view, ret->now_ns);
 }
 
+unsigned int planview_free(const struct view *view, const char *instance, struct devset busy)
+{
+	struct sched_device devices[PROTO_DEVICES_MAX];
+	struct sched_view v;
+	unsigned int n = 0, used = devset_count(busy);
+
+	planview_make(view, instance, devices, &v);
+	for (unsigned int i = 0; i < v.n_devices; i++)
+		n += !devset_has(busy, i) && !devices[i].foreign &&
+		     (devices[i].state == SCHED_DEV_IDLE || devices[i].state == SCHED_DEV_HELD);
+	if (v.policy.limits_devices && used + n > v.policy.max_devices)
+		n = v.policy.max_devices > used ? v.policy.max_devices - used : 0;
+	return n;
+}
+
 static bool who(void *user, unsigned int slot, struct strbuf *out)
 {
 	const struct planview_words *w = user;
@@ -241,6 +256,7 @@ void sched_task_from_spec(const struct task_name *n, const struct task_spec *spe
 		.shared = s->shared && s->memory != SPEC_AUTO,
 		.preemptible = s->preemptible,
 		.no_own_python = s->rules == SPEC_RULES_COMPETE,
+		.gang = spec && spec_is_gang(spec),
 		.paused = n->flags & NAME_PAUSED,
 		.changing = n->flags & NAME_EDITED,
 		.rules = s->rules != SPEC_RULES_TENURE ? SCHED_RULES_COMPETE : SCHED_RULES_OWN,

@@ -30,6 +30,10 @@ struct planview_words {
 /* w is to stay where it is. */
 struct reason_words planview_words(struct planview_words *w);
 
+/* How many devices a task of that instance could have at once: those that nobody uses, as far as
+ * limits leave them to it. busy: that its tasks have, or are about to. */
+unsigned int planview_free(const struct view *view, const char *instance, struct devset busy);
+
 /* The most memory that a task could ever have on one of the devices of that model (NULL: any),
  * without a guard that sees them by what was last told of them; 0: not known. */
 uint64_t planview_room(const struct view *view, const char *model);

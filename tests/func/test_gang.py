@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: MIT
+"""Tasks on several nodes: all ranks start together, find each other, and end together."""
+import json
+import pathlib
+import re
+import sys
+
+import pytest
+from nodelib import kill_at_once, lines
+from patience import HANG, must_come, wait_for
+
+# Each rank writes down what it was told and meets the others at MASTER_ADDR:MASTER_PORT, as a framework's processes
+# do: rank 0 listens, the others come. Then it does what the file `then` says, a line of Python per rank, or nothing.
+RANK = """\
+import json, os, pathlib, socket, sys, time
+out, env = pathlib.Path(sys.argv[1]), os.environ
+rank, nodes, where = int(env["NODE_RANK"]), int(env["NNODES"]), (env["MASTER_ADDR"], int(env["MASTER_PORT"]))
+begun = {k: env[k] for k in env if k.startswith(("MASTER_", "PET_", "TENURE_")) or k in ("NODE_RANK", "NNODES", "WORLD_SIZE")}
+with open(out / f"begun-{rank}", "a") as f:
+    f.write(json.dumps({**begun, "gpus": env["CUDA_VISIBLE_DEVICES"], "pid": os.getpid()}) + "\\n")
+if rank == 0:
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind(("", where[1]))
+    server.listen(nodes)
+    peers = [server.accept()[0] for _ in range(nodes - 1)]
+    for p in peers:
+        p.sendall(b"x")
+else:
+    while True:
+        try:
+            peer = socket.create_connection(where)
+            break
+        except OSError:
+            time.sleep(0.05)
+    assert peer.recv(1) == b"x"
+with open(out / f"met-{rank}", "a") as f:
+    f.write(f"{os.getpid()}\\n")
+print("rank", rank, "has met", nodes - 1, "others", flush=True)
+then = out / "then"
+exec(then.read_text() if then.exists() else "")
+"""
+STAY = "time.sleep(600)"
+
+
+@pytest.fixture
+def ranks(tmp_path):
+    """The script and the directory of what its ranks write."""
+    out = tmp_path / "ranks"
+    out.mkdir()
+    script = tmp_path / "train.py"
+    script.write_text(f"#!{sys.executable}\n{RANK}")
+    return Ranks(script, out)
+
+
+class Ranks:
+    def __init__(self, script, out):
+        self.script, self.out = script, out
+
+    def submit(self, node, *options, nodes=2, gpus=1, then=None):
+        if then is not None:
+            (self.out / "then").write_text(then)
+        return node.submit("--nodes", str(nodes), "-g", str(gpus), *options, str(self.script), str(self.out))
+
+    def begun(self, rank):
+        """What its attempts were told, one after another."""
+        return [json.loads(line) for line in lines(self.out / f"begun-{rank}")]
+
+    def met(self, *which, times=1):
+        return must_come(lambda: all(len(lines(self.out / f"met-{r}")) >= times for r in which), 30)
+
+
+def start(world, *names, **more):
+    nodes = [world.node(name, **more) for name in names]
+    for n in nodes:
+        n.start()
+    for n in nodes:
+        assert wait_for(lambda n=n: len([o for o in n.others().values() if o["state"] == "alive"]) == len(nodes) - 1)
+    return nodes
+
+
+def show(node, i):
+    return json.loads(node.run("show", str(i), "--json").stdout)
+
+
+def reasons(node, i):
+    """What has become of its ranks, in words."""
+    spool = node.spool / "ends" / str(i)
+    return " ".join(p.read_text() for p in sorted(spool.glob("*")))
+
+
+def reasons_lines(node, i, element):
+    """Who has written what of one of them."""
+    return [f'"agent":"{p.name}" {line}' for p in (node.spool / "ends" / str(i)).glob("*")
+            for line in lines(p) if f'"element":{element}' in line.replace(" ", "")]
+
+
+def files(node):
+    return sorted(p.name for p in (node.spool / "gangs").glob("*"))
+
+
+# ---- the way through ----
+
+def test_two_nodes_start_together_and_end(world, ranks):
+    a, _ = start(world, "alpha", "beta")
+    i = ranks.submit(a, gpus=2)
+    a.wait(i, "done", 30)
+    told = [ranks.begun(0), ranks.begun(1)]
+    assert [len(t) for t in told] == [1, 1]
+    for rank, (env,) in enumerate(told):
+        assert env["NODE_RANK"] == env["PET_NODE_RANK"] == str(rank)
+        assert env["NNODES"] == env["PET_NNODES"] == "2"
+        assert env["WORLD_SIZE"] == "4" and env["PET_NPROC_PER_NODE"] == "2"
+        assert env["MASTER_ADDR"] == env["PET_MASTER_ADDR"] == told[0][0]["MASTER_ADDR"] != ""
+        assert env["MASTER_PORT"] == env["PET_MASTER_PORT"] == told[0][0]["MASTER_PORT"]
+        assert env["gpus"] == "0,1" and env["TENURE_TASK_ID"] == f"{i}.{rank + 1}"
+        assert "TENURE_ARRAY_INDEX" not in env
+    assert wait_for(lambda: not files(a)), files(a)  # nothing is left of it
+
+
+def test_three_at_once_and_one_behind_the_other(world, ranks):
+    """One after another, in the order of the queue: nobody waits for what the other has taken."""
+    a, *_ = start(world, "alpha", "beta", "gamma")
+    many = [ranks.submit(a, nodes=n, gpus=2) for n in (3, 2, 3, 2)]
+    for i in many:
+        a.wait(i, "done", 60)
+    assert [len(ranks.begun(r)) for r in range(3)] == [4, 4, 2]
+
+
+def test_without_a_gpu(world, ranks):
+    a, _ = start(world, "alpha", "beta")
+    i = ranks.submit(a, gpus=0)
+    a.wait(i, "done", 30)
+    assert ranks.begun(1)[0]["WORLD_SIZE"] == "2" and ranks.begun(1)[0]["gpus"] == ""
+
+
+def test_on_one_node(queue, ranks):
+    """A program for several nodes finds the same there."""
+    q = queue()
+    q.start()
+    i = ranks.submit(q, nodes=1, gpus=2)
+    q.wait(i, "done")
+    env, = ranks.begun(0)
+    assert (env["MASTER_ADDR"], env["NNODES"], env["NODE_RANK"], env["WORLD_SIZE"]) == ("127.0.0.1", "1", "0", "2")
+    assert 20000 <= int(env["MASTER_PORT"]) < 30000
+    assert "has met 0 others" in q.log(i)
+
+
+def test_address_that_is_said(world, ranks):
+    """gang_address of rank 0's node; the others' means nothing."""
+    a, b = world.node("alpha"), world.node("beta")
+    a.env["TENURE_GANG_ADDRESS"] = "lo"
+    b.env["TENURE_GANG_ADDRESS"] = "nobody.invalid"
+    a.start()
+    b.start()
+    i = ranks.submit(a)
+    a.wait(i, "done", 30)
+    assert ranks.begun(1)[0]["MASTER_ADDR"] == "127.0.0.1"
+
+
+# ---- ends ----
+
+FAILS = """\
+if rank == 1 and not (out / "failed").exists():
+    (out / "failed").touch()
+    print("no way"); sys.exit(3)
+"""
+
+
+AGAIN = "time.sleep(600 if len((out / f'begun-{rank}').read_text().splitlines()) == 1 else 0)\n"
+
+
+def test_rank_that_fails_ends_the_others(world, ranks):
+    a, b = start(world, "alpha", "beta")
+    i = ranks.submit(a, then=FAILS + STAY)
+    a.wait(i, "failed", 30)
+    said = reasons(a, i)
+    assert "rank 1 on beta failed (exit code 3, try 1 of 1); its log is logs/" in said, said
+    log, = re.findall(r"its log is (logs/[^\";]*)", said)[:1]
+    assert "no way" in (a.spool / log).read_text()
+    assert not a.runs() and not b.runs()
+    assert [len(ranks.begun(r)) for r in (0, 1)] == [1, 1]
+    assert wait_for(lambda: not files(a)), files(a)
+
+
+def test_rank_that_is_tried_again_takes_the_others_along(world, ranks):
+    a, _ = start(world, "alpha", "beta")
+    i = ranks.submit(a, "-r", "1", then=FAILS + AGAIN)
+    a.wait(i, "done", 60)
+    assert [len(ranks.begun(r)) for r in (0, 1)] == [2, 2]
+    assert "exit code 3, try 1 of 2" in reasons(a, i)
+
+
+def test_rank_that_was_well_runs_again_with_the_others(world, ranks):
+    """Rank 0 is over when rank 1 fails for the first time."""
+    a, _ = start(world, "alpha", "beta")
+    i = ranks.submit(a, "-r", "1", then="""\
+if rank == 1 and not (out / "failed").exists():
+    while not (out / "go").exists():
+        time.sleep(0.05)
+    (out / "failed").touch()
+    sys.exit(3)
+""")
+    assert wait_for(lambda: show(a, i)["elements"]["done"] == 1, 30), show(a, i)
+    (ranks.out / "go").touch()
+    a.wait(i, "done", 60)
+    assert [len(ranks.begun(r)) for r in (0, 1)] == [2, 2]
+
+
+def test_stop_ends_all_ranks(world, ranks):
+    a, b = start(world, "alpha", "beta")
+    i = ranks.submit(a, then=STAY)
+    ranks.met(0, 1)
+    b.run("stop", str(i), "--now")
+    a.wait(i, "cancelled", 30)
+    assert wait_for(lambda: not a.runs() and not b.runs())
+    assert wait_for(lambda: not files(a)), files(a)
+
+
+def test_stop_of_one_rank_ends_all(world, ranks):
+    a, b = start(world, "alpha", "beta")
+    i = ranks.submit(a, then=STAY)
+    ranks.met(0, 1)
+    b.run("stop", f"{i}.2", "--now")
+    a.wait(i, "cancelled", 30)
+    assert "rank 1 on beta was stopped" in reasons(a, i)
+    assert len(ranks.begun(0)) == 1
+
+
+def test_asked_for_again(world, ranks):
+    a, _ = start(world, "alpha", "beta")
+    i = ranks.submit(a, then=FAILS + STAY)
+    a.wait(i, "failed", 30)
+    (ranks.out / "then").unlink()
+    a.run("retry", str(i))
+    a.wait(i, "done", 30)
+    assert [len(ranks.begun(r)) for r in (0, 1)] == [2, 2]
+
+
+# ---- bad days ----
+
+def lose(node):
+    """The whole node: its agent, its shims and what they run."""
+    shims = node.shims()
+    tasks = [int(p) for s in shims for p in pathlib.Path(f"/proc/{s}/task/{s}/children").read_text().split()]
+    kill_at_once([node.agent.pid, *shims, *tasks])
+    node.agent.wait()
+
+
+def test_lost_node_requeues_all(world, ranks):
+    a, b, c = start(world, "alpha", "beta", "gamma", gpus=1)
+    i = ranks.submit(a, then=AGAIN)
+    ranks.met(0, 1)
+    lose(b)
+    a.wait(i, "done", 60)
+    assert [len(ranks.begun(r)) for r in (0, 1)] == [2, 2]
+    assert {e["TENURE_ATTEMPT"] for r in (0, 1) for e in ranks.begun(r)} == {"1"}  # not counted as a try
+    assert "outside" in reasons(a, i)
+
+
+def test_lost_node_makes_the_other_rank_fail(world, ranks):
+    """Its program notices long before the claim of the lost one has expired: that is not its fault."""
+    a, b, _ = start(world, "alpha", "beta", "gamma", gpus=1)
+    i = ranks.submit(a, then="""\
+if len((out / f"met-{rank}").read_text().split()) == 1:
+    (peers[0] if rank == 0 else peer).recv(1)
+    sys.exit("the other one has gone")
+""")
+    ranks.met(0, 1)
+    lose(b)
+    a.wait(i, "done", 60)
+    assert [len(ranks.begun(r)) for r in (0, 1)] == [2, 2]
+
+
+def test_node_of_rank_0_is_lost(world, ranks):
+    """It is the leader's, too: the next one goes on from what the files say."""
+    a, b, c = start(world, "alpha", "beta", "gamma", gpus=1)
+    i = ranks.submit(c, then=AGAIN)
+    ranks.met(0, 1)
+    lose(a)
+    c.wait(i, "done", 60)
+    assert [len(ranks.begun(r)) for r in (0, 1)] == [2, 2]
+    assert b.said("its ranks are ended") or c.said("its ranks are ended")
+
+
+def test_leader_is_lost_while_ranks_run(world, ranks):
+    """It has no rank itself: nothing of what runs is touched, and who leads now ends it."""
+    leader, b, c = world.node("alpha", gpus=1), world.node("beta"), world.node("gamma")
+    for n in (leader, b, c):
+        n.start()
+    assert wait_for(lambda: len(b.others()) == 2 and len(c.others()) == 2)
+    i = ranks.submit(b, gpus=2, then="""\
+while not (out / "go").exists():
+    time.sleep(0.05)
+sys.exit(3 if rank == 1 else 0)
+""")
+    ranks.met(0, 1)
+    leader.kill()
+    assert wait_for(lambda: b.others().get("alpha", {}).get("state") != "alive", 30)
+    assert len(ranks.begun(0)) == 1 and len(b.runs()) == 1
+    (ranks.out / "go").touch()
+    b.wait(i, "failed", 30)
+    assert wait_for(lambda: not files(b)), files(b)
+
+
+def test_agent_that_comes_back_adopts_its_rank(world, ranks):
+    a, b = start(world, "alpha", "beta")
+    i = ranks.submit(a, then="""\
+while not (out / "go").exists():
+    time.sleep(0.05)
+""")
+    ranks.met(0, 1)
+    b.kill()
+    b.start()
+    assert wait_for(lambda: len(b.runs()) == 1), b.out.read_text()
+    (ranks.out / "go").touch()
+    a.wait(i, "done", 30)
+    assert [len(ranks.begun(r)) for r in (0, 1)] == [1, 1]
+
+
+def test_rank_that_never_starts(world, ranks):
+    """Another task has the GPUs of beta: what was taken on alpha is let go of after gang_wait, and others have it."""
+    world.env["TENURE_GANG_WAIT"] = "2s"
+    a, b = world.node("alpha"), world.node("beta")
+    for n in (a, b):
+        n.env["TENURE_GANG_WAIT"] = "2s"
+        n.start()
+    assert wait_for(lambda: "beta" in a.others() and "alpha" in b.others())
+    holder = [a.submit("-g", "2", "--", "sh", "-c", f"until [ -e {ranks.out}/free ]; do sleep 0.1; done") for _ in (0, 1)]
+    for h in holder:
+        a.wait(h, "running")
+    (ranks.out / "then").write_text("")
+    a.run("stop", str(holder[0]), "--now")
+    i = ranks.submit(a, gpus=2)
+    assert wait_for(lambda: "has not got its GPUs within 2s" in a.why(i), 40), a.why(i)
+    assert not ranks.begun(0) and not ranks.begun(1)
+    other = a.submit("-g", "2", "--", "true")
+    a.wait(other, "done", 30)
+    (ranks.out / "free").touch()
+    a.wait(i, "done", 60)
+    assert [len(ranks.begun(r)) for r in (0, 1)] == [1, 1]
+
+
+def test_agent_that_drains_is_not_called(world, ranks):
+    a, b, c = start(world, "alpha", "beta", "gamma")
+    keep = b.submit("-g", "1", "--", "sleep", "600")
+    a.wait(keep, "running")
+    draining = next(n for n in (a, b, c) if n.runs())
+    off = draining.popen("off", "--drain")
+    others = [n for n in (a, b, c) if n is not draining]
+    assert wait_for(lambda: others[0].others()[draining.name]["draining"])
+    i = ranks.submit(others[0], gpus=1)
+    others[0].wait(i, "done", 30)
+    called = {re.search(r'"agent":"(\w+)"', line).group(1) for r in (1, 2) for line in reasons_lines(a, i, r)}
+    assert called <= {n.name for n in others}, called
+    others[0].run("stop", str(keep), "--now")
+    off.communicate(timeout=HANG)
+
+
+def test_why_says_how_many_nodes_have_room(world, ranks):
+    a, b = start(world, "alpha", "beta")
+    i = ranks.submit(a, nodes=3, gpus=2)
+    assert wait_for(lambda: "needs 3 nodes with 2 GPUs each at once; 2 of 2 agents have them, and 2 could" in a.why(i)), a.why(i)
+    j = ranks.submit(a, nodes=2, gpus=2, then=STAY)
+    ranks.met(0, 1)
+    assert wait_for(lambda: "0 of 2 agents have them" in a.why(i)), a.why(i)
+    k = ranks.submit(a, nodes=2, gpus=1)
+    for n in (a, b):
+        assert wait_for(lambda n=n: "0 of 2 ranks have their GPUs; not yet: rank 0 on alpha, rank 1 on beta" in n.why(k)), n.why(k)
+    c = world.node("gamma")
+    (ranks.out / "then").write_text("")
+    a.run("stop", str(j), "--now")
+    a.wait(k, "done", 60)
+    c.start()
+    a.wait(i, "done", 60)
+
+
+# ---- what is refused ----
+
+@pytest.mark.parametrize("more, said", [
+    (("-l", "night"), "has no lane"),
+    (("--array", "1-3"), "no array"),
+    (("-g", "all"), "how many GPUs"),
+])
+def test_what_makes_no_sense_is_refused(queue, ranks, more, said):
+    done = queue().run("submit", "--nodes", "2", *more, str(ranks.script), check=False)
+    assert done.returncode == 2 and said in " ".join(done.stderr.split()), done.stderr
