@@ -10,7 +10,6 @@
  * gone; 2 usage.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <poll.h>
@@ -35,14 +34,14 @@
 #include "compat/command_txt/import.h"
 #include "compat/compete_tenure.h"
 #include "compat/program.h"
+#include "compat/rolling_log.h"
 #include "compat/unistate.h"
 #include "spool/instance.h"
 #include "spool/scan.h"
 #include "spool/submit.h"
 #include "spool/transit.h"
 
-#define LOG_MAX	      (10UL << 20)
-#define LOGS_KEPT     5
+#define CONFIG_MAX    (10UL << 20)
 #define STOP_LIMIT_MS 60000 /* a task has 30 s to end by itself */
 #define LOOK_MS	      200   /* from a word of the agent to a look at the queue */
 #define AGENT_TRIES   3
@@ -93,41 +92,16 @@ struct compete {
 
 /* ---- the log ---- */
 
-static void rotate(const struct compete *c)
-{
-	struct stat st;
-
-	if (stat(c->log, &st) < 0 || (unsigned long)st.st_size < LOG_MAX)
-		return;
-	for (int i = LOGS_KEPT; i > 0; i--) {
-		cleanup_free char *to = xasprintf("%s.%d", c->log, i);
-		cleanup_free char *from =
-			i > 1 ? xasprintf("%s.%d", c->log, i - 1) : xstrdup(c->log);
-
-		(void)rename(from, to);
-	}
-}
-
 static void __attribute__((format(printf, 3, 4)))
 say(const struct compete *c, const char *level, const char *fmt, ...)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	char when[CLOCK_TEXT_MAX];
 	va_list ap;
-	int fd;
 
-	strbuf_addf(&b, "%s - %s - ", clock_format_local(clock_wall_ns(), when), level);
 	va_start(ap, fmt);
 	strbuf_addv(&b, fmt, ap);
 	va_end(ap);
-	strbuf_addc(&b, '\n');
-	(void)fputs(strbuf_str(&b), stdout);
-	(void)fflush(stdout);
-	rotate(c);
-	fd = open(c->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-	if (fd >= 0)
-		(void)fs_write_all(fd, b.data, b.len);
-	(void)fd_close(fd);
+	rolling_log_say(c->log, level, strbuf_str(&b));
 }
 
 /* ---- tenure as a child ---- */
@@ -647,7 +621,7 @@ static int read_config(struct compete *c, const char *path, struct err *e)
 	command_set_default(&c->set);
 	if (!path)
 		return 0;
-	r = fs_read_file(path, LOG_MAX, &text, &len, e);
+	r = fs_read_file(path, CONFIG_MAX, &text, &len, e);
 	return r == 0 ? command_set_parse(path, text, len, &c->set, e) : r;
 }
 

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+#include "compat/manager_config.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define FILE_MAX (1UL << 20)
+
+enum kind { NUMBER, COUNT, SHARE, FLAG, TEXT, WORDS, PAIRS, OBJECT };
+
+static const char *const kind_words[] = {
+	[NUMBER] = "a number above 0",
+	[COUNT] = "a whole number, 0 or more",
+	[SHARE] = "a share between 0 and 1",
+	[FLAG] = "true or false",
+	[TEXT] = "a text",
+	[WORDS] = "a list of texts",
+	[PAIRS] = "an object of texts",
+	[OBJECT] = "an object",
+};
+
+static const struct row {
+	const char *key;
+	enum kind kind;
+	size_t at;
+} rows[] = {
+#define AT(field) offsetof(struct manager_config, field)
+	{ "monitor_interval", NUMBER, AT(interval_s) },
+	{ "max_gpus_per_task", COUNT, AT(max_per_task) },
+	{ "max_total_gpus", COUNT, AT(max_total) },
+	{ "max_manual_gpus", COUNT, AT(max_manual) },
+	{ "max_auto_gpus", COUNT, AT(max_auto) },
+	{ "auto_scale", FLAG, AT(auto_scale) },
+	{ "program_template", OBJECT, 0 },
+	{ "program_template.command", TEXT, AT(command) },
+	{ "program_template.args", WORDS, AT(args) },
+	{ "program_template.env_vars", PAIRS, AT(env) },
+	{ "scaling", OBJECT, 0 },
+	{ "scaling.enabled", FLAG, AT(scaling) },
+	{ "scaling.min_gpus", COUNT, AT(min_gpus) },
+	{ "scaling.max_gpus", COUNT, AT(max_gpus) },
+	{ "scaling.scale_up_threshold", SHARE, AT(up) },
+	{ "scaling.scale_down_threshold", SHARE, AT(down) },
+	{ "notification", OBJECT, 0 },
+	{ "notification.enabled", FLAG, AT(notify) },
+	{ "notification.email", TEXT, AT(email) },
+	{ "notification.gpu_available_threshold", COUNT, AT(notify_from) },
+};
+
+/* ---- comments ---- */
+
+/* Behind a comment that begins at text; 0: none does. */
+static size_t comment_len(const char *text, size_t len)
+{
+	const char *end;
+
+	if (len < 2 || text[0] != '/')
+		return 0;
+	if (text[1] == '/') {
+		end = memchr(text, '\n', len);
+		return end ? (size_t)(end - text) : len;
+	}
+	if (text[1] != '*')
+		return 0;
+	end = memmem(text + 2, len - 2, "*/", 2);
+	return end ? (size_t)(end - text) + 2 : len;
+}
+
+void manager_config_strip(char *text, size_t len)
+{
+	bool in_text = false;
+
+	for (size_t i = 0; i < len; i++) {
+		size_t n = in_text ? 0 : comment_len(text + i, len - i);
+
+		if (in_text && text[i] == '\\')
+			i++;
+		else if (text[i] == '"')
+			in_text = !in_text;
+		for (size_t k = 0; k < n; k++)
+			if (text[i + k] != '\n')
+				text[i + k] = ' ';
+		i += n ? n - 1 : 0;
+	}
+}
+
+/* ---- keys ---- */
+
+static const struct row *find_row(const char *key)
+{
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		if (strcmp(rows[i].key, key) == 0)
+			return &rows[i];
+	return NULL;
+}
+
+static void note_unknown(const char *key, struct strbuf *notes)
+{
+	const char *names[ARRAY_LEN(rows) + 1] = { NULL };
+	const char *near;
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		names[i] = rows[i].key;
+	near = str_nearest(key, names);
+	strbuf_addf(notes, "unknown key \"%s\" is passed over%s%s%s\n", key,
+		    near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
+/* As an environment has it; NULL: it is no text, number or flag. */
+static char *scalar(const json_t *v)
+{
+	if (json_is_string(v))
+		return xstrdup(json_string_value(v));
+	if (json_is_boolean(v))
+		return xstrdup(json_is_true(v) ? "true" : "false");
+	return json_is_number(v) ? json_dumps(v, JSON_ENCODE_ANY) : NULL;
+}
+
+static bool take_words(const json_t *v, struct text_list *ret)
+{
+	size_t i;
+	json_t *one;
+
+	if (!json_is_array(v))
+		return false;
+	text_list_clear(ret);
+	json_array_foreach(v, i, one)
+	{
+		char *text = scalar(one);
+
+		if (!text)
+			return false;
+		text_list_take(ret, text);
+	}
+	return true;
+}
+
+static bool take_pairs(const json_t *v, struct text_list *ret)
+{
+	const char *name;
+	json_t *one;
+
+	if (!json_is_object(v))
+		return false;
+	text_list_clear(ret);
+	json_object_foreach((json_t *)(uintptr_t)v, name, one)
+	{
+		cleanup_free char *text = scalar(one);
+
+		if (!text || !name[0] || strchr(name, '='))
+			return false;
+		text_list_take(ret, xasprintf("%s=%s", name, text));
+	}
+	return true;
+}
+
+#define COUNT_MAX 4096
+
+static bool take(struct manager_config *c, const struct row *row, const json_t *v)
+{
+	void *at = (char *)c + row->at;
+	double n = json_number_value(v);
+
+	switch (row->kind) {
+	case NUMBER:
+		*(double *)at = n;
+		return json_is_number(v) && n > 0 && n < 1e6;
+	case COUNT:
+		*(unsigned int *)at = n >= 0 && n <= COUNT_MAX ? (unsigned int)n : 0;
+		return json_is_integer(v) && n >= 0 && n <= COUNT_MAX;
+	case SHARE:
+		*(double *)at = n;
+		return json_is_number(v) && n >= 0 && n <= 1;
+	case FLAG:
+		*(bool *)at = json_is_true(v);
+		return json_is_boolean(v);
+	case TEXT:
+		free(*(char **)at);
+		*(char **)at = json_is_string(v) ? xstrdup(json_string_value(v)) : NULL;
+		return json_is_string(v);
+	case WORDS:
+		return take_words(v, at);
+	case PAIRS:
+		return take_pairs(v, at);
+	case OBJECT:
+		return json_is_object(v);
+	}
+	return false;
+}
+
+static int take_object(struct manager_config *c, const char *outer, const json_t *object,
+		       struct strbuf *notes, struct err *e)
+{
+	const char *name;
+	json_t *v;
+
+	json_object_foreach((json_t *)(uintptr_t)object, name, v)
+	{
+		cleanup_free char *key = xasprintf("%s%s%s", outer, outer[0] ? "." : "", name);
+		const struct row *row = find_row(key);
+		int r = 0;
+
+		if (!row) {
+			note_unknown(key, notes);
+			continue;
+		}
+		if (!take(c, row, v)) {
+			cleanup_free char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+
+			return err_set(e, -EINVAL, "%s: %.60s is not %s", key, text ? text : "?",
+				       kind_words[row->kind]);
+		}
+		c->has_max_auto = c->has_max_auto || strcmp(key, "max_auto_gpus") == 0;
+		if (row->kind == OBJECT)
+			r = take_object(c, key, v, notes, e);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Limits that contradict each other. */
+static int check(const struct manager_config *c, struct err *e)
+{
+	if (c->max_gpus && c->min_gpus > c->max_gpus)
+		return err_set(e, -EINVAL, "scaling.min_gpus: %u is more than scaling.max_gpus: %u",
+			       c->min_gpus, c->max_gpus);
+	if (c->max_per_task && c->min_gpus > c->max_per_task)
+		return err_set(e, -EINVAL,
+			       "scaling.min_gpus: %u is more than max_gpus_per_task: %u",
+			       c->min_gpus, c->max_per_task);
+	if (c->down >= c->up)
+		return err_set(e, -EINVAL,
+			       "scaling.scale_down_threshold: %g has to be below "
+			       "scaling.scale_up_threshold: %g",
+			       c->down, c->up);
+	return 0;
+}
+
+/* What the older tool's documentation has. */
+static void set_defaults(struct manager_config *c)
+{
+	*c = (struct manager_config){
+		.interval_s = 5,
+		.max_per_task = 4,
+		.max_total = 8,
+		.max_manual = 6,
+		.max_auto = 2,
+		.auto_scale = true,
+		.scaling = true,
+		.min_gpus = 1,
+		.max_gpus = 4,
+		.up = 0.8,
+		.down = 0.3,
+		.notify_from = 1,
+	};
+}
+
+int manager_config_parse(const char *file, char *text, size_t len, struct manager_config *ret,
+			 struct strbuf *notes, struct err *e)
+{
+	json_error_t je;
+	json_t *doc;
+	int r;
+
+	set_defaults(ret);
+	manager_config_strip(text, len);
+	doc = json_loadb(text, len, JSON_REJECT_DUPLICATES, &je);
+	if (!doc)
+		return err_set(e, -EINVAL, "%s:%d:%d: %s", file, je.line, je.column, je.text);
+	r = json_is_object(doc) ? take_object(ret, "", doc, notes, e)
+				: err_set(e, -EINVAL, "it is not an object");
+	if (r == 0)
+		r = check(ret, e);
+	json_decref(doc);
+	return r < 0 ? err_wrap(e, "%s", file) : 0;
+}
+
+int manager_config_read(const char *path, struct manager_config *ret, struct strbuf *notes,
+			struct err *e)
+{
+	cleanup_free char *text = NULL;
+	size_t len;
+	int r = fs_read_file(path, FILE_MAX, &text, &len, e);
+
+	set_defaults(ret);
+	if (r == -ENOENT)
+		return 0;
+	return r < 0 ? r : manager_config_parse(path, text, len, ret, notes, e);
+}
+
+void manager_config_clear(struct manager_config *c)
+{
+	free(c->command);
+	free(c->email);
+	text_list_clear(&c->args);
+	text_list_clear(&c->env);
+	*c = (struct manager_config){ .interval_s = 0 };
+}

@@ -1,0 +1,663 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * `gpu-resource-manager`: what gpu_resource_manager.py did, with tenure below: `tenure nodes`
+ * looks, `tenure alloc`, `start` and `release` do. It has nothing of its own to lose: who has what
+ * is in tenure's queue, so any number of them may run at once.
+ *
+ * Exit codes: 0; 1 it did not work, or was refused; 2 usage, or a mistake in the config.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json_get.h"
+#include "base/mem.h"
+#include "base/opts.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "compat/about.h"
+#include "compat/manager_config.h"
+#include "compat/program.h"
+#include "compat/rolling_log.h"
+
+#define CONFIG	   "gpu_manager_config.json"
+#define LOG	   "gpu_manager.log"
+#define INSTANCE   "resource-manager"
+#define OUTPUT_MAX (64UL << 20)
+#define RULE_WIDE  "============================================================"
+#define RULE	   "----------------------------------------"
+#define NO_AGENT   3 /* exit code of tenure status */
+#define WAIT	   "10s"
+
+#define INFO	"INFO"
+#define WARNING "WARNING"
+#define ERROR	"ERROR"
+
+enum exit_code { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
+
+static volatile sig_atomic_t told;
+
+static void on_signal(int signum)
+{
+	told = signum;
+}
+
+struct manager {
+	struct manager_config config;
+	char *tenure, *instance;
+	unsigned int gpus; /* --gpus; 0: not said */
+	/* As last told: */
+	long free;
+	char *allocations;
+	bool failed;
+};
+
+static void __attribute__((format(printf, 2, 3))) say(const char *level, const char *fmt, ...)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	va_list ap;
+
+	va_start(ap, fmt);
+	strbuf_addv(&b, fmt, ap);
+	va_end(ap);
+	rolling_log_say(LOG, level, strbuf_str(&b));
+}
+
+/* ---- tenure as a child ---- */
+
+struct answer {
+	int code; /* of its exit */
+	char *out, *err;
+};
+
+static void answer_clear(struct answer *a)
+{
+	free(a->out);
+	free(a->err);
+	*a = (struct answer){ .code = 0 };
+}
+
+static char *read_back(int fd)
+{
+	char *text = NULL;
+	size_t len;
+
+	(void)lseek(fd, 0, SEEK_SET);
+	if (fs_read_open(fd, "what tenure has said", OUTPUT_MAX, &text, &len, NULL) < 0)
+		text = xstrdup("");
+	return text;
+}
+
+/* "tenure: text\nmore" as one line. */
+static void make_line(char *text)
+{
+	static const char front[] = "tenure: ";
+	size_t n = strlen(text);
+
+	while (n && text[n - 1] == '\n')
+		text[--n] = '\0';
+	if (str_has_prefix(text, front))
+		(void)memmove(text, text + strlen(front), n - strlen(front) + 1);
+	for (char *p = text; *p; p++)
+		if (*p == '\n')
+			*p = ' ';
+}
+
+static struct answer ask(const struct manager *m, const struct text_list *words)
+{
+	cleanup_free char **argv = xcalloc(words->n + 2, sizeof(char *));
+	cleanup_fd int out = memfd_create("out", MFD_CLOEXEC), err = -1;
+	struct answer a = { .code = EXIT_FAILED };
+	int status = 0;
+	pid_t pid;
+
+	err = memfd_create("err", MFD_CLOEXEC);
+	argv[0] = m->tenure;
+	for (size_t i = 0; i < words->n; i++)
+		argv[i + 1] = words->texts[i];
+	(void)fflush(NULL);
+	pid = out >= 0 && err >= 0 ? fork() : -1;
+	if (pid == 0) {
+		if (dup2(out, STDOUT_FILENO) >= 0 && dup2(err, STDERR_FILENO) >= 0)
+			(void)execvp(argv[0], argv);
+		(void)dprintf(STDERR_FILENO, "cannot run %s: %s\n", argv[0], strerror(errno));
+		_exit(127);
+	}
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		continue;
+	if (pid > 0)
+		a.code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
+	a.out = pid > 0 ? read_back(out) : xstrdup("");
+	a.err = pid > 0 ? read_back(err) : xstrdup(strerror(errno));
+	make_line(a.err);
+	(void)fd_close(err);
+	return a;
+}
+
+/* "alloc", "--instance=..", and what follows. */
+static struct text_list words_of(const struct manager *m, const char *command)
+{
+	struct text_list words = { .n = 0 };
+
+	text_list_add(&words, command);
+	text_list_take(&words, xasprintf("--instance=%s", m->instance));
+	return words;
+}
+
+/* A command with --json, and what it says; NULL: it does not work, and a->err says why. */
+static json_t *ask_json(const struct manager *m, const char *command, struct answer *a)
+{
+	struct text_list words = words_of(m, command);
+	json_t *doc;
+
+	text_list_add(&words, "--json");
+	*a = ask(m, &words);
+	text_list_clear(&words);
+	doc = json_loads(a->out, 0, NULL);
+	if (!doc && !a->err[0]) {
+		free(a->err);
+		a->err = xasprintf("tenure %s says nothing", command);
+	}
+	return doc;
+}
+
+/* What runs the queue of this node; on a cluster the engine's jobs do. */
+static void ensure_agent(const struct manager *m)
+{
+	struct text_list words = words_of(m, "status");
+	struct answer a = ask(m, &words);
+
+	text_list_clear(&words);
+	if (a.code == NO_AGENT) {
+		answer_clear(&a);
+		words = words_of(m, "on");
+		text_list_add(&words, "--no-hold");
+		a = ask(m, &words);
+		text_list_clear(&words);
+		if (a.code == 0)
+			say(INFO, "the agent of this node was started (tenure off -i %s ends it)",
+			    m->instance);
+		else
+			say(ERROR, "the agent of this node cannot be started: %s", a.err);
+	}
+	answer_clear(&a);
+}
+
+/* ---- what there is ---- */
+
+struct node_sum {
+	const char *name; /* of the document */
+	long total, free, allocated;
+};
+
+struct picture {
+	json_t *nodes, *allocs; /* NULL: unknown */
+	size_t n;
+	struct node_sum *all;
+	long total, free, allocated;
+};
+
+static struct node_sum *sum_of(struct picture *p, const char *name)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (strcmp(p->all[i].name, name) == 0)
+			return &p->all[i];
+	p->all = xgrow(p->all, p->n, sizeof(*p->all));
+	p->all[p->n] = (struct node_sum){ .name = name };
+	return &p->all[p->n++];
+}
+
+static long number_of(const json_t *o, const char *key)
+{
+	return (long)json_get_num(o, key);
+}
+
+/* A node with two types of GPUs is there twice. */
+static void add_nodes(struct picture *p, const json_t *engine)
+{
+	const json_t *node;
+	size_t i;
+
+	json_array_foreach(json_object_get(engine, "nodes"), i, node)
+	{
+		const char *name = json_get_str(node, "name");
+		struct node_sum *s = sum_of(p, name ? name : "?");
+
+		s->total += number_of(node, "total");
+		s->free += number_of(node, "free");
+		s->allocated += number_of(node, "total") - number_of(node, "free");
+	}
+}
+
+static void picture_clear(struct picture *p)
+{
+	json_decref(p->nodes);
+	json_decref(p->allocs);
+	free(p->all);
+	*p = (struct picture){ .n = 0 };
+}
+
+/* 0, or why not is said. */
+static int look(const struct manager *m, struct picture *ret, struct answer *a)
+{
+	const json_t *engine;
+	size_t i;
+
+	*ret = (struct picture){ .nodes = ask_json(m, "nodes", a) };
+	if (!ret->nodes)
+		return -EIO;
+	answer_clear(a);
+	ret->allocs = ask_json(m, "allocs", a);
+	if (!ret->allocs)
+		return -EIO;
+	json_array_foreach(json_object_get(ret->nodes, "engines"), i, engine)
+		add_nodes(ret, engine);
+	for (i = 0; i < ret->n; i++) {
+		ret->total += ret->all[i].total;
+		ret->free += ret->all[i].free;
+		ret->allocated += ret->all[i].allocated;
+	}
+	return 0;
+}
+
+/* ---- --status ---- */
+
+/* "Task training_task_1: 2 GPUs on qa-a10-024 (running)" */
+static char *task_line(const json_t *alloc)
+{
+	const char *name = json_get_str(alloc, "name"), *agent = json_get_str(alloc, "agent");
+	const char *phase = json_get_str(alloc, "phase");
+	long n = number_of(alloc, "gpus");
+	bool runs = agent && phase && strcmp(phase, "running") == 0;
+
+	return xasprintf("Task %s: %ld GPU%s%s%s (%s)", name ? name : "?", n, n == 1 ? "" : "s",
+			 agent ? " on " : "", agent ? agent : "",
+			 runs	 ? "running"
+			 : agent ? "allocated"
+				 : "waiting");
+}
+
+static void print_picture(const struct picture *p)
+{
+	const json_t *all = json_object_get(p->allocs, "allocations"), *one;
+	size_t i;
+
+	printf("%s\nGPU Resource Manager Status\n%s\n", RULE_WIDE, RULE_WIDE);
+	printf("Total Nodes: %zu\nTotal GPUs: %ld\nFree GPUs: %ld\nAllocated GPUs: %ld\nActive "
+	       "Tasks: %zu\n",
+	       p->n, p->total, p->free, p->allocated, json_array_size(all));
+	printf("\nNode Details:\n%s\n", RULE);
+	for (i = 0; i < p->n; i++)
+		printf("%s: %ld/%ld free (%ld allocated)\n", p->all[i].name, p->all[i].free,
+		       p->all[i].total, p->all[i].allocated);
+	printf("\nTask Allocations:\n%s\n", RULE);
+	json_array_foreach(all, i, one)
+	{
+		cleanup_free char *line = task_line(one);
+
+		puts(line);
+	}
+}
+
+static int show_status(struct manager *m, const char *task)
+{
+	struct picture p;
+	struct answer a = { .code = 0 };
+	int r = look(m, &p, &a);
+
+	if (r == 0)
+		print_picture(&p);
+	else
+		say(ERROR, "%s", a.err);
+	picture_clear(&p);
+	answer_clear(&a);
+	return r == 0 ? EXIT_OK : EXIT_FAILED;
+}
+
+/* ---- --allocate, --release, --start-program ---- */
+
+static void add_limit(struct text_list *words, const char *name, unsigned int n)
+{
+	text_list_take(words, xasprintf("--%s=%u", name, n));
+}
+
+static int tell_allocated(const char *task, const struct answer *a)
+{
+	json_t *doc = json_loads(a->out, 0, NULL);
+	const char *agent = json_get_str(doc, "agent"), *devices = json_get_str(doc, "devices");
+	const char *reason = json_get_str(doc, "reason");
+	long n = number_of(doc, "gpus");
+
+	if (agent)
+		say(INFO, "Allocated %ld GPU%s (%s) on %s for task %s", n, n == 1 ? "" : "s",
+		    devices ? devices : "", agent, task);
+	else
+		say(INFO, "Task %s %s", task, reason ? reason : "waits");
+	json_decref(doc);
+	return EXIT_OK;
+}
+
+static int allocate(struct manager *m, const char *task)
+{
+	const struct manager_config *c = &m->config;
+	struct text_list words = words_of(m, "alloc");
+	struct answer a;
+	int code = EXIT_FAILED;
+
+	ensure_agent(m);
+	text_list_add(&words, "--json");
+	text_list_add(&words, "--wait=" WAIT);
+	add_limit(&words, "gpus", m->gpus ? m->gpus : c->min_gpus ? c->min_gpus : 1);
+	add_limit(&words, "max-gpus-per-task", c->max_per_task);
+	add_limit(&words, "max-total-gpus", c->max_total);
+	add_limit(&words, "max-manual-gpus", c->max_manual);
+	text_list_add(&words, task);
+	a = ask(m, &words);
+	if (a.code == 0)
+		code = tell_allocated(task, &a);
+	else
+		say(WARNING, "Task %s: %s", task, a.err);
+	answer_clear(&a);
+	text_list_clear(&words);
+	return code;
+}
+
+static int told_of(const char *done, const char *task, struct answer *a)
+{
+	int code = a->code == 0 ? EXIT_OK : EXIT_FAILED;
+
+	make_line(a->out);
+	if (code == EXIT_OK)
+		say(INFO, "%s %s: %s", done, task, a->out);
+	else
+		say(ERROR, "Task %s: %s", task, a->err);
+	answer_clear(a);
+	return code;
+}
+
+static int release(struct manager *m, const char *task)
+{
+	struct text_list words = words_of(m, "release");
+	struct answer a;
+
+	text_list_add(&words, task);
+	a = ask(m, &words);
+	text_list_clear(&words);
+	return told_of("Released", task, &a);
+}
+
+/* The template's command is for a shell, as it was typed; its arguments are words. */
+static int start_program(struct manager *m, const char *task)
+{
+	const struct manager_config *c = &m->config;
+	struct text_list words = words_of(m, "start");
+	struct answer a;
+
+	if (!c->command) {
+		say(ERROR, "Task %s: program_template.command is not set in %s", task, CONFIG);
+		text_list_clear(&words);
+		return EXIT_USAGE;
+	}
+	for (size_t i = 0; i < c->env.n; i++)
+		text_list_take(&words, xasprintf("--env=%s", c->env.texts[i]));
+	text_list_add(&words, task);
+	text_list_add(&words, "--");
+	text_list_add(&words, "/bin/sh");
+	text_list_add(&words, "-c");
+	text_list_take(&words, xasprintf("%s \"$@\"", c->command));
+	text_list_add(&words, task);
+	for (size_t i = 0; i < c->args.n; i++)
+		text_list_add(&words, c->args.texts[i]);
+	a = ask(m, &words);
+	text_list_clear(&words);
+	return told_of("Started", task, &a);
+}
+
+/* ---- the monitor ---- */
+
+static void tell_free(struct manager *m, const struct picture *p)
+{
+	const struct manager_config *c = &m->config;
+	bool was = m->free >= (long)c->notify_from, is = p->free >= (long)c->notify_from;
+
+	if (p->free != m->free)
+		say(INFO, "Free GPUs: %ld of %ld on %zu node%s", p->free, p->total, p->n,
+		    p->n == 1 ? "" : "s");
+	if (is && !was && p->free)
+		for (size_t i = 0; i < p->n; i++)
+			if (p->all[i].free)
+				say(INFO, "GPU available: %ld on %s", p->all[i].free,
+				    p->all[i].name);
+	m->free = p->free;
+}
+
+static void tell_allocations(struct manager *m, const struct picture *p)
+{
+	const json_t *all = json_object_get(p->allocs, "allocations"), *one;
+	struct strbuf b = STRBUF_INIT;
+	size_t i;
+
+	json_array_foreach(all, i, one)
+	{
+		cleanup_free char *line = task_line(one);
+
+		strbuf_addf(&b, "%s\n", line);
+		if (!m->allocations || !strstr(m->allocations, line))
+			say(INFO, "%s", line);
+	}
+	free(m->allocations);
+	m->allocations = strbuf_take(&b);
+}
+
+static void monitor_once(struct manager *m)
+{
+	struct picture p;
+	struct answer a = { .code = 0 };
+
+	if (look(m, &p, &a) == 0) {
+		tell_free(m, &p);
+		tell_allocations(m, &p);
+		m->failed = false;
+	} else if (!m->failed) { /* once, not every time */
+		say(ERROR, "%s", a.err);
+		m->failed = true;
+	}
+	picture_clear(&p);
+	answer_clear(&a);
+}
+
+static int monitor(struct manager *m, const char *task)
+{
+	struct sigaction act = { .sa_handler = on_signal };
+
+	(void)sigaction(SIGINT, &act, NULL);
+	(void)sigaction(SIGTERM, &act, NULL);
+	say(INFO, "GPU Resource Manager started, it looks every %g s", m->config.interval_s);
+	ensure_agent(m);
+	m->free = -1;
+	while (!told) {
+		monitor_once(m);
+		if (!told)
+			(void)poll(NULL, 0, (int)(m->config.interval_s * 1e3));
+	}
+	say(INFO, "GPU Resource Manager stopped; what is allocated stays so");
+	return EXIT_OK;
+}
+
+/* ---- the command line ---- */
+
+static const struct opt rows[] = {
+	{ .name = "status",
+	  .spec = { VALUE_FLAG },
+	  .help = "print the nodes, their free GPUs, and what is allocated" },
+	{ .name = "allocate",
+	  .spec = { VALUE_STRING },
+	  .arg = "ID",
+	  .help = "allocate GPUs for a task of that name" },
+	{ .name = "gpus",
+	  .spec = { VALUE_UINT, .min = 1, .max = 4096 },
+	  .arg = "N",
+	  .help = "with --allocate: so many (default: scaling.min_gpus)" },
+	{ .name = "release",
+	  .spec = { VALUE_STRING },
+	  .arg = "ID",
+	  .help = "end what runs there, and give its GPUs back" },
+	{ .name = "start-program",
+	  .spec = { VALUE_STRING },
+	  .arg = "ID",
+	  .help = "run the program_template of the config on the GPUs of that task" },
+	{ .name = "config",
+	  .spec = { VALUE_STRING },
+	  .arg = "FILE",
+	  .def = CONFIG,
+	  .help = "the config" },
+	{ .name = "help", .short_name = 'h', .spec = { VALUE_FLAG }, .help = "print this" },
+	{ 0 },
+};
+
+static const struct {
+	const char *option;
+	int (*run)(struct manager *m, const char *task);
+} acts[] = {
+	{ "status", show_status },
+	{ "allocate", allocate },
+	{ "release", release },
+	{ "start-program", start_program },
+};
+
+static const struct about_row usages[] = {
+	{ "", "monitor: say what is free and what is allocated when it changes" },
+	{ "--status", "look once" },
+	{ "--allocate ID [--gpus N]", "allocate GPUs" },
+	{ "--start-program ID", "run the configured program there" },
+	{ "--release ID", "give them back" },
+	{ 0 },
+};
+
+static const struct about_row files[] = {
+	{ CONFIG, "the config in this directory: JSON, in which comments may stand" },
+	{ LOG, "what was done and what failed; at 10 MiB it becomes .1, up to .5" },
+	{ 0 },
+};
+
+static const struct about_row exits[] = {
+	{ "0", "it worked" },
+	{ "1", "it did not, or was refused; the reason was printed" },
+	{ "2", "wrong usage, or a mistake in the config" },
+	{ 0 },
+};
+
+static const struct about_row see[] = { { "tenure", "1" }, { 0 } };
+
+static const struct about about = {
+	.name = "gpu-resource-manager",
+	.summary = "allocate GPUs for tasks, and run programs on them",
+	.usages = usages,
+	.description =
+		"The commands of gpu_resource_manager.py, over tenure: allocations are those of the "
+		"instance resource-manager (or TENURE_INSTANCE), and tenure allocs, why and logs know them. On a "
+		"machine of its own the agent of that instance is started when it is needed.",
+	.opts = rows,
+	.files = files,
+	.exits = exits,
+	.see = see,
+};
+
+static int fail(const char *text)
+{
+	(void)fprintf(stderr, "gpu-resource-manager: %s\n", text);
+	return EXIT_USAGE;
+}
+
+static int read_config(struct manager *m, const struct opts *o)
+{
+	cleanup_strbuf struct strbuf notes = STRBUF_INIT;
+	struct err e = ERR_INIT;
+	char *save = NULL, *text;
+	int r = manager_config_read(opts_value(o, "config")->str, &m->config, &notes, &e);
+
+	if (r < 0)
+		return fail(e.text);
+	text = strbuf_take(&notes);
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		say(WARNING, "%s: %s", opts_value(o, "config")->str, line);
+	free(text);
+	return EXIT_OK;
+}
+
+/* One of the acts, or the monitor. */
+static int act_of(struct manager *m, const struct opts *o)
+{
+	const char *first = NULL;
+	int which = -1;
+
+	for (size_t i = 0; i < ARRAY_LEN(acts); i++) {
+		if (!opts_given(o, acts[i].option))
+			continue;
+		if (first) {
+			cleanup_free char *text = xasprintf("--%s and --%s: one of them at a time",
+							    first, acts[i].option);
+
+			return fail(text);
+		}
+		first = acts[i].option;
+		which = (int)i;
+	}
+	if (opts_given(o, "gpus") && (!first || strcmp(first, "allocate") != 0))
+		return fail("--gpus goes with --allocate");
+	if (opts_given(o, "gpus"))
+		m->gpus = (unsigned int)opts_value(o, "gpus")->num;
+	return which < 0 ? monitor(m, NULL) : acts[which].run(m, opts_text(o, first));
+}
+
+static int run_command(int argc, char **argv)
+{
+	struct manager m = { .tenure = program_find("tenure") };
+	const char *instance = getenv("TENURE_INSTANCE");
+	struct opts *o = opts_new();
+	struct err e = ERR_INIT;
+	int code = EXIT_OK;
+
+	m.instance = xstrdup(instance && instance[0] ? instance : INSTANCE);
+	opts_add_rows(o, rows);
+	if (opts_parse(o, argc, argv, OPTS_DEFAULT, &e) < 0) {
+		code = fail(e.text);
+	} else if (opts_flag(o, "help")) {
+		cleanup_free char *text = about_help(&about);
+
+		(void)fputs(text, stdout);
+	} else if (opts_argc(o)) {
+		code = fail("it takes options only (see --help)");
+	} else {
+		code = read_config(&m, o);
+		code = code == EXIT_OK ? act_of(&m, o) : code;
+	}
+	(void)opts_free(o);
+	manager_config_clear(&m.config);
+	free(m.tenure);
+	free(m.instance);
+	free(m.allocations);
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	struct err e = ERR_INIT;
+	int code = about_prints_page(&about, argc, argv) ? EXIT_OK : run_command(argc, argv);
+
+	if (fs_close_stdout(&e) < 0 && code == EXIT_OK) {
+		(void)fprintf(stderr, "gpu-resource-manager: %s\n", e.text);
+		return EXIT_FAILED;
+	}
+	return code;
+}

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: MIT
+"""compat/gpu-resource-manager: resource-manager.md's commands, config and log on a simulated machine."""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+import pytest
+
+from machine import Machine
+from patience import HANG, must_come
+
+# As its page has it, with the comments.
+CONFIG = """{
+  "monitor_interval": 0.3,         // 监控间隔（秒）
+  "max_gpus_per_task": 4,         // 每个任务最大 GPU 数
+  "auto_scale": true,             // 是否启用自动扩展
+  "program_template": {            // 程序启动模板
+    "command": "sh train.sh",
+    "args": ["--gpus", "{gpu_list}"],
+    "env_vars": {
+      "CUDA_VISIBLE_DEVICES": "{gpu_list}",
+      "RUN_OF": "{task_id}"
+    }
+  },
+  "scaling": {                     // 扩展配置
+    "enabled": true, "min_gpus": 1, "max_gpus": 4,
+    "scale_up_threshold": 0.8,
+    "scale_down_threshold": 0.3
+  }
+}
+"""
+TRAIN = 'echo "trains $1 $2 as $RUN_OF on $CUDA_VISIBLE_DEVICES"; exec sleep 1000\n'
+
+
+class Manager:
+    def __init__(self, build, env, tmp, gpus=4):
+        self.dir = tmp / "work"
+        self.dir.mkdir()
+        self.m = Machine(build, env, tmp, gpus, 0.3)
+        self.program = str(build / "compat/gpu-resource-manager")
+        (self.dir / "gpu_manager_config.json").write_text(CONFIG)
+        (self.dir / "train.sh").write_text(TRAIN)
+        self.monitor = None
+
+    def __call__(self, *args, code=0):
+        done = subprocess.run([self.program, *args], env=self.m.env, cwd=self.dir, text=True, capture_output=True,
+                              timeout=HANG)
+        assert done.returncode == code, (args, done)
+        return done.stdout if code == 0 else done.stdout + done.stderr
+
+    def tenure(self, command, *args, **more):
+        return self.m.run(self.m.tenure, command, "-i", "resource-manager", *args, **more)
+
+    def start_monitor(self):
+        self.monitor = subprocess.Popen([self.program], env=self.m.env, cwd=self.dir, stdout=subprocess.DEVNULL)
+
+    def log(self):
+        path = self.dir / "gpu_manager.log"
+        return path.read_text() if path.exists() else ""
+
+    def close(self):
+        if self.monitor and self.monitor.poll() is None:
+            self.monitor.kill()
+            self.monitor.wait()
+        self.tenure("stop", "all", "--now", check=False)
+        self.tenure("off", check=False)
+        self.m.close()
+
+
+@pytest.fixture
+def manager(build, env, tmp_path):
+    m = Manager(build, env, tmp_path)
+    yield m
+    m.close()
+
+
+def test_the_whole_session(manager):
+    """Its page's 完整工作流程示例: monitor, allocate, start, look, release."""
+    m = manager
+    m.start_monitor()
+    must_come(lambda: "Free GPUs: 4 of 4 on 1 node" in m.log())
+    assert re.search(r" - INFO - Allocated 1 GPU \(0\) on \S+ for task training_task_1\n", m("--allocate", "training_task_1"))
+    m("--start-program", "training_task_1")
+    m("--allocate", "training_task_2", "--gpus", "2")
+    node = must_come(lambda: json.loads(m.tenure("allocs", "--json").stdout)["allocations"][0]["agent"])
+    shown = must_come(lambda: "(running)" in (s := m("--status")) and "(allocated)" in s and s)
+    assert shown == f"""\
+============================================================
+GPU Resource Manager Status
+============================================================
+Total Nodes: 1
+Total GPUs: 4
+Free GPUs: 1
+Allocated GPUs: 3
+Active Tasks: 2
+
+Node Details:
+----------------------------------------
+{node}: 1/4 free (3 allocated)
+
+Task Allocations:
+----------------------------------------
+Task training_task_1: 1 GPU on {node} (running)
+Task training_task_2: 2 GPUs on {node} (allocated)
+"""
+    must_come(lambda: "trains --gpus 0 as training_task_1 on 0" in m.tenure("logs", "training_task_1").stdout)
+    m("--release", "training_task_1")
+    must_come(lambda: "Free GPUs: 2 of 4" in m.log())
+    must_come(lambda: f"Task training_task_2: 2 GPUs on {node} (allocated)" in m.log())
+    m.monitor.send_signal(signal.SIGTERM)
+    assert m.monitor.wait(HANG) == 0
+    log = m.log()
+    assert "what is allocated stays so" in log and "GPU available: 4 on " in log
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d - (INFO|WARNING|ERROR) - .", line) for line in log.splitlines())
+    assert [a["name"] for a in json.loads(m.tenure("allocs", "--json").stdout)["allocations"]] == ["training_task_2"]
+
+
+def test_too_many_are_refused_with_who_has_what(manager):
+    m = manager
+    said = m("--allocate", "exp_train", "--gpus", "5", code=1)
+    assert " - WARNING - Task exp_train: not allocated: one allocation may have 4 GPUs" in " ".join(said.split()), said
+    m("--allocate", "exp_train", "--gpus", "4")
+    said = " ".join(m("--allocate", "more", "--gpus", "3", code=1).split())
+    assert "allocations by hand may have 6 GPUs (max_manual_gpus), and 3 more would be 7 (exp_train has 4)" in said, said
+    assert "WARNING" in m.log()
+
+
+def test_what_is_not_there(manager):
+    m = manager
+    m("--allocate", "a")
+    assert "there is no allocation \"b\"; there are: a" in " ".join(m("--release", "b", code=1).split())
+    assert "there is no allocation \"b\"" in " ".join(m("--start-program", "b", code=1).split())
+    (m.dir / "gpu_manager_config.json").unlink()
+    assert "program_template.command is not set in gpu_manager_config.json" in m("--start-program", "a", code=2)
+    assert "Free GPUs: 3" in m("--status")  # without a config
+
+
+@pytest.mark.parametrize("args, text", [
+    (["--alocate", "x"], "did you mean --allocate?"),
+    (["--allocate", "x", "--release", "y"], "--allocate and --release: one of them at a time"),
+    (["--gpus", "2"], "--gpus goes with --allocate"),
+    (["--allocate", "x", "--gpus", "none"], "--gpus"),
+    (["status"], "it takes options only"),
+])
+def test_usage(manager, args, text):
+    assert text in manager(*args, code=2)
+
+
+def test_a_bad_config_is_named(manager):
+    m = manager
+    config = m.dir / "gpu_manager_config.json"
+    config.write_text('{\n  "monitor_interval": "5" // no number\n}\n')
+    assert 'gpu_manager_config.json: monitor_interval: "5" is not a number above 0' in m("--status", code=2)
+    config.write_text('{\n  "monitor_interval": 5,\n  "x" 3\n}\n')
+    assert "gpu_manager_config.json:3:" in m("--status", code=2)
+    config.write_text('{"monitor_intervall": 5}')
+    assert 'unknown key "monitor_intervall" is passed over; did you mean monitor_interval?' in m("--status")
+
+
+def test_two_managers_at_once(manager):
+    m = manager
+    asked = [subprocess.Popen([m.program, "--allocate", f"t{i}", "--gpus", "1"], env=m.m.env, cwd=m.dir, text=True,
+                              stdout=subprocess.PIPE) for i in range(8)]
+    codes = [(p.communicate(timeout=HANG)[0], p.returncode) for p in asked]
+    assert sum(code == 0 for _, code in codes) == 6, codes  # max_manual_gpus
+
+
+def test_the_log_rolls(manager):
+    m = manager
+    path = pathlib.Path(m.dir, "gpu_manager.log")
+    with open(path, "wb") as f:
+        f.truncate(10 << 20)
+    m("--allocate", "a")
+    assert os.path.getsize(m.dir / "gpu_manager.log.1") == 10 << 20 and path.stat().st_size < 10000
