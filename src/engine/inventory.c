@@ -10,6 +10,7 @@
  */
 #include "engine/inventory.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -38,6 +39,8 @@
 #define GPUS_MOST     65536
 #define NODE_NAME_MAX 256
 #define WHY_MAX	      512
+#define PREFIX	      "nodes-"
+#define KEPT_S	      (7 * 86400ULL)
 #define PAUSE_MS      20
 
 /* -------- what is remembered, as text -------- */
@@ -262,7 +265,7 @@ char *inventory_path(const struct engine *engine, const struct engine_env *env, 
 		add_file(&b, path);
 	}
 	sha256_hex(strbuf_str(&b), b.len, sum);
-	return xasprintf("%s/nodes-%s-%.*s", dir, engine->name, SUM_LEN, sum);
+	return xasprintf("%s/" PREFIX "%s-%.*s", dir, engine->name, SUM_LEN, sum);
 }
 
 /* -------- the files -------- */
@@ -284,6 +287,24 @@ static void load(const char *path, struct inventory *ret)
 	inventory_clear(ret);
 	if (fs_read_own_file(file, INVENTORY_FILE_MAX, &text, &len, NULL) == 0)
 		(void)inventory_parse(text, len, ret);
+}
+
+/* Clusters and settings that nobody has asked about for long, and what a writer that was killed has
+ * left. */
+static void prune(const char *dir)
+{
+	DIR *d = opendir(dir);
+	const struct dirent *entry;
+	struct stat st;
+
+	while (d && (entry = readdir(d))) {
+		if (str_has_prefix(entry->d_name, PREFIX) &&
+		    fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    clock_timespec_ns(&st.st_mtim) + KEPT_S * NS_PER_S < clock_wall_ns())
+			(void)unlinkat(dirfd(d), entry->d_name, 0);
+	}
+	if (d)
+		(void)closedir(d);
 }
 
 /* Not synced: it can be asked for again. What cannot be written is asked for again as well. */
@@ -318,6 +339,8 @@ static int lock(const char *path, uint64_t limit_ms)
 			return -EBUSY;
 		(void)nanosleep(&pause, NULL);
 	}
+	if (fd >= 0)
+		(void)futimens(fd, NULL); /* it is in use: prune() */
 	return take_fd(fd);
 }
 
@@ -392,7 +415,9 @@ int inventory_read(const struct engine *engine, const struct engine_env *env, co
 		return r;
 	r = ask(engine, env, ret, e);
 	/* That its commands are not here is no answer of a cluster. */
-	if (r != -ENOENT)
+	if (r != -ENOENT) {
 		store(path, ret);
+		prune(dir);
+	}
 	return r;
 }

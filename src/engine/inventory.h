@@ -17,8 +17,9 @@
  *	nodes-ENGINE-SUM.json	what it answered last, and how the last try failed, 0600
  *	nodes-ENGINE-SUM.lock	locked (flock) by who asks: who comes meanwhile waits for his answer
  *
- * A file that is not whole, was not written by this user or is from the future is as good as none,
- * and where there can be no directory the engine is asked each time.
+ * What nobody has asked for in a week goes. A file that is not whole, or that this user has not
+ * written, or that is from the future, is as good as none, and where there can be no directory the
+ * engine is asked each time.
  */
 
 #include <stdbool.h>

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import pty
 import re
 import subprocess
 import time
@@ -395,6 +396,14 @@ def test_jobs_of_our_pools_are_marked_on_their_nodes(site):
     assert "Our jobs: exp1/main: 2 running, 1 pending" in other and "Ours: 4" in other, other
 
 
+def test_whose_tasks_are_active_is_told_where_there_are_several_queues(cluster):
+    for name in "exp1", "exp2":
+        done = cluster.tenure("submit", "-i", name, "-g", "0", "--", "true")
+        assert done.returncode == 0, done.stderr
+    assert "Active Tasks: 0 (of exp2)" in " ".join(cluster.tenure("nodes", "-i", "exp2").stdout.split())
+    assert cluster.doc("-i", "exp1")["instance"] == "exp1"
+
+
 def test_a_pool_that_is_down_and_empty_is_not_told_of(site):
     (site.dir / "sinfo").write_text("#!/bin/sh\nexec cat <<'X'\n" + LISTED + "X\n")
     site.up("-g", "2", "--nodes", "1")
@@ -493,6 +502,26 @@ def test_watching_goes_on(build, env, tmp_path):
         p.wait(HANG)
         assert "\x1b" not in shown.read_text() and "\n\nthis machine" in shown.read_text()
     finally:
+        m.close()
+
+
+def test_watching_on_a_terminal_shows_the_last_look_alone(build, env, tmp_path):
+    m = Machine(build, env, tmp_path, 2, 0.3)
+    master, slave = pty.openpty()
+    p = subprocess.Popen([m.tenure, "nodes", "local", "--watch"], env={**m.env, "TERM": "xterm"}, stdin=slave, stdout=slave,
+                         stderr=slave)
+    os.close(slave)
+    try:
+        shown = b""
+        while shown.count(b"Total GPUs: 2") < 2:
+            shown += os.read(master, 65536)
+        assert shown.startswith(b"\x1b[H\x1b[J") and shown.count(b"\x1b[H\x1b[J") == 2, shown
+        p.terminate()
+        p.wait(HANG)
+    finally:
+        p.kill()
+        p.wait()
+        os.close(master)
         m.close()
 
 

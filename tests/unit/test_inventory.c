@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "spool_world.h"
@@ -318,6 +319,41 @@ static void without_a_directory_the_engine_is_asked_each_time(void **state)
 	}
 }
 
+/* Configurations change, and each has files of its own. */
+static void what_nobody_has_asked_for_in_a_week_goes(void **state)
+{
+	static const struct {
+		const char *name;
+		time_t days;
+		bool stays;
+	} files[] = {
+		{ "nodes-slurm-0123.json", 8, false }, { "nodes-slurm-0123.lock", 8, false },
+		{ "nodes-sge-4567.json", 6, true },    { "nodes-sge-89.x7Ab2Z", 30, false },
+		{ "something-else", 30, true },
+	};
+	struct world *w = *state;
+	time_t now = time(NULL);
+
+	assert_int_equal(fs_mkdirs(w->dir, 0700, NULL), 0);
+	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+		cleanup_free char *path = xasprintf("%s/%s", w->dir, files[i].name);
+		const struct timespec then[2] = { { .tv_sec = now - files[i].days * 86400 },
+						  { .tv_sec = now - files[i].days * 86400 } };
+
+		assert_int_equal(fs_write_atomic(path, "", 0, 0600, NULL), 0);
+		assert_int_equal(utimensat(AT_FDCWD, path, then, 0), 0);
+	}
+	assert_int_equal(ask(w, INVENTORY_MAX_AGE_MS), 0);
+	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+		cleanup_free char *path = xasprintf("%s/%s", w->dir, files[i].name);
+
+		if ((access(path, F_OK) == 0) != files[i].stays)
+			fail_msg("%s", files[i].name);
+	}
+	assert_int_equal(ask(w, INVENTORY_MAX_AGE_MS), 0);
+	assert_int_equal(fake.asked, 1);
+}
+
 /* -------- failures -------- */
 
 static void what_fails_shows_the_answer_of_before(void **state)
@@ -443,6 +479,7 @@ int main(void)
 		TEST(a_file_that_is_not_whole_is_none),
 		TEST(what_others_may_have_written_is_none),
 		TEST(without_a_directory_the_engine_is_asked_each_time),
+		TEST(what_nobody_has_asked_for_in_a_week_goes),
 		TEST(what_fails_shows_the_answer_of_before),
 		TEST(what_has_never_answered_fails),
 		TEST(who_asks_is_waited_for_but_not_for_ever),
