@@ -15,7 +15,8 @@
  *	{"event":"end","epoch":0,"attempt":1,"result":"done","exit":0,"begun":..,"time":..}
  *	{"event":"requeue","epoch":1,"attempts":1,"memory":..,"reason":..,"begun":..,"not_before":..,"time":..}
  *
- * The last two also have what the attempt used: "gpus", "gpu_peak_bytes", "gpu_util_permille".
+ * The last two also have what the attempt used: "gpus", "gpu_peak_bytes", "gpu_util_permille", and
+ * "gpu_s" where the number of its devices has changed.
  *
  *	{"event":"edit","set":{"memory":"30G"},"time":..}
  *	{"event":"past","epoch":99,"attempts":99,"memory":..,"ran_s":..,..}
@@ -49,7 +50,8 @@ struct claimer {
 
 /* What an attempt had and used; 0 is not known, or nothing. */
 struct spool_use {
-	unsigned int gpus;		/* devices that it had */
+	unsigned int gpus;		/* devices that it had, the most at once */
+	uint64_t gpu_ns;		/* times their number, where that changed; else 0 */
 	uint64_t gpu_peak_bytes;	/* the most that it used, of all of them together */
 	unsigned int gpu_util_permille; /* mean utilisation of them */
 };

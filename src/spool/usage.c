@@ -11,21 +11,22 @@ static void add_attempt(struct usage *u, uint64_t begun_ns, uint64_t ended_ns,
 {
 	bool all = u->asked == SPEC_ALL;
 	unsigned int gpus = use->gpus || all ? use->gpus : (unsigned int)u->asked;
-	double seconds;
+	double seconds, gpu_seconds;
 
 	if (!begun_ns || ended_ns <= begun_ns || ended_ns < u->since_ns)
 		return;
 	seconds = (double)(ended_ns - begun_ns) / (double)NS_PER_S;
 	u->seconds += seconds;
-	u->gpu_seconds += seconds * gpus;
+	gpu_seconds = use->gpu_ns ? (double)use->gpu_ns / (double)NS_PER_S : seconds * gpus;
+	u->gpu_seconds += gpu_seconds;
 	u->gpus = gpus > u->gpus ? gpus : u->gpus;
 	u->unknown |= all && !use->gpus;
 	u->ended_ns = ended_ns > u->ended_ns ? ended_ns : u->ended_ns;
 	if (!use->gpu_peak_bytes)
 		return;
 	u->peak_bytes = use->gpu_peak_bytes > u->peak_bytes ? use->gpu_peak_bytes : u->peak_bytes;
-	u->busy += seconds * gpus * use->gpu_util_permille / 1000;
-	u->watched += seconds * gpus;
+	u->busy += gpu_seconds * use->gpu_util_permille / 1000;
+	u->watched += gpu_seconds;
 }
 
 static double get_positive(const json_t *o, const char *key)

@@ -62,10 +62,11 @@ class Program:
         new.write_text(str(share))
         new.rename(self.load)
 
-    def submit(self, *args, command=None):
+    def submit(self, *args, command=None, wait=True):
         command = command or (self.program, self.load, self.stays, self.worker)
         self.id = self.q.submit(*QUICK, "-n", "scaled", *args, "--", sys.executable, *map(str, command))
-        self.q.wait(self.id, "running")
+        if wait:
+            self.q.wait(self.id, "running")
         return self.id
 
     def gpus(self):
@@ -126,7 +127,7 @@ def scaled(queue, tmp_path):
     """make(gpus): a queue, and a program for it."""
     def make(gpus, *args):
         q = queue(gpus=gpus)
-        q.start("--no-hold", *args)
+        q.start(*(args or ("--no-hold",)))
         return q, Program(q, tmp_path)
     return make
 
@@ -157,7 +158,9 @@ def test_grows_and_shrinks(scaled):
     assert "1 to 3 GPUs: its GPUs are busy" in " ".join(q.run("status").stdout.split())
     assert p.show()["started"] == started  # since when it runs is not when it changed
     q.run("stop", str(i), "--now")
-    q.wait(i, "cancelled")
+    end = q.wait(i, "cancelled") and p.show()["end"]
+    ran = p.show()["ran_s"]
+    assert end["gpus"] == 3 and ran < end["gpu_s"] < 3 * ran
     own = pathlib.Path(f"/var/tmp/tenure-{os.getuid()}/default")
     assert not [f for f in own.glob(f"*-{i}-*.gpus") if (pathlib.Path(q.spool) / "key").read_text()[:24] in f.name]
 
@@ -253,6 +256,64 @@ def test_a_program_that_does_not_listen(scaled):
     assert events(q, "scaled")[-1]["reason"] == "unused"
     p.why("it did not come to the last one that it got")
     assert q.task(p.id)["state"] == "running" and p.show()["attempts"] == 1
+
+
+def test_a_program_that_stays(scaled):
+    """One that does not leave its device keeps it, and is told so by the file."""
+    q, p = scaled(2)
+    p.busy(1)
+    p.submit("-g", "1", "--gpus-max", "2", "--grace", "0s")
+    p.has(0, 1)
+    p.stays.touch()
+    p.busy(0)
+    must_come(lambda: len(p.file()) == 1)
+    must_come(lambda: q.said(f"task {p.id} was told to leave, uses yet, and so keeps GPU 1"), 60)
+    must_come(lambda: len(p.file()) == 2)
+    assert p.gpus() == [0, 1]
+    p.stays.unlink()
+    p.has(0)
+
+
+def test_what_nobody_knows_is_not_idle(scaled):
+    q, p = scaled(2)
+    p.busy(1)
+    p.submit("-g", "1", "--gpus-max", "2")
+    p.has(0, 1)
+    q.m.ctl("nvml", "lost")
+    p.busy(0)
+    p.why("how busy its GPUs are is not known")
+    assert p.gpus() == [0, 1]
+    q.m.ctl("nvml", "back")
+    p.has(0)
+
+
+def test_the_workload_makes_room(scaled):
+    q, p = scaled(2, "--workload", "exec sleep 600")
+    must_come(lambda: all(d["state"] == "workload" for d in q.status()["devices"]))
+    p.submit("-g", "1", "--gpus-max", "2")
+    p.why("it keeps 1")
+    assert q.device(1)["state"] == "workload"
+    p.busy(1)
+    p.has(0, 1)
+    p.busy(0)
+    p.has(0)
+    must_come(lambda: q.device(1)["state"] == "workload")
+
+
+def test_an_element_of_an_array(scaled):
+    q, p = scaled(2)
+    p.busy(1)
+    i = p.submit("-g", "1", "--gpus-max", "2", "--array", "1-2%1", wait=False)
+    must_come(lambda: [t["gpus"] for t in q.status()["queue"]["tasks"]] == [[0, 1]], 30)
+    assert len(json.loads(q.run("show", f"{i}.1", "--json").stdout)["device_uuids"]) == 2
+    must_come(lambda: events(q, "scaled"))
+    q.kill()
+    q.start()
+    must_come(lambda: [t["gpus"] for t in q.status()["queue"]["tasks"]] == [[0, 1]])
+    p.busy(0)
+    must_come(lambda: [t["gpus"] for t in q.status()["queue"]["tasks"]] == [[0]], 30)
+    assert [(e["task"], e["element"], e["to"]) for e in events(q, "scaled")] == [(i, 1, 2), (i, 1, 1)]
+    q.run("stop", str(i), "--now")
 
 
 def test_a_node_that_drains(scaled):

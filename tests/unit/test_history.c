@@ -149,6 +149,22 @@ static void a_task_is_told_of_by_its_members(void **state)
 	(void)spool_close(sp);
 }
 
+/* One that has grown and shrunk had the most of its GPUs for a part of the time only. */
+static void hours_of_one_that_grew(void **state)
+{
+	static const struct ran ran = {
+		"\"name\":\"a\"", 3600, 5, { .gpus = 3, .gpu_ns = 5400 * NS_PER_S }, RESULT_DONE
+	};
+	struct spool *sp = open_spool();
+	json_t *doc;
+
+	(void)run(sp, &ran);
+	doc = history_json("");
+	assert_hours(doc, "gpu_hours_by_name", "a", 1.5);
+	json_decref(doc);
+	(void)spool_close(sp);
+}
+
 /* Nobody wrote down how many GPUs a node had: that is no zero. */
 static void an_unknown_number_is_no_zero(void **state)
 {
@@ -359,6 +375,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		IN_A_SPOOL(hours_are_the_time_times_the_devices),
 		IN_A_SPOOL(a_task_is_told_of_by_its_members),
+		IN_A_SPOOL(hours_of_one_that_grew),
 		IN_A_SPOOL(an_unknown_number_is_no_zero),
 		IN_A_SPOOL(every_attempt_counts),
 		IN_A_SPOOL(only_what_is_meant_is_told),

@@ -100,6 +100,7 @@ static void tell_log(struct commit *f, const struct spool *sp)
 static struct spool_use use_of(const struct commit *f)
 {
 	return (struct spool_use){ .gpus = f->gpus,
+				   .gpu_ns = f->gpu_ns,
 				   .gpu_peak_bytes = f->end->gpu_peak_bytes,
 				   .gpu_util_permille = f->end->gpu_util_permille };
 }

@@ -17,7 +17,8 @@ struct commit {
 	struct claim claim;
 	const struct task_spec *spec;
 	const struct task_end *end;
-	unsigned int gpus;
+	unsigned int gpus;   /* the most at once */
+	uint64_t gpu_ns;     /* times their number, where that changed; else 0 */
 	uint64_t most_bytes; /* the peak on one device; 0: not known, but for that of all */
 	uint64_t room_bytes; /* the most memory that a device here has; 0: not known */
 	struct retry_end ended;

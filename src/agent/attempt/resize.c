@@ -64,10 +64,46 @@ static void about(struct resize *r, const struct dev_status *d, const char *uuid
 	r->index = d ? d->index : 0;
 }
 
+/* ---- what it has had ---- */
+
+static uint64_t since_last(const struct attempt *a)
+{
+	const struct resize *r = a->resize;
+	uint64_t from_ns = r->counted_ns ? r->counted_ns : a->started_ns, now_ns = clock_mono_ns();
+
+	return from_ns && now_ns > from_ns ? (now_ns - from_ns) * a->uuids.n : 0;
+}
+
+/* Before their number changes. Of one that an agent before us has seen to, it is not known when it
+ * had how many: as many as now. */
+static void count(struct attempt *a)
+{
+	struct resize *r = a->resize;
+
+	r->gpu_ns += since_last(a);
+	r->counted_ns = clock_mono_ns();
+	r->most = resize_most(a);
+}
+
+unsigned int resize_most(const struct attempt *a)
+{
+	unsigned int now = (unsigned int)a->uuids.n;
+
+	return a->resize && a->resize->most > now ? a->resize->most : now;
+}
+
+uint64_t resize_gpu_ns(const struct attempt *a)
+{
+	return a->resize && a->resize->counted_ns ? a->resize->gpu_ns + since_last(a) : 0;
+}
+
+/* ---- the lease ---- */
+
 static void add_device(struct attempt *a)
 {
 	struct resize *r = a->resize;
 
+	count(a);
 	text_list_add(&a->uuids, r->uuid);
 	devset_add(&a->devices, r->slot);
 	devset_add(&a->promised, r->slot);
@@ -79,6 +115,7 @@ static void give_back(struct attempt *a)
 	struct resize *r = a->resize;
 	struct text_list left = { 0 };
 
+	count(a);
 	for (size_t i = 0; i < a->uuids.n; i++)
 		if (strcmp(a->uuids.texts[i], r->uuid) != 0)
 			text_list_add(&left, a->uuids.texts[i]);

@@ -64,6 +64,9 @@ struct resize {
 	enum resize_reason reason;
 	char why[ERR_TEXT_MAX];
 	struct resize_job *job; /* not done yet; the spooler's */
+	/* Until the last change: the most at once, and time times their number. */
+	unsigned int most;
+	uint64_t gpu_ns, counted_ns;
 	/* agent/scaling.c's own. */
 	bool begun;		    /* scale_begin() */
 	bool wants;		    /* one more, which the next plan is asked for */
@@ -101,6 +104,11 @@ bool resize_on_taken(struct attempt *a, const struct msg_lease_taken *m);
 void resize_on_guard(struct attempt *a);
 /* Its end is recorded next: what is not written yet does not matter any more. */
 void resize_forget(struct attempt *a);
+
+/* What it has had: devices, the most at once; and the sum of their times, where their number has
+ * changed, else 0. */
+unsigned int resize_most(const struct attempt *a);
+uint64_t resize_gpu_ns(const struct attempt *a);
 
 /* For its report: docs/json.md. NULL: it neither grows nor shrinks. */
 json_t *resize_report(const struct attempt *a);
