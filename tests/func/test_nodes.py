@@ -487,6 +487,19 @@ def test_a_machine_with_an_agent_and_a_task(queue):
     q.run("stop", str(i), "--now")
 
 
+def test_what_an_agent_leaves_is_free_or_busy_all_the_same(queue):
+    q = queue(gpus=3)
+    q.start("--no-hold", "--gpus", "0")
+    p = q.m.start("--take", "20%", "--stay", "600", CUDA_VISIBLE_DEVICES="1")
+    p.stdout.readline()
+
+    def look():
+        return json.loads(q.m.run(q.m.tenure, "nodes", "local", "--json").stdout)
+    doc = must_come(lambda: (d := look()) and states(d) == ["free", "busy", "free"] and d, 30, 0.2)
+    assert [d["text"] for d in doc["engines"][0]["devices"]] == [None, "1 process, and not selected", "not selected"]
+    assert doc["engines"][0]["unavailable"] == 0
+
+
 def test_watching_goes_on(build, env, tmp_path):
     m = Machine(build, env, tmp_path, 2, 0.3)
     try:

@@ -54,7 +54,7 @@ def test_the_session_is_true(build, env, home, tmp_path, name):
             def run(line=command):
                 return stable(subprocess.run(["bash", "-c", line], env={**m.env, "PATH": f"{build}:{os.defpath}"}, cwd=home,
                                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60).stdout, home)
-            if re.match(r"tenure (list|why|logs|status|instances)", command):
+            if re.match(r"tenure (list|why|logs|status|instances|nodes)", command):
                 wait_for(lambda: run() == stable(said, home), 5)
             assert run() == stable(said, home), command
             if command.startswith("tenure on"):

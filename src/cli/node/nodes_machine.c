@@ -59,6 +59,21 @@ static const struct {
 	{ "unseen", NODE_DEVICE_OUT, NULL },
 };
 
+/* One that the agent leaves alone is free all the same if nobody is on it. */
+static void judge_left(const json_t *o, struct node_device *d)
+{
+	const json_t *n = json_object_get(o, "processes");
+	cleanup_free char *reason = xstrdup(d->text[0] ? d->text : "left");
+
+	if (!json_is_integer(n))
+		return;
+	d->state = json_integer_value(n) ? NODE_DEVICE_BUSY : NODE_DEVICE_FREE;
+	if (d->state == NODE_DEVICE_BUSY)
+		(void)str_print(d->text, sizeof(d->text), "%lld process%s, and %s",
+				(long long)json_integer_value(n),
+				json_integer_value(n) == 1 ? "" : "es", reason);
+}
+
 /* own: the instance that says so. */
 static void judge(const json_t *o, const char *own, struct node_device *d)
 {
@@ -74,6 +89,8 @@ static void judge(const json_t *o, const char *own, struct node_device *d)
 	json_get_text(o, "reason", d->text, sizeof(d->text));
 	if (text)
 		(void)str_copy(d->text, sizeof(d->text), text);
+	if (state && strcmp(state, "left") == 0)
+		judge_left(o, d);
 	if (held_for) {
 		d->state = NODE_DEVICE_HELD;
 		(void)str_print(d->text, sizeof(d->text), "for %s", held_for);

@@ -15,7 +15,7 @@ enum node_device_state {
 	NODE_DEVICE_HELD, /* by us, with nothing to run */
 	NODE_DEVICE_TASK, /* of ours */
 	NODE_DEVICE_BUSY, /* with somebody else's process */
-	NODE_DEVICE_OUT,  /* left for others, or not to be seen */
+	NODE_DEVICE_OUT,  /* not to be seen */
 	NODE_DEVICE_STATE_MAX
 };
 
