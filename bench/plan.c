@@ -122,6 +122,39 @@ static void bench_forecast(const char *what, size_t n_devices, size_t shapes, si
 	(void)sched_queue_free(q);
 }
 
+static void count(void *user, struct sched_ref ref, const struct forecast *f)
+{
+	++*(size_t *)user;
+}
+
+/* Of all that wait at once, as `tenure list --when` asks. */
+static void bench_forecast_all(const char *what, size_t n_tasks, size_t rounds)
+{
+	static struct forecast_time known[KINDS];
+	const struct forecast_times times = { KINDS, known };
+	struct sched_view view = view_of(8);
+	struct sched_queue *q = queue_of(n_tasks + 8, 20, false, 20);
+	struct sched_out out = { .actions = actions, .cap = ACTIONS };
+	uint64_t *ns = xcalloc(rounds, sizeof(*ns));
+	size_t n = 0;
+
+	for (size_t i = 0; i < KINDS; i++)
+		known[i] = (struct forecast_time){ i + 1, (i + 1) * MS_PER_MIN,
+						   (i + 2) * 2 * MS_PER_MIN };
+	sched_plan(q, &view, &out);
+	for (size_t i = 0; i < rounds; i++) {
+		uint64_t begun = clock_mono_ns();
+
+		n = 0;
+		(void)sched_forecast_all(q, &view, &times, count, &n);
+		ns[i] = clock_mono_ns() - begun;
+	}
+	tell(what, ns, rounds);
+	printf("    of %zu tasks\n", n);
+	free(ns);
+	(void)sched_queue_free(q);
+}
+
 int main(int argc, char **argv)
 {
 	size_t rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 200;
@@ -135,5 +168,7 @@ int main(int argc, char **argv)
 	bench_plan("plan, 128 GPUs, 10,000 tasks of 10,000 shapes", 128, 10000, false, 20, rounds);
 	bench_forecast("forecast, 8 GPUs, 1,000 tasks of 20 shapes", 8, 20, rounds / 10 + 1);
 	bench_forecast("forecast, 8 GPUs, 1,000 tasks of 1,000 shapes", 8, 1000, rounds / 10 + 1);
+	bench_forecast_all("forecast of all of 1,000 tasks, 8 GPUs", 1000, rounds / 10 + 1);
+	bench_forecast_all("forecast of all of 4,900 tasks, 8 GPUs", 4900, rounds / 10 + 1);
 	return 0;
 }

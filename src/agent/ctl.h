@@ -34,6 +34,7 @@ enum ctl_verb {
 	CTL_STOP,     /* task and element: ends it where it runs here */
 	CTL_WHY,      /* task and element: {why, elsewhere} */
 	CTL_DRAIN,    /* starts and holds nothing more, ends when what runs has; answered then */
+	CTL_FORECAST, /* when what waits starts: {tasks} */
 	CTL_VERB_MAX
 };
 

@@ -660,6 +660,39 @@ int dispatch_why(struct dispatch *q, uint64_t id, uint32_t element, json_t **ret
 	return 0;
 }
 
+struct forecasts {
+	json_t *tasks;
+	uint64_t now_wall_ns;
+};
+
+static void add_forecast(void *user, struct sched_ref ref, const struct forecast *f)
+{
+	const struct forecasts *all = user;
+	json_t *o = json_pack("{s:I, s:I}", "id", (json_int_t)ref.id, "element",
+			      (json_int_t)ref.element);
+	json_t *when = forecast_json(f, all->now_wall_ns);
+	cleanup_strbuf struct strbuf text = STRBUF_INIT;
+
+	forecast_text(f, &text);
+	(void)json_object_set_new(o, "forecast", when);
+	(void)json_object_set_new(o, "text", json_string(strbuf_str(&text)));
+	(void)json_array_append_new(all->tasks, o);
+}
+
+json_t *dispatch_forecast(const struct dispatch *q)
+{
+	const struct forecast_times times = { q->n_times, q->times };
+	struct sched_device devices[PROTO_DEVICES_MAX];
+	struct forecasts all = { .tasks = json_array() };
+	struct sched_view view;
+
+	planview_make(q->place.view, q->c->instance, devices, &view);
+	all.now_wall_ns = view.now_wall_ns;
+	if (q->mode == DISPATCH_RUN)
+		(void)sched_forecast_all(q->plan, &view, &times, add_forecast, &all);
+	return json_pack("{s:i, s:o}", "code", 0, "tasks", all.tasks);
+}
+
 void dispatch_stop_all(struct dispatch *q)
 {
 	for (struct attempt *r = q->place.tasks; r; r = r->next)

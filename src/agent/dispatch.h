@@ -68,6 +68,10 @@ const char *dispatch_unseen(const struct dispatch *q);
  * dispatch_when_read() reads. 0 and a new reference, or negative. */
 int dispatch_why(struct dispatch *q, uint64_t id, uint32_t element, json_t **ret, struct err *e);
 
+/* When what waits starts, as far as that can be estimated: {"tasks": [{"id", "element", and what
+ * forecast_json() gives}]}. New reference. */
+json_t *dispatch_forecast(const struct dispatch *q);
+
 /* As spoolwatch_when_read(). */
 int dispatch_when_read(struct dispatch *q, struct spool_reader *r);
 void dispatch_forget_reader(struct dispatch *q, const struct spool_reader *r);

@@ -135,6 +135,13 @@ static json_t *why_read(struct agent *a, const struct verb_args *v, enum verb_ti
 		      &e);
 }
 
+static json_t *forecast(struct agent *a, const struct verb_args *v)
+{
+	struct err e = ERR_INIT;
+
+	return a->queue ? dispatch_forecast(a->queue) : result(no_queue(&e), &e);
+}
+
 static json_t *stop(struct agent *a, const struct verb_args *v)
 {
 	struct err e = ERR_INIT;
@@ -174,6 +181,7 @@ static const struct verb verbs[CTL_VERB_MAX] = {
 	[CTL_STOP] = { "stop", .begin = stop, .settle = stop_settle },
 	[CTL_WHY] = { "why", .begin = why, .settle = why_read },
 	[CTL_DRAIN] = { "drain", .begin = drain, .at_end = true },
+	[CTL_FORECAST] = { "forecast", .begin = forecast },
 };
 
 /* -------- on the socket -------- */

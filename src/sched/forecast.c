@@ -32,6 +32,12 @@ struct event {
 	struct sched_ref ref;
 };
 
+/* When something started, counted from now. */
+struct start {
+	struct sched_ref ref;
+	uint64_t ms;
+};
+
 enum outcome { WORLD_STARTED, WORLD_STOOD_STILL, WORLD_TOO_MUCH };
 
 struct world {
@@ -42,6 +48,8 @@ struct world {
 	const struct forecast_times *times;
 	struct sched_ref ref;
 	bool any; /* of its elements */
+	bool all; /* no single one was asked for: all starts are noted */
+	struct start *starts;
 	/* A heap of what ends, the next one first. */
 	struct event *ends;
 	size_t n_ends;
@@ -234,7 +242,7 @@ static bool copy_entries(struct world *w, const struct sched_queue *q, const str
 
 static bool is_asked_for(const struct world *w, struct sched_ref ref)
 {
-	return ref.id == w->ref.id && (w->any || ref.element == w->ref.element);
+	return !w->all && ref.id == w->ref.id && (w->any || ref.element == w->ref.element);
 }
 
 /* Its memory comes back with it; on a device that it had to itself all of it does. */
@@ -278,6 +286,12 @@ static void preempt(struct world *w, struct sched_ref ref)
 	end_run(w, ref, true);
 }
 
+static void note_start(struct world *w, struct sched_ref ref)
+{
+	w->starts = xgrow(w->starts, w->n_starts, sizeof(*w->starts));
+	w->starts[w->n_starts] = (struct start){ ref, (w->view.now_ns - w->began_ns) / NS_PER_MS };
+}
+
 /* True: the one that was asked for starts now. */
 static bool carry_out(struct world *w, const struct sched_out *out)
 {
@@ -291,6 +305,8 @@ static bool carry_out(struct world *w, const struct sched_out *out)
 			continue;
 		if (is_asked_for(w, a->ref))
 			return true;
+		if (w->all)
+			note_start(w, a->ref);
 		r = queue_find_run(w->q, a->ref);
 		if (r)
 			push_end(w, end_of(w, &r->t, w->view.now_ns), a->ref);
@@ -344,32 +360,48 @@ static enum outcome run_world(struct world *w)
 	return WORLD_STARTED;
 }
 
-static enum outcome try_world(const struct sched_queue *q, const struct sched_view *view,
-			      const struct forecast_times *times, const struct entry *e,
-			      struct sched_ref ref, bool slow, uint64_t *ret_ms,
-			      struct sched_ref *ret_unknown)
+/* What waits is not in it yet. */
+static struct world *new_world(const struct sched_queue *q, const struct sched_view *view,
+			       const struct forecast_times *times, bool slow)
 {
 	struct world *w = xcalloc(1, sizeof(*w));
-	enum outcome outcome = WORLD_TOO_MUCH;
 
 	*w = (struct world){ .slow = slow,
 			     .q = sched_queue_new(),
 			     .times = times,
-			     .ref = ref,
-			     .any = e->batch && !ref.element,
 			     .began_ns = view->now_ns,
 			     .began_wall_ns = view->now_wall_ns };
 	copy_devices(w, q, view);
 	copy_lanes(w, q);
 	copy_runs(w, q);
+	return w;
+}
+
+static struct world *free_world(struct world *w)
+{
+	w->q = sched_queue_free(w->q);
+	free(w->ends);
+	free(w->starts);
+	free(w);
+	return NULL;
+}
+
+static enum outcome try_world(const struct sched_queue *q, const struct sched_view *view,
+			      const struct forecast_times *times, const struct entry *e,
+			      struct sched_ref ref, bool slow, uint64_t *ret_ms,
+			      struct sched_ref *ret_unknown)
+{
+	struct world *w = new_world(q, view, times, slow);
+	enum outcome outcome = WORLD_TOO_MUCH;
+
+	w->ref = ref;
+	w->any = e->batch && !ref.element;
 	if (copy_entries(w, q, e))
 		outcome = run_world(w);
 	*ret_ms = (w->view.now_ns - w->began_ns) / NS_PER_MS;
 	if (w->unknown.id && !ret_unknown->id)
 		*ret_unknown = w->unknown;
-	w->q = sched_queue_free(w->q);
-	free(w->ends);
-	free(w);
+	w = free_world(w);
 	return outcome;
 }
 
@@ -378,6 +410,25 @@ static bool stands_aside(const struct entry *e)
 {
 	return e->t.paused || e->t.changing || e->t.dep != SCHED_DEP_READY ||
 	       (e->lane && (e->lane->pause || e->lane->block)) || (e->array && e->array->block);
+}
+
+/* Of both worlds; ms is where it started there. */
+static struct forecast made_of(enum outcome fast, uint64_t fast_ms, enum outcome slow,
+			       uint64_t slow_ms, struct sched_ref unknown)
+{
+	if (fast == WORLD_TOO_MUCH || slow == WORLD_TOO_MUCH)
+		return (struct forecast){ .what = FORECAST_MANY };
+	if (slow != WORLD_STARTED && fast != WORLD_STARTED)
+		return (struct forecast){ .what = unknown.id ? FORECAST_UNKNOWN : FORECAST_NOTHING,
+					  .unknown = unknown };
+	if (slow != WORLD_STARTED || fast != WORLD_STARTED)
+		return (struct forecast){ .what = FORECAST_LEAST,
+					  .low_ms = fast == WORLD_STARTED ? fast_ms : slow_ms,
+					  .unknown = unknown };
+	/* What ends sooner may let a wide task through that makes this one wait longer. */
+	return (struct forecast){ .what = FORECAST_RANGE,
+				  .low_ms = fast_ms < slow_ms ? fast_ms : slow_ms,
+				  .high_ms = fast_ms < slow_ms ? slow_ms : fast_ms };
 }
 
 struct forecast sched_forecast(const struct sched_queue *q, const struct sched_view *view,
@@ -394,19 +445,82 @@ struct forecast sched_forecast(const struct sched_queue *q, const struct sched_v
 	fast = slow == WORLD_TOO_MUCH
 		       ? slow
 		       : try_world(q, view, times, e, ref, false, &fast_ms, &unknown);
-	if (fast == WORLD_TOO_MUCH)
-		return (struct forecast){ .what = FORECAST_MANY };
-	if (slow != WORLD_STARTED && fast != WORLD_STARTED)
-		return (struct forecast){ .what = unknown.id ? FORECAST_UNKNOWN : FORECAST_NOTHING,
-					  .unknown = unknown };
-	if (slow != WORLD_STARTED || fast != WORLD_STARTED)
-		return (struct forecast){ .what = FORECAST_LEAST,
-					  .low_ms = fast == WORLD_STARTED ? fast_ms : slow_ms,
-					  .unknown = unknown };
-	/* What ends sooner may let a wide task through that makes this one wait longer. */
-	return (struct forecast){ .what = FORECAST_RANGE,
-				  .low_ms = fast_ms < slow_ms ? fast_ms : slow_ms,
-				  .high_ms = fast_ms < slow_ms ? slow_ms : fast_ms };
+	return made_of(fast, fast_ms, slow, slow_ms, unknown);
+}
+
+/* ---- of all ---- */
+
+static int by_ref(const void *a, const void *b)
+{
+	const struct start *x = a, *y = b;
+
+	if (x->ref.id != y->ref.id)
+		return x->ref.id < y->ref.id ? -1 : 1;
+	if (x->ref.element != y->ref.element)
+		return x->ref.element < y->ref.element ? -1 : 1;
+	return (x->ms > y->ms) - (x->ms < y->ms);
+}
+
+/* The first time, since what is preempted starts again. */
+static enum outcome find_start(const struct world *w, enum outcome ended, struct sched_ref ref,
+			       uint64_t *ret_ms)
+{
+	size_t low = 0, high = w->n_starts;
+	const struct start key = { ref, 0 };
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (by_ref(&w->starts[mid], &key) < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (low == w->n_starts || w->starts[low].ref.id != ref.id ||
+	    w->starts[low].ref.element != ref.element)
+		return ended;
+	*ret_ms = w->starts[low].ms;
+	return WORLD_STARTED;
+}
+
+static struct world *run_all(const struct sched_queue *q, const struct sched_view *view,
+			     const struct forecast_times *times, bool slow, enum outcome *ret)
+{
+	struct world *w = new_world(q, view, times, slow);
+
+	w->all = true;
+	(void)copy_entries(w, q, NULL);
+	*ret = run_world(w);
+	if (w->n_starts)
+		qsort(w->starts, w->n_starts, sizeof(*w->starts), by_ref);
+	return w;
+}
+
+bool sched_forecast_all(const struct sched_queue *q, const struct sched_view *view,
+			const struct forecast_times *times, forecast_fn fn, void *user)
+{
+	enum outcome fast_ended, slow_ended;
+	struct world *fast, *slow;
+
+	if (q->entries.n > FORECAST_ENTRIES)
+		return false;
+	fast = run_all(q, view, times, false, &fast_ended);
+	slow = run_all(q, view, times, true, &slow_ended);
+	for (struct hnode *h = hmap_next(&q->entries, NULL); h; h = hmap_next(&q->entries, h)) {
+		const struct entry *e = treap_item(h, struct entry, hnode);
+		uint64_t fast_ms = 0, slow_ms = 0;
+		struct sched_ref ref = ref_of(&e->t);
+		enum outcome in_fast = find_start(fast, fast_ended, ref, &fast_ms);
+		enum outcome in_slow = find_start(slow, slow_ended, ref, &slow_ms);
+		struct forecast f = made_of(in_fast, fast_ms, in_slow, slow_ms,
+					    slow->unknown.id ? slow->unknown : fast->unknown);
+
+		if (!stands_aside(e) && f.what != FORECAST_NOTHING)
+			fn(user, ref, &f);
+	}
+	fast = free_world(fast);
+	slow = free_world(slow);
+	return true;
 }
 
 /* ---- words ---- */

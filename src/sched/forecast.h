@@ -56,6 +56,14 @@ struct forecast {
 struct forecast sched_forecast(const struct sched_queue *q, const struct sched_view *view,
 			       const struct forecast_times *times, struct sched_ref ref);
 
+/*
+ * The same of all that wait, a batch by the next of it; fn is called for each of which there is
+ * something to say, in no order. False: too many wait, and nothing is said.
+ */
+typedef void (*forecast_fn)(void *user, struct sched_ref ref, const struct forecast *f);
+bool sched_forecast_all(const struct sched_queue *q, const struct sched_view *view,
+			const struct forecast_times *times, forecast_fn fn, void *user);
+
 /* "starts in about 20m to 1h 10m (estimate)"; nothing where nothing is known. */
 void forecast_text(const struct forecast *f, struct strbuf *out);
 /* docs/json.md; NULL for FORECAST_NOTHING. now: what the times count from. New reference. */

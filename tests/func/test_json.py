@@ -5,7 +5,7 @@ import os
 import pathlib
 import re
 
-from patience import wait_for
+from patience import must_come, wait_for
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/json.md"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+[+-]\d\d:\d\d")
@@ -55,6 +55,11 @@ def test_members_of_allocations(queue):
     check("alloc", pages["alloc"], [first, second])
     check("allocs", pages["allocs"], [json.loads(q.run("allocs", "--json").stdout)])
     assert set(json.loads(q.run("start", "b", "--json", "--", "true").stdout)) == set(pages["alloc"]) - {"reason"} | {"taken"}
+
+
+def forecast_of(rows, i):
+    """When the queue of an agent that has just been started is known."""
+    return rows if any("forecast" in r for r in rows if r["id"] == i) else None
 
 
 def test_members(queue, tmp_path):
@@ -107,7 +112,7 @@ def test_members(queue, tmp_path):
     assert wait_for(lambda: "left_exit" in doc("show", left, "--json")), json.dumps(doc("show", left, "--json"))
     rows, shown = rows + q.rows(), shown + [doc("show", left, "--json")]
     q.start("--no-hold")
-    check("list", pages["list"], rows)
+    check("list", pages["list"], rows + must_come(lambda: forecast_of(lines("list", "--json", "--when"), array)))
     check("show", pages["show"], shown)
     for o in shown:
         assert all(f"`{key}`" in pages["list"]["counts"][2] for key in o.get("elements", {}))

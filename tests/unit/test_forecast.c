@@ -266,6 +266,55 @@ static void test_too_many(void **state)
 	free(b);
 }
 
+struct seen {
+	const struct bench *b;
+	size_t n;
+};
+
+/* Of all together it is the same as of each alone. */
+static void compare(void *user, struct sched_ref ref, const struct forecast *all)
+{
+	struct seen *s = user;
+	struct forecast one = sched_forecast(s->b->q, &s->b->view, &times, ref);
+
+	if (one.what != all->what || one.low_ms != all->low_ms || one.high_ms != all->high_ms)
+		fail_msg("task %llu.%u: %d, %llu to %llu; alone %d, %llu to %llu",
+			 (unsigned long long)ref.id, ref.element, all->what,
+			 (unsigned long long)all->low_ms, (unsigned long long)all->high_ms,
+			 one.what, (unsigned long long)one.low_ms, (unsigned long long)one.high_ms);
+	s->n++;
+}
+
+static void test_all(void **state)
+{
+	struct bench *b = xmalloc(sizeof(*b));
+	struct seen s = { .b = b };
+
+	open_at(b, 3);
+	runs(b, (struct sched_task){ .id = 1, .gpus = 1, .kind = 1 }, 0, 5);
+	for (uint32_t id = 2; id < 40; id++)
+		bench_add(b, (struct sched_task){ .id = id,
+						  .gpus = 1 + id % 3,
+						  .kind = 1 + id % 3,
+						  .preemptible = id % 7 == 0,
+						  .paused = id == 30,
+						  .lane = id % 5 ? 0 : sched_lane(b->q, "night") });
+	bench_add(b, (struct sched_task){
+			     .id = 50, .element = 1, .n_elements = 9, .gpus = 1, .kind = 2 });
+	bench_add(b, (struct sched_task){ .id = 51, .gpus = 1, .kind = 9 });
+	bench_add(b, (struct sched_task){ .id = 52, .gpus = 3, .kind = 2 });
+	plan(b);
+	assert_true(sched_forecast_all(b->q, &b->view, &times, compare, &s));
+	assert_int_equal(s.n, sched_count(b->q).entries - 1); /* but for the paused one */
+	for (uint64_t id = 100; id < 100 + FORECAST_ENTRIES; id++)
+		bench_add(b, (struct sched_task){ .id = id, .gpus = 1 });
+	s.n = 0;
+	assert_false(sched_forecast_all(b->q, &b->view, &times, compare, &s));
+	assert_int_equal(s.n, 0);
+	bench_close(b);
+	free(b);
+}
+
 /* Many that it has never seen: whatever takes the time that it takes is in its range. */
 static void test_random(void **state)
 {
@@ -378,7 +427,8 @@ int main(void)
 		cmocka_unit_test(test_other_people),  cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_what_keeps_it), cmocka_unit_test(test_dependents),
 		cmocka_unit_test(test_preempting),    cmocka_unit_test(test_too_many),
-		cmocka_unit_test(test_random),	      cmocka_unit_test(test_words),
+		cmocka_unit_test(test_all),	      cmocka_unit_test(test_random),
+		cmocka_unit_test(test_words),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

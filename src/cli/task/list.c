@@ -17,6 +17,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
+#include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/table.h"
@@ -25,6 +26,8 @@
 #include "cli/task/view.h"
 #include "spool/instance.h"
 #include "spool/lane.h"
+
+#define WHEN_LIMIT_MS 3000
 
 static const struct opt list_opts[] = {
 	{ .name = "all", .short_name = 'a', .spec = { VALUE_FLAG }, .help = "also what has ended" },
@@ -43,6 +46,10 @@ static const struct opt list_opts[] = {
 	  .spec = { VALUE_STRING },
 	  .arg = "NAME",
 	  .help = "only names that begin so" },
+	{ .name = "when",
+	  .short_name = 'w',
+	  .spec = { VALUE_FLAG },
+	  .help = "also when what waits starts, as the agent of this node estimates it" },
 	{ 0 },
 };
 
@@ -56,6 +63,7 @@ struct list {
 	size_t n_batches;
 	const struct scan_task **batches; /* by their ids, from both */
 	struct text_list lanes;		  /* that are paused */
+	json_t *when; /* of tasks that wait: what the agent here says, by id; NULL: not asked */
 };
 
 static bool wanted_state(const struct cmd_ctx *ctx, enum taskstate state)
@@ -163,6 +171,24 @@ static void format_note(const struct task_view *r, struct strbuf *b)
 			    n->exit & (NAME_SIGNALLED - 1));
 }
 
+/* What the agent estimates of it, or NULL. */
+static const json_t *find_when(const struct list *l, const struct task_view *r)
+{
+	char id[SELECT_ID_MAX];
+
+	return r->place.dir == SPOOL_PENDING
+		       ? json_object_get(l->when, select_format_id(r->name.id, 0, id))
+		       : NULL;
+}
+
+static void add_when(const struct list *l, const struct task_view *r, struct strbuf *b)
+{
+	const char *text = json_get_str(find_when(l, r), "text");
+
+	if (text && text[0])
+		strbuf_addf(b, "%s%s", b->len ? ", " : "", text);
+}
+
 static void show_row(struct list *l, const struct task_view *r)
 {
 	const struct task_name *n = &r->name;
@@ -176,12 +202,13 @@ static void show_row(struct list *l, const struct task_view *r)
 	(void)str_print(priority, sizeof(priority), "%" PRIu64, n->priority);
 	(void)str_print(gpus, sizeof(gpus), "%" PRIu64, n->gpus);
 	format_note(r, &note);
+	add_when(l, r, &note);
 	table_add(l->table, style, id, taskstate_name(r->state), priority,
 		  n->gpus == SPEC_ALL ? "all" : gpus, n->lane[0] ? n->lane : "-",
 		  n->name[0] ? n->name : "-", note.len ? strbuf_str(&note) : "");
 }
 
-static void show_json(const struct task_view *v)
+static void show_json(const struct list *l, const struct task_view *v)
 {
 	static const enum taskview_member members[] = {
 		VIEW_ID,      VIEW_STATE,      VIEW_NAME,    VIEW_LANE,	      VIEW_PRIORITY,
@@ -191,6 +218,11 @@ static void show_json(const struct task_view *v)
 		VIEW_EXIT,
 	};
 	json_t *o = taskview_json(v, members, ARRAY_LEN(members));
+	json_t *when = json_object_get(find_when(l, v), "forecast");
+
+	if (when)
+		(void)json_object_set(o, "forecast", when);
+
 	cleanup_free char *line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(16));
 
 	if (line)
@@ -281,7 +313,7 @@ static void show(struct list *l, const struct scan_task *t)
 	if (l->table)
 		show_row(l, &r);
 	else
-		show_json(&r);
+		show_json(l, &r);
 	taskview_clear(&r);
 }
 
@@ -383,6 +415,26 @@ static void say_none(const struct cmd_ctx *ctx, const struct spool *sp)
 		       all ? "" : " waits or runs (-a: also what has ended)");
 }
 
+/* Of a batch, of which parts may wait for themselves, the first counts. */
+static void ask_when(struct list *l)
+{
+	json_t *doc = NULL, *t, *known;
+	char id[SELECT_ID_MAX];
+	size_t i;
+
+	l->when = json_object();
+	if (agent_ask(l->ctx, AGENT_VERB(CTL_FORECAST), WHEN_LIMIT_MS, &doc, NULL, NULL) != CMD_OK)
+		return;
+	json_array_foreach(json_object_get(doc, "tasks"), i, t)
+	{
+		(void)select_format_id(json_get_u64(t, "id"), 0, id);
+		known = json_object_get(l->when, id);
+		if (!known || json_get_u64(t, "element") < json_get_u64(known, "element"))
+			(void)json_object_set(l->when, id, t);
+	}
+	json_decref(doc);
+}
+
 static int run_list(const struct cmd_ctx *ctx, struct err *e)
 {
 	static const struct table_column columns[] = {
@@ -401,6 +453,8 @@ static int run_list(const struct cmd_ctx *ctx, struct err *e)
 	l.table = opts_flag(ctx->opts, "json") ? NULL : table_new(columns);
 	l.sp = sp;
 	r = read_all(&l, e);
+	if (r == 0 && opts_flag(ctx->opts, "when"))
+		ask_when(&l);
 	for (size_t i = 0; i < l.ended.n && r == 0; i++)
 		show(&l, &l.ended.tasks[i]);
 	for (size_t i = 0; i < l.active.n && r == 0; i++)
@@ -409,6 +463,7 @@ static int run_list(const struct cmd_ctx *ctx, struct err *e)
 	free(l.active.tasks);
 	free(l.batches);
 	json_decref(l.tasks);
+	json_decref(l.when);
 	text_list_clear(&l.lanes);
 	if (r == 0 && l.table && l.shown)
 		table_print(l.table, stdout);
@@ -422,6 +477,7 @@ static int run_list(const struct cmd_ctx *ctx, struct err *e)
 static const struct cmd_example list_examples[] = {
 	{ "tenure list", "what waits and what runs" },
 	{ "tenure list -s failed", "what has failed" },
+	{ "tenure list --when", "also when what waits starts, about" },
 	{ "tenure list -a --json | jq 'select(.lane == \"week\")'", "for scripts" },
 	{ 0 },
 };
