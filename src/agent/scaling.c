@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "base/units.h"
 #include "hold/device_state.h"
 #include "sched/grow.h"
 
@@ -17,6 +18,8 @@
 #define LEAVING_MS 30000	  /* beyond its grace a program has so long to leave a device */
 #define COMING_MS  10000	  /* at least, to come to one that it got */
 #define REFUSED_MS 10000	  /* at least, until the guard is asked again */
+
+#define NOTHING_BYTES (64 * MIB) /* of memory in use: less than a context takes */
 
 static struct scale_rule rule_of(const struct task_spec *s)
 {
@@ -75,6 +78,18 @@ static uint32_t utilisation(const struct view *v, const struct attempt *r, uint6
 	return (uint32_t)(sum / r->uuids.n);
 }
 
+/*
+ * Whether the task is on the device, as far as that can be seen: memory in use that nobody listed
+ * explains may be its own, where processes are not listed.
+ */
+static bool is_on(const struct dev_status *d)
+{
+	bool hidden = !d->n_procs && !d->holder_pid && d->known & KNOWN_MEM &&
+		      d->mem_used > NOTHING_BYTES;
+
+	return d->n_lease_procs || hidden;
+}
+
 /* Whether it has come to the device that it got last; false too where nobody can tell. */
 static bool is_unused(const struct view *v, const struct attempt *r)
 {
@@ -83,7 +98,7 @@ static bool is_unused(const struct view *v, const struct attempt *r)
 
 	if (!s->grown || s->used || !d || !(d->known & KNOWN_PROCS))
 		return false;
-	s->used = d->n_lease_procs > 0;
+	s->used = is_on(d);
 	if (s->used)
 		scale_used(&s->scale);
 	return !s->used;
@@ -117,7 +132,7 @@ static void await(struct attempt *r, uint64_t now_ns)
 
 	/* By a look that was begun after it was told. */
 	if (d && v->guard_up && d->known & KNOWN_PROCS && d->looked_ns > s->since_ns &&
-	    now_ns < d->looked_ns + STALE_NS && !d->n_lease_procs)
+	    now_ns < d->looked_ns + STALE_NS && !is_on(d))
 		resize_left(r);
 	else if (now_ns - s->since_ns > limit_ms * NS_PER_MS)
 		resize_keep(r);

@@ -3,13 +3,16 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from machine import children, must_come, proc_exists
+from machine import children, proc_exists
+from patience import Stopwatch, must_come
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 QUICK = ("--scale-window", "1s", "--scale-cooldown", "1s")
 
 # One process for each GPU of the file, busy for the share of the time that `load` says. While `stays` is there, none
@@ -165,6 +168,22 @@ def test_grows_and_shrinks(scaled):
     assert not [f for f in own.glob(f"*-{i}-*.gpus") if (pathlib.Path(q.spool) / "key").read_text()[:24] in f.name]
 
 
+def test_the_example_of_the_manual(scaled, tmp_path):
+    """docs/queue.md: a worker for each GPU."""
+    q, p = scaled(2)
+    page = (ROOT / "docs/queue.md").read_text().partition("## Programs that grow and shrink")[2]
+    (tmp_path / "scale.sh").write_text("#!/bin/sh\n" + page.partition("```sh\n")[2].partition("```")[0])
+    (tmp_path / "worker").write_text(f"#!/bin/sh\nexec {sys.executable} {p.worker} {p.load}\n")
+    (tmp_path / "worker").chmod(0o700)
+    p.busy(1)
+    p.id = q.submit(*QUICK, "-g", "1", "--gpus-max", "2", "--cwd", tmp_path, tmp_path / "scale.sh")
+    p.has(0, 1)
+    must_come(lambda: [q.device(g)["processes"] for g in (0, 1)] == [1, 1])
+    p.busy(0)
+    p.has(0)
+    must_come(lambda: [q.device(g)["processes"] for g in (0, 1)] == [1, 0])
+
+
 def test_others_come_first(scaled):
     """Who is on a device, and who waits for it."""
     q, p = scaled(3)
@@ -285,6 +304,44 @@ def test_what_nobody_knows_is_not_idle(scaled):
     assert p.gpus() == [0, 1]
     q.m.ctl("nvml", "back")
     p.has(0)
+
+
+def test_processes_that_nobody_lists(scaled):
+    """Where NVML lists none, not even ours, memory says that the program is on its device yet."""
+    q, p = scaled(2)
+    q.m.ctl("pid-mode", "none")
+    p.busy(1)
+    p.submit("-g", "1", "--gpus-max", "2")
+    p.has(0, 1)
+    p.stays.touch()
+    p.busy(0)
+    must_come(lambda: len(p.file()) == 1)
+    looks = Stopwatch()
+    must_come(lambda: looks.wall() > 4 and p.gpus() == [0, 1])  # each second it is looked whether it has left
+    assert not q.device(1)["processes"] and q.device(1)["memory_used_bytes"] > 64 << 20
+    p.stays.unlink()
+    p.has(0)
+
+
+def test_a_new_guard(scaled):
+    q, p = scaled(2)
+    p.busy(1)
+    p.submit("-g", "1", "--gpus-max", "2")
+    p.has(0, 1)
+    for guard in q.m.guards():
+        os.kill(guard, signal.SIGKILL)
+    must_come(lambda: [q.device(g)["use"] for g in (0, 1)] == [f"in use by task {p.id}"] * 2)
+    p.has(0, 1)
+    p.stays.touch()
+    p.busy(0)
+    must_come(lambda: len(p.file()) == 1)
+    for guard in q.m.guards():
+        os.kill(guard, signal.SIGKILL)
+    must_come(lambda: q.device(1)["use"] == f"in use by task {p.id}")
+    p.stays.unlink()
+    p.has(0)
+    must_come(lambda: q.device(1)["use"] is None)
+    assert q.task(p.id)["state"] == "running" and p.show()["attempts"] == 1
 
 
 def test_the_workload_makes_room(scaled):
