@@ -331,6 +331,20 @@ static void add_limit(struct text_list *words, const char *name, unsigned int n)
 	text_list_take(words, xasprintf("--%s=%u", name, n));
 }
 
+/* Its own maximum does not let a task grow beyond max_gpus_per_task. */
+static void add_scaling(const struct manager_config *c, unsigned int gpus, struct text_list *words)
+{
+	unsigned int most =
+		c->max_per_task && c->max_per_task < c->max_gpus ? c->max_per_task : c->max_gpus;
+
+	if (!c->auto_scale || !c->scaling || most <= gpus)
+		return;
+	add_limit(words, "gpus-max", most);
+	add_limit(words, "gpus-min", c->min_gpus && c->min_gpus < gpus ? c->min_gpus : gpus);
+	text_list_take(words, xasprintf("--scale-up=%g%%", c->up * 100));
+	text_list_take(words, xasprintf("--scale-down=%g%%", c->down * 100));
+}
+
 static int tell_allocated(const char *task, const struct answer *a)
 {
 	json_t *doc = json_loads(a->out, 0, NULL);
@@ -354,10 +368,13 @@ static int allocate(struct manager *m, const char *task)
 	struct answer a;
 	int code = EXIT_FAILED;
 
+	unsigned int gpus = m->gpus ? m->gpus : c->min_gpus ? c->min_gpus : 1;
+
 	ensure_agent(m);
 	text_list_add(&words, "--json");
 	text_list_add(&words, "--wait=" WAIT);
-	add_limit(&words, "gpus", m->gpus ? m->gpus : c->min_gpus ? c->min_gpus : 1);
+	add_limit(&words, "gpus", gpus);
+	add_scaling(c, gpus, &words);
 	add_limit(&words, "max-gpus-per-task", c->max_per_task);
 	add_limit(&words, "max-total-gpus", c->max_total);
 	add_limit(&words, "max-manual-gpus", c->max_manual);
@@ -544,8 +561,17 @@ static const struct about_row usages[] = {
 	{ 0 },
 };
 
+static const struct about_row examples[] = {
+	{ "gpu-resource-manager &", "the monitor" },
+	{ "gpu-resource-manager --allocate exp_train --gpus 4", "four GPUs for exp_train" },
+	{ "gpu-resource-manager --start-program exp_train", "the program of the config on them" },
+	{ "gpu-resource-manager --release exp_train", "and they are free again" },
+	{ 0 },
+};
+
 static const struct about_row files[] = {
 	{ CONFIG, "the config in this directory: JSON, in which comments may stand" },
+	{ "/etc/tenure/config.yaml", "a site's limits: max_total_gpus" },
 	{ LOG, "what was done and what failed; at 10 MiB it becomes .1, up to .5" },
 	{ 0 },
 };
@@ -568,6 +594,7 @@ static const struct about about = {
 		"instance resource-manager (or TENURE_INSTANCE), and tenure allocs, why and logs know them. On a "
 		"machine of its own the agent of that instance is started when it is needed.",
 	.opts = rows,
+	.examples = examples,
 	.files = files,
 	.exits = exits,
 	.see = see,

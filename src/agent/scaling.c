@@ -244,6 +244,19 @@ void scaling_look(struct dispatch *q)
 
 /* ---- one more ---- */
 
+/* What allocations may have is counted when they are made; those of this agent when they grow. */
+static bool allocations_are_full(const struct dispatch *q, const struct attempt *r)
+{
+	uint32_t n = 0;
+
+	if (!r->spec->allocation || !q->c->alloc_most)
+		return false;
+	for (const struct attempt *a = q->place.tasks; a; a = a->next)
+		if (a->spec && a->spec->allocation)
+			n += (uint32_t)a->uuids.n;
+	return n >= q->c->alloc_most;
+}
+
 static void grow(struct dispatch *q, struct attempt *r, const struct sched_view *view)
 {
 	struct resize *s = r->resize;
@@ -251,6 +264,8 @@ static void grow(struct dispatch *q, struct attempt *r, const struct sched_view 
 
 	s->wants = false;
 	sched_room(q->plan, r->ref, view, &g);
+	if (g.room == SCALE_ROOM_FREE && allocations_are_full(q, r))
+		g.room = SCALE_ROOM_ALLOCATIONS;
 	s->at.room = g.room;
 	s->at.wanted_by = g.wanted_by;
 	s->verdict = scale_decide(&s->scale, &s->rule, &s->at);

@@ -143,11 +143,16 @@ static void look_at_gpus(char ret[ALLOC_GPUS_MAX])
 
 /* ---- an order ---- */
 
+/* What the agent has told the allocation of itself, an order does not change. */
 static bool is_ours(const char *assignment)
 {
-	return str_has_prefix(assignment, "TENURE_") ||
-	       str_has_prefix(assignment, VISIBLE_ENV "=") ||
-	       str_has_prefix(assignment, "CUDA_DEVICE_ORDER=");
+	char name[64];
+
+	if (str_has_prefix(assignment, VISIBLE_ENV "=") ||
+	    str_has_prefix(assignment, "CUDA_DEVICE_ORDER="))
+		return true;
+	(void)str_print(name, sizeof(name), "%.*s", (int)strcspn(assignment, "="), assignment);
+	return str_has_prefix(name, "TENURE_") && getenv(name);
 }
 
 /* What the allocation was given, with what the order says; the devices are those of now. */

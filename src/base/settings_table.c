@@ -274,14 +274,15 @@ const struct setting settings_table[] = {
 	[SET_ALLOC_TOTAL] = { ROW("max_total_gpus", "MAX_TOTAL_GPUS", "max-total-gpus", VALUE_UINT),
 			      .opt.arg = "N", .opt.def = "8", .opt.group = allocating,
 			      .opt.spec.max = ALLOC_MOST, .flags = SETTING_LIMIT,
-			      .groups = SETTING_GROUP_ALLOC,
+			      .groups = SETTING_GROUP_ALLOC | SETTING_GROUP_LIFE,
 			      .opt.help =
 				      "all allocations of an instance together have at most N GPUs; "
 				      "0: no limit" },
 	[SET_ALLOC_MANUAL] = { ROW("max_manual_gpus", "MAX_MANUAL_GPUS", "max-manual-gpus",
 				   VALUE_UINT),
 			       .opt.arg = "N", .opt.def = "6", .opt.group = allocating,
-			       .opt.spec.max = ALLOC_MOST, .groups = SETTING_GROUP_ALLOC,
+			       .opt.spec.max = ALLOC_MOST,
+			       .groups = SETTING_GROUP_ALLOC | SETTING_GROUP_LIFE,
 			       .opt.help = "those made by hand have at most N; 0: no limit" },
 	[SET_ALLOC_EACH] = { ROW("max_gpus_per_task", "MAX_GPUS_PER_TASK", "max-gpus-per-task",
 				 VALUE_UINT),
@@ -290,7 +291,7 @@ const struct setting settings_table[] = {
 			     .opt.help = "one allocation has at most N; 0: no limit" },
 	[SET_ALLOC_BASE] = { ROW("base_gpus", "BASE_GPUS", "base-gpus", VALUE_UINT), .opt.arg = "N",
 			     .opt.def = "0", .opt.group = allocating, .opt.spec.max = ALLOC_MOST,
-			     .groups = SETTING_GROUP_ALLOC,
+			     .groups = SETTING_GROUP_ALLOC | SETTING_GROUP_LIFE,
 			     .opt.help =
 				     "keep up to N GPUs allocated whenever some are free, for who "
 				     "allocates them next" },

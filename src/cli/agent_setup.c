@@ -358,6 +358,15 @@ static int look_at_job(const struct cmd_ctx *ctx, struct agent_setup *r, struct 
 	return 0;
 }
 
+/* The smaller one of two limits. */
+static uint32_t alloc_most(const struct settings *s)
+{
+	uint64_t total = settings_num(s, SET_ALLOC_TOTAL),
+		 manual = settings_num(s, SET_ALLOC_MANUAL);
+
+	return (uint32_t)(!total || (manual && manual < total) ? manual : total);
+}
+
 int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct err *e)
 {
 	const struct settings *s = ctx->settings;
@@ -399,6 +408,7 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 		.gang_address = settings_str(s, SET_GANG_ADDRESS),
 		.log_limit = settings_num(s, SET_LOG_LIMIT),
 		.cpu_tasks = settings_num(s, SET_CPU_TASKS),
+		.alloc_most = alloc_most(s),
 		.sweep = sweep_of_setting((unsigned int)settings_num(s, SET_SWEEP)),
 		.sweep_spare = r->sweep_spare,
 		.lifetime_ms = r->root ? settings_num(s, SET_LIFETIME) : 0,

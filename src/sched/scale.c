@@ -125,6 +125,7 @@ static enum scale_verdict when_busy(const struct scale *s, const struct scale_ru
 		[SCALE_ROOM_NONE] = SCALE_NO_ROOM,
 		[SCALE_ROOM_WANTED] = SCALE_WANTED,
 		[SCALE_ROOM_LIMIT] = SCALE_LIMIT,
+		[SCALE_ROOM_ALLOCATIONS] = SCALE_ALLOCATIONS,
 	};
 
 	if (at->n >= rule->max)
@@ -191,6 +192,7 @@ const char *scale_verdict_name(enum scale_verdict verdict)
 		[SCALE_NO_ROOM] = "no-room",
 		[SCALE_WANTED] = "wanted",
 		[SCALE_LIMIT] = "limit",
+		[SCALE_ALLOCATIONS] = "allocations",
 		[SCALE_AT_MIN] = "at-min",
 		[SCALE_WOULD_GROW] = "would-grow",
 		[SCALE_BLIND] = "blind",
@@ -263,6 +265,9 @@ static void tell_busy(const struct scale *s, const struct scale_rule *rule,
 	case SCALE_LIMIT:
 		strbuf_adds(out, "; max_devices allows no more");
 		break;
+	case SCALE_ALLOCATIONS:
+		strbuf_adds(out, "; max_total_gpus or max_manual_gpus allows no more");
+		break;
 	default:
 		break;
 	}
@@ -332,7 +337,8 @@ static void tell_still(const struct scale *s, const struct scale_rule *rule,
 void scale_text(const struct scale *s, const struct scale_rule *rule, const struct scale_at *at,
 		enum scale_verdict verdict, struct strbuf *out)
 {
-	bool busy = verdict == SCALE_GROW || (verdict >= SCALE_AT_MAX && verdict <= SCALE_LIMIT);
+	bool busy =
+		verdict == SCALE_GROW || (verdict >= SCALE_AT_MAX && verdict <= SCALE_ALLOCATIONS);
 	bool idle = verdict == SCALE_SHRINK || (verdict >= SCALE_AT_MIN && verdict <= SCALE_BLIND);
 
 	(busy ? tell_busy : idle ? tell_idle : tell_still)(s, rule, at, verdict, out);

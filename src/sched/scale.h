@@ -60,9 +60,10 @@ struct scale {
 /* Whether there is one more for it. */
 enum scale_room {
 	SCALE_ROOM_FREE,
-	SCALE_ROOM_NONE,   /* no other device here is free for it */
-	SCALE_ROOM_WANTED, /* a task that waits comes first */
-	SCALE_ROOM_LIMIT,  /* max_devices allows no more */
+	SCALE_ROOM_NONE,	/* no other device here is free for it */
+	SCALE_ROOM_WANTED,	/* a task that waits comes first */
+	SCALE_ROOM_LIMIT,	/* max_devices allows no more */
+	SCALE_ROOM_ALLOCATIONS, /* it is an allocation, and max_total_gpus allows no more */
 	SCALE_ROOM_MAX
 };
 
@@ -96,6 +97,7 @@ enum scale_verdict {
 	SCALE_NO_ROOM,
 	SCALE_WANTED,
 	SCALE_LIMIT,
+	SCALE_ALLOCATIONS,
 	/* It is idle, and: */
 	SCALE_AT_MIN,
 	SCALE_WOULD_GROW, /* with one less it would be busy */

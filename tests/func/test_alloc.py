@@ -6,6 +6,9 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
+
+import pytest
 
 from patience import HANG, must_come, wait_for
 
@@ -301,3 +304,110 @@ def test_no_agent(queue):
     assert allocs(q)["a"]["state"] == "waiting"
     q.run("release", "a")
     assert allocs(q) == {}
+
+
+# Busy on the first of its GPUs for the share of the time that a file says; it tells of its GPUs and signals.
+SCALED = """
+import os, signal, sys, time
+sys.path.insert(0, {func!r})
+os.environ["TEST_TENURE"] = {tenure!r}
+from simlib import Cuda
+def told(*_):
+    print("told", open(os.environ["TENURE_GPUS_FILE"]).read().split()[::2], flush=True)
+signal.signal(signal.SIGUSR1, told)
+signal.signal(signal.SIGTERM, lambda *_: (print("asked to end", flush=True), sys.exit(0)))
+print("begins on", os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+cuda = Cuda()
+spin = cuda.function(b"tenure_spin")
+while True:
+    share = float(open(sys.argv[1]).read() or 0)
+    if share:
+        cuda.launch(spin, 0, int(share * 50e6))
+    time.sleep(0.05)
+"""
+QUICK = ("--scale-window", "1s", "--scale-cooldown", "1s", "--scale-up", "40%", "--scale-down", "10%")
+
+
+@pytest.fixture
+def scaled(queue, tmp_path):
+    """(queue, its load, the words of the program): an allocation of one or two GPUs."""
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    program, load = tmp_path / "scaled.py", tmp_path / "load"
+    program.write_text(SCALED.format(func=str(pathlib.Path(__file__).parent), tenure=str(q.m.tenure)))
+    load.write_text("0")
+
+    def busy(share):
+        new = tmp_path / "load.new"
+        new.write_text(str(share))
+        new.rename(load)
+    q.run("alloc", "a", "-g", "1", "--gpus-max", "2", *QUICK)
+    return q, busy, (sys.executable, str(program), str(load))
+
+
+def test_scaled_by_a_restart(scaled):
+    """The program is asked to end, and begins anew with what there is then."""
+    q, busy, words = scaled
+    q.run("start", "a", "--", *words)
+    busy(1)
+    must_come(lambda: "asked to end\n" in q.log(1) and "begins on 0,1\n" in q.log(1), 30)
+    log = q.log(1)
+    assert log.index("begins on 0\n") < log.index("asked to end") < log.index("begins on 0,1\n")
+    must_come(lambda: allocs(q)["a"]["gpus"] == 2 and allocs(q)["a"]["devices"] == "0,1")
+    assert allocs(q)["a"]["order"] == 1 and allocs(q)["a"]["phase"] == "running"
+    busy(0)
+    must_come(lambda: allocs(q)["a"]["gpus"] == 1 and q.log(1).count("begins on 0\n") == 2, 30)
+
+
+def test_scaled_by_a_signal(scaled):
+    q, busy, words = scaled
+    q.run("start", "a", "--on-change", "signal", "--", *words)
+    busy(1)
+    must_come(lambda: "told ['0', '1']" in q.log(1), 30)
+    assert allocs(q)["a"]["devices"] == "0,1" and q.log(1).count("begins on") == 1
+
+
+def test_scaled_by_a_hook(scaled, tmp_path):
+    q, busy, words = scaled
+    said = tmp_path / "said"
+    q.run("start", "a", "--on-change", f'hook: echo "{{gpu_list}} $TENURE_PROGRAM_PID" >{said}', "--", *words)
+    pid = must_come(lambda: allocs(q)["a"]["phase"] == "running" and
+                    json.loads(pathlib.Path(q.spool, "allocs/1,state").read_text())["pid"])
+    busy(1)
+    must_come(lambda: said.exists() and said.read_text() == f"0,1 {pid}\n", 30)
+    assert q.log(1).count("begins on") == 1
+
+
+def test_a_program_that_ignores_the_signal(scaled, tmp_path):
+    """It is left alone with what it has, and what it never used goes back."""
+    q, busy, words = scaled
+    deaf = tmp_path / "deaf.sh"
+    deaf.write_text(f"trap '' USR1\n{' '.join(words)} &\nwait\n")
+    text = pathlib.Path(words[1]).read_text().replace("signal.signal(signal.SIGUSR1, told)",
+                                                      "signal.signal(signal.SIGUSR1, signal.SIG_IGN)")
+    pathlib.Path(words[1]).write_text(text)
+    q.run("start", "a", "--on-change", "signal", "--", "sh", str(deaf))
+    busy(1)
+    must_come(lambda: "it is told by SIGUSR1" in q.log(1), 30)
+    must_come(lambda: allocs(q)["a"]["devices"] == "0", 40)
+    assert q.log(1).count("begins on") == 1 and allocs(q)["a"]["phase"] == "running"
+
+
+def test_what_it_may_grow_to(queue):
+    q = queue(gpus=4)
+    q.start("--no-hold")
+    each = q.run("alloc", "b", "-g", "1", "--gpus-max", "5", check=False)
+    assert each.returncode == 1 and "one allocation may have 4 GPUs" in one_line(each.stderr)
+    less = q.run("alloc", "b", "-g", "2", "--gpus-max", "1", check=False)
+    assert less.returncode == 2 and "gpus_max: 1 is less than the 2" in one_line(less.stderr), less
+
+
+def test_limits_hold_while_it_grows(scaled):
+    """By the settings of the agent."""
+    q, busy, words = scaled
+    q.end()
+    q.start("--no-hold", "--max-total-gpus", "1")
+    q.run("start", "a", "--", *words)
+    busy(1)
+    must_come(lambda: "max_total_gpus or max_manual_gpus allows no more" in q.why(1), 30)
+    assert allocs(q)["a"]["gpus"] == 1

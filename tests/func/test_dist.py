@@ -21,7 +21,7 @@ from patience import HANG
 OLDEST_GLIBC = (2, 17)
 # Of glibc itself, which every system has; what is dlopen'ed, the driver, is not among them.
 OF_LIBC = re.compile(r"lib(c|m|pthread|dl|rt)\.so\.\d|ld-linux-(x86-64|aarch64)\.so\.\d")
-PROGRAMS = ("tenure", "occupy", "gpu-sentinel", "compete")
+PROGRAMS = ("tenure", "occupy", "gpu-sentinel", "compete", "gpu-resource-manager")
 VERSION = re.search(r"^  version: '(.*)'", (ROOT / "meson.build").read_text(), re.M)[1]
 
 # What a user does with it, in a shell without any variable.
@@ -173,7 +173,7 @@ def test_programs_are_hardened(unpacked):
 
 def test_a_linker_without_the_library_knows_one_environ(unpacked):
     """Three names of one variable (src/base/oldlibc.c): where they were three, a program saw no environment."""
-    for program in ("tenure", "occupy", "gpu-sentinel"):
+    for program in ("tenure", "occupy", "gpu-sentinel", "gpu-resource-manager"):
         symbols = readelf(unpacked / "bin" / program, "--dyn-syms")
         where = {name: at for at, name in re.findall(r"^ *\d+: (\w+) .* (\w*environ)\b", symbols, re.M)}
         assert set(where) == {"environ", "__environ", "_environ"} and len(set(where.values())) == 1, program

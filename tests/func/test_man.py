@@ -11,7 +11,7 @@ from patience import HANG
 from test_cli import commands
 
 
-PROGRAMS = ("occupy", "gpu-sentinel", "compete")
+PROGRAMS = ("occupy", "gpu-sentinel", "compete", "gpu-resource-manager")
 
 
 @pytest.fixture(scope="module")

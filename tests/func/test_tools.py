@@ -214,7 +214,7 @@ setup) for dir; do :; done; mkdir -p "$dir"; case " $* " in
 configure)
     for option; do case $option in -Dprefix=*) echo "${{option#*=}}" >prefix ;; esac; done
     case " $* " in *' -Dwerror=false '*) echo cc -O2 >build/build.ninja ;; esac ;;
-install) bin=$(cat prefix)/bin && mkdir -p "$bin" && for name in tenure occupy gpu-sentinel compete; do
+install) bin=$(cat prefix)/bin && mkdir -p "$bin" && for name in tenure occupy gpu-sentinel compete gpu-resource-manager; do
     rm -f "$bin/$name" && echo new >"$bin/$name"; done ;;
 esac"""}
     for name, text in programs.items():
@@ -302,8 +302,8 @@ def test_bootstrap_install_keeps_programs_of_others(tree, build):
     (bin_dir / "compete").symlink_to(tree / "nowhere")
     r, _ = bootstrap(tree, "install")
     assert r.returncode == 0, r.stderr
-    assert {p.name for p in bin_dir.iterdir()} == {"tenure", "gpu-sentinel", "occupy", "compete", "occupy.before-tenure",
-                                                   "compete.before-tenure"}
+    assert {p.name for p in bin_dir.iterdir()} == {"tenure", "gpu-sentinel", "occupy", "compete", "gpu-resource-manager",
+                                                   "occupy.before-tenure", "compete.before-tenure"}
     assert "import main" in (bin_dir / "occupy.before-tenure").read_text()
     assert (bin_dir / "compete.before-tenure").readlink() == tree / "nowhere"
     for name in ("occupy", "compete"):

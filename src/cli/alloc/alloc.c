@@ -34,10 +34,6 @@ static const struct opt alloc_opts[] = {
 	  .spec = { VALUE_UINT, .min = 1, .max = SPEC_GPUS_MAX },
 	  .arg = "N",
 	  .help = "so many GPUs, all of one node (default: the setting min_gpus)" },
-	{ .name = "model",
-	  .spec = { VALUE_TEXT, .max = 256 },
-	  .arg = "PATTERN",
-	  .help = "only GPUs with such a name: '*H200*'" },
 	{ .name = "for",
 	  .spec = { VALUE_DURATION, .min = 1 },
 	  .arg = "DURATION",
@@ -53,20 +49,30 @@ static const struct opt alloc_opts[] = {
 	{ 0 },
 };
 
+/* Which GPUs, and how many while its program runs: as of any task. */
+static void add_task_opts(struct opts *o)
+{
+	static const char *const keys[] = { "model",	     "gpus_min",   "gpus_max",
+					    "scale_up",	     "scale_down", "scale_window",
+					    "scale_cooldown" };
+
+	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+		opts_add_row(o, &task_option_find(keys[i])->opt);
+}
+
 /* ---- asking for it ---- */
 
 static struct task_spec *make_spec(const struct cmd_ctx *ctx, const char *name, unsigned int gpus,
 				   struct err *e)
 {
 	struct task_spec *s = spec_new();
-	const struct value *model = opts_value(ctx->opts, "model"), *limit;
+	const struct value *limit = opts_value(ctx->opts, "for");
 	int r = spec_set_text(s, "name", name, e);
 
 	s->allocation = true;
+	if (r == 0)
+		r = spec_take_options(s, ctx->opts, e);
 	s->gpus = gpus;
-	if (r == 0 && model)
-		r = spec_set_text(s, "model", model->str, e);
-	limit = opts_value(ctx->opts, "for");
 	s->timeout = limit ? limit->num : 0;
 	submitter_umask(s);
 	if (r == 0)
@@ -90,6 +96,16 @@ static int check_name(const struct live_allocs *l, const char *name, struct err 
 		       has ? ", " : "", has ? has : "", name);
 }
 
+/* What it begins with counts beside the others; what it may grow to is one allocation's. */
+static int check_limits(const struct live_allocs *live, const struct alloc_limits *limits,
+			const struct task_spec *s, struct err *e)
+{
+	const struct alloc_limits each = { .per_alloc = limits->per_alloc };
+	int r = alloc_check_limits(&each, NULL, 0, 0, ALLOC_MANUAL, (unsigned int)s->gpus_max, e);
+
+	return r == 0 ? live_allocs_check(live, limits, ALLOC_MANUAL, (unsigned int)s->gpus, e) : r;
+}
+
 /* Within the limits, and into the queue: one at a time. */
 static int submit_one(const struct cmd_ctx *ctx, const struct spool *sp, struct task_spec *s,
 		      uint64_t *ret_id, struct err *e)
@@ -106,7 +122,7 @@ static int submit_one(const struct cmd_ctx *ctx, const struct spool *sp, struct 
 	if (r == 0)
 		r = check_name(&live, s->name, e);
 	if (r == 0)
-		r = live_allocs_check(&live, &limits, mark.kind, (unsigned int)s->gpus, e);
+		r = check_limits(&live, &limits, s, e);
 	if (r == 0)
 		r = room_check(ctx, sp, s, e);
 	if (r == 0)
@@ -277,6 +293,8 @@ static int run_alloc(const struct cmd_ctx *ctx, struct err *e)
 static const struct cmd_example alloc_examples[] = {
 	{ "tenure alloc exp_train -g 4", "four GPUs of one node, until they are given back" },
 	{ "tenure alloc notebook --for 8h", "one, for a day's work" },
+	{ "tenure alloc exp_train -g 1 --gpus-max 4",
+	  "one, and up to four while its program is busy: tenure start tells that how" },
 	{ "tenure alloc exp_train -g 2 --now || echo none", "at once or not at all" },
 	{ 0 },
 };
@@ -299,6 +317,7 @@ const struct cmd cmd_alloc = {
 		"is not stopped.",
 	.examples = alloc_examples,
 	.opts = alloc_opts,
+	.add_opts = add_task_opts,
 	.flags = CMD_JSON,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT | SETTING_GROUP_ALLOC,
 	.run = run_alloc,

@@ -64,8 +64,8 @@ static void add_row(const struct cmd_ctx *ctx, const struct spool *sp, struct ta
 		(void)why_of(ctx, sp, &place, &b, NULL);
 	table_add(t, runs ? TERM_GREEN : TABLE_PLAIN, n->name,
 		  str_print(id, sizeof(id), "%" PRIu64, n->id),
-		  str_print(gpus, sizeof(gpus), "%" PRIu64, n->gpus), runs ? a->state.gpus : "-",
-		  runs && n->agent[0] ? n->agent : "-", strbuf_str(&b));
+		  str_print(gpus, sizeof(gpus), "%u", live_alloc_gpus(a)),
+		  runs ? a->state.gpus : "-", runs && n->agent[0] ? n->agent : "-", strbuf_str(&b));
 }
 
 static void print_table(const struct cmd_ctx *ctx, const struct spool *sp,
@@ -95,7 +95,7 @@ static void print_sum(const struct cmd_ctx *ctx, const struct live_allocs *l)
 	char most[32] = "";
 
 	for (size_t i = 0; i < l->n; i++)
-		n += (unsigned int)l->all[i].task.name.gpus;
+		n += live_alloc_gpus(&l->all[i]);
 	if (limits.total)
 		(void)str_print(most, sizeof(most), " of %u", limits.total);
 	printf("%zu allocation%s with %u%s GPUs\n", l->n, l->n == 1 ? "" : "s", n, most);

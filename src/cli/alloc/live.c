@@ -16,13 +16,13 @@
 #define PROGRAM_SHOWN 60
 
 static int add_one(const struct spool *sp, struct live_allocs *l, const struct scan_task *t,
-		   enum alloc_kind kind, struct err *e)
+		   const struct alloc_mark *mark, struct err *e)
 {
 	struct live_alloc *a;
 
 	l->all = xgrow(l->all, l->n, sizeof(*l->all));
 	a = &l->all[l->n++];
-	*a = (struct live_alloc){ .task = *t, .kind = kind };
+	*a = (struct live_alloc){ .task = *t, .kind = mark->kind };
 	return alloc_state_read(sp, t->name.id, &a->state, e);
 }
 
@@ -42,7 +42,7 @@ int live_allocs_read(const struct spool *sp, struct live_allocs *ret, struct err
 		const struct alloc_mark *mark = alloc_marks_find(&marks, t->name.id);
 
 		if (mark && !t->name.element)
-			r = add_one(sp, ret, t, mark->kind, e);
+			r = add_one(sp, ret, t, mark, e);
 	}
 	free(active.tasks);
 	alloc_marks_clear(&marks);
@@ -126,6 +126,12 @@ static json_t *moment(uint64_t ns)
 	return ns ? json_string(clock_format_iso(ns, text)) : json_null();
 }
 
+unsigned int live_alloc_gpus(const struct live_alloc *a)
+{
+	return live_alloc_runs(a) ? alloc_count_gpus(a->state.gpus)
+				  : (unsigned int)a->task.name.gpus;
+}
+
 json_t *live_alloc_json(const struct spool *sp, const struct live_alloc *a)
 {
 	const struct task_name *n = &a->task.name;
@@ -133,17 +139,17 @@ json_t *live_alloc_json(const struct spool *sp, const struct live_alloc *a)
 	cleanup_free char *program = live_alloc_program(sp, a);
 	bool runs = live_alloc_runs(a);
 
-	return json_pack("{s:I, s:s, s:s, s:I, s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
-			 "id", (json_int_t)n->id, "name", n->name, "kind", alloc_kind_name(a->kind),
-			 "gpus", (json_int_t)n->gpus, "state", runs ? "allocated" : "waiting",
-			 "agent", runs && n->agent[0] ? json_string(n->agent) : json_null(),
-			 "devices", runs ? json_new_text(st->gpus) : json_null(), "phase",
-			 alloc_phase_name(st->phase), "order",
-			 st->order ? json_integer(st->order) : json_null(), "program",
-			 program[0] ? json_new_text(program) : json_null(), "began",
-			 moment(st->began_ns), "ended", moment(st->ended_ns), "exit",
-			 st->phase == ALLOC_ENDED ? json_integer(st->exit) : json_null(), "error",
-			 st->error[0] ? json_new_text(st->error) : json_null());
+	return json_pack(
+		"{s:I, s:s, s:s, s:I, s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "id",
+		(json_int_t)n->id, "name", n->name, "kind", alloc_kind_name(a->kind), "gpus",
+		(json_int_t)live_alloc_gpus(a), "state", runs ? "allocated" : "waiting", "agent",
+		runs && n->agent[0] ? json_string(n->agent) : json_null(), "devices",
+		runs ? json_new_text(st->gpus) : json_null(), "phase", alloc_phase_name(st->phase),
+		"order", st->order ? json_integer(st->order) : json_null(), "program",
+		program[0] ? json_new_text(program) : json_null(), "began", moment(st->began_ns),
+		"ended", moment(st->ended_ns), "exit",
+		st->phase == ALLOC_ENDED ? json_integer(st->exit) : json_null(), "error",
+		st->error[0] ? json_new_text(st->error) : json_null());
 }
 
 struct alloc_limits live_limits(const struct settings *s)
@@ -164,6 +170,6 @@ int live_allocs_check(const struct live_allocs *l, const struct alloc_limits *li
 	for (size_t i = 0; i < l->n; i++)
 		uses[i] = (struct alloc_use){ .name = l->all[i].task.name.name,
 					      .kind = l->all[i].kind,
-					      .gpus = (unsigned int)l->all[i].task.name.gpus };
+					      .gpus = live_alloc_gpus(&l->all[i]) };
 	return alloc_check_limits(limits, uses, l->n, 0, kind, gpus, e);
 }

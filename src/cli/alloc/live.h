@@ -29,6 +29,8 @@ const struct live_alloc *live_allocs_find(const struct live_allocs *l, const cha
 					  struct err *e);
 bool live_alloc_runs(const struct live_alloc *a);
 
+/* How many it has, or waits for. */
+unsigned int live_alloc_gpus(const struct live_alloc *a);
 /* "GPU 0,1 of node7", "2 GPUs of node7": what it has. The caller frees it. */
 char *live_alloc_has(const struct live_alloc *a);
 /* The words of its last order, cut; "": there is none. The caller frees it. */
