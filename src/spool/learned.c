@@ -26,10 +26,13 @@
 #include "base/hmap.h"
 #include "base/json_get.h"
 #include "base/mem.h"
+#include "base/str.h"
+#include "base/textlist.h"
 #include "base/units.h"
 #include "spool/ident.h"
 #include "spool/instance.h"
 #include "spool/record.h"
+#include "spool/scan.h"
 #include "spool/task_spec.h"
 
 #define FILE_MAX      (8UL << 20)
@@ -421,6 +424,102 @@ int learned_sync(struct learned *l, const struct spool *sp, struct err *e)
 		r = 0;
 	}
 	return r == 0 && l->unsaved ? write_file(l, sp, e) : r;
+}
+
+bool learned_is_new(const struct learned *l)
+{
+	return !l->read;
+}
+
+/* ---- what is known of before there was a file ---- */
+
+#define DAY_MAX	  24	/* "done/2026-11-24" */
+#define NAMES_MAX 20000 /* of a day */
+
+struct ended {
+	size_t n;
+	struct task_name *names;
+};
+
+static int add_day(void *data, const char *file, unsigned char type)
+{
+	if (strlen(file) < DAY_MAX - strlen("done/"))
+		text_list_add(data, file);
+	return 0;
+}
+
+/* Of a batch the elements' ends are elsewhere. */
+static int add_ended(void *data, const struct task_name *n, const char *dir)
+{
+	struct ended *d = data;
+
+	if (n->count || n->element || !n->ended_s)
+		return 0;
+	d->names = xgrow(d->names, d->n, sizeof(*d->names));
+	d->names[d->n++] = *n;
+	return d->n >= NAMES_MAX;
+}
+
+static int last_first(const void *a, const void *b)
+{
+	const struct task_name *x = a, *y = b;
+
+	return (x->ended_s < y->ended_s) - (x->ended_s > y->ended_s);
+}
+
+static int by_day(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)b, *(char *const *)a);
+}
+
+static void learn_file(struct learned *l, const struct spool *sp, const char *day,
+		       const struct task_name *n)
+{
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	const struct spool_end *end;
+	struct task_file t;
+
+	(void)str_print(path, sizeof(path), "done/%s/%s", day, name_format(n, file));
+	if (task_file_read(sp, path, &t, NULL) < 0)
+		return;
+	end = &t.history.end;
+	if (t.history.ended && end->result == RESULT_DONE && end->begun_ns &&
+	    end->ended_ns > end->begun_ns)
+		learned_add(l, t.spec->name,
+			    &(struct learned_run){
+				    .id = n->id,
+				    .epoch = end->epoch,
+				    .ended_ns = end->ended_ns,
+				    .gpus = t.spec->gpus,
+				    .peak_bytes = end->use.gpus
+							  ? end->use.gpu_peak_bytes / end->use.gpus
+							  : 0,
+				    .ran_ms = (end->ended_ns - end->begun_ns) / NS_PER_MS });
+	task_file_clear(&t);
+}
+
+int learned_from_history(struct learned *l, const struct spool *sp, size_t most, uint64_t until_ns,
+			 struct err *e)
+{
+	struct text_list days = { .n = 0 };
+	int r = spool_or_empty(sp, "done", spool_each(sp, "done", add_day, &days, e));
+
+	if (days.n)
+		qsort(days.texts, days.n, sizeof(*days.texts), by_day);
+	for (size_t i = 0; i < days.n && r >= 0 && most && clock_mono_ns() < until_ns; i++) {
+		struct ended day = { .n = 0 };
+		char dir[DAY_MAX];
+
+		r = scan_dir(sp, str_print(dir, sizeof(dir), "done/%s", days.texts[i]), add_ended,
+			     &day, e);
+		if (day.n)
+			qsort(day.names, day.n, sizeof(*day.names), last_first);
+		for (size_t k = 0; k < day.n && most && clock_mono_ns() < until_ns; k++, most--)
+			learn_file(l, sp, days.texts[i], &day.names[k]);
+		free(day.names);
+	}
+	text_list_clear(&days);
+	return r < 0 ? r : 0;
 }
 
 /* ---- what it says ---- */

@@ -62,6 +62,14 @@ void learned_add(struct learned *l, const char *name, const struct learned_run *
 int learned_sync(struct learned *l, const struct spool *sp, struct err *e);
 /* The same to read only; there may be no file. */
 int learned_load(struct learned *l, const struct spool *sp, struct err *e);
+/*
+ * Where there is no file yet: of the tasks in done/, the last ones first, at most so many of their
+ * files and until that time (clock_mono_ns()). 0 or -errno; what was read counts.
+ */
+int learned_from_history(struct learned *l, const struct spool *sp, size_t most, uint64_t until_ns,
+			 struct err *e);
+/* There is no file, as far as was seen. */
+bool learned_is_new(const struct learned *l);
 /* Changes with whatever may change an answer below. */
 uint64_t learned_version(const struct learned *l);
 

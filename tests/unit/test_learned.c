@@ -319,6 +319,48 @@ static void test_two_agents(void **state)
 	(void)spool_close(sp);
 }
 
+/* Where an agent of before has kept nothing, what has ended tells. */
+static void test_history(void **state)
+{
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node1");
+	struct learned *l = learned_new(), *few = learned_new();
+	struct learned_time t;
+
+	for (unsigned int i = 1; i <= 3; i++) {
+		uint64_t id = submit(sp, "{\"argv\":[\"true\"],\"gpus\":2,\"name\":\"train.sh\"}");
+		struct claim c = claim(sp, id, &me);
+		struct spool_end end = done(&c);
+
+		end.begun_ns = 5000 * NS_PER_S;
+		end.ended_ns = (5010 + i) * NS_PER_S;
+		end.use = (struct spool_use){ .gpus = 2, .gpu_peak_bytes = 2 * i * GIB };
+		end.result = i == 2 ? RESULT_FAILED : RESULT_DONE;
+		assert_int_equal(transit_end(sp, NULL, &c, &end, NULL), 0);
+	}
+	assert_int_equal(learned_load(l, sp, NULL), 0);
+	assert_true(learned_is_new(l));
+	assert_int_equal(learned_from_history(l, sp, 100, UINT64_MAX, NULL), 0);
+	assert_int_equal(learned_memory(l, NAME, 2).runs, 2);
+	assert_int_equal(learned_memory(l, NAME, 2).peak_bytes, 3 * GIB);
+	assert_int_equal(learned_memory(l, NAME, 1).runs, 0);
+	assert_true(learned_time(l, NAME, 2, &t));
+	assert_int_equal(t.low_ms, 11000 - 11000 / 100 * 25);
+	/* The last ones first, and in time. */
+	assert_int_equal(learned_from_history(few, sp, 1, UINT64_MAX, NULL), 0);
+	assert_int_equal(learned_memory(few, NAME, 2).peak_bytes, 3 * GIB);
+	assert_int_equal(learned_memory(few, NAME, 2).runs, 1);
+	few = learned_free(few);
+	few = learned_new();
+	assert_int_equal(learned_from_history(few, sp, 100, 0, NULL), 0);
+	assert_int_equal(learned_memory(few, NAME, 2).runs, 0);
+	assert_int_equal(learned_sync(l, sp, NULL), 0);
+	assert_false(learned_is_new(l));
+	learned_free(few);
+	learned_free(l);
+	(void)spool_close(sp);
+}
+
 /* Whatever lies there stops nothing. */
 static void test_bad_file(void **state)
 {
@@ -344,6 +386,7 @@ int main(void)
 		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_text),
 		cmocka_unit_test_setup_teardown(test_two_agents, spool_setup, spool_teardown),
+		cmocka_unit_test_setup_teardown(test_history, spool_setup, spool_teardown),
 		cmocka_unit_test_setup_teardown(test_bad_file, spool_setup, spool_teardown),
 	};
 

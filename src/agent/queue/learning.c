@@ -17,6 +17,8 @@
 
 #define SYNC_NS	     (2 * NS_PER_S)
 #define SYNC_SHARE   50	  /* reading and writing take at most this part of the time */
+#define HISTORY_MAX  2000 /* files of ended tasks that are read where nothing was kept */
+#define HISTORY_NS   (300 * NS_PER_MS)
 #define LEAST_RAN_MS 1000 /* shorter ones that had no GPU are of no interest */
 
 /* One that waits, and how much it was planned with. */
@@ -53,6 +55,10 @@ static struct place_learning *get(struct spool_place *p)
 	l = p->learning = xcalloc(1, sizeof(*l));
 	l->table = learned_new();
 	sync_table(l, p);
+	/* An agent of before has kept none. */
+	if (learned_is_new(l->table))
+		(void)learned_from_history(l->table, p->spool, HISTORY_MAX,
+					   clock_mono_ns() + HISTORY_NS, NULL);
 	return l;
 }
 
