@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/strbuf.h"
 
 #define LOOK_S 5  /* between two looks at the file */
 #define SAVE_S 60 /* until what went well is written, which nothing waits for */
@@ -36,27 +37,43 @@ struct device_trust {
 
 /* ---- what is shown ---- */
 
-static void say(const struct device_trust *t, uint32_t index, const struct quarantine_device *d)
+static json_t *members(const struct dev_status *dev, const struct quarantine_device *d)
 {
-	switch (d->state) {
-	case QUARANTINE_SHUT:
-		eventlog_say(t->eventlog, LOG_LEVEL_WARNING,
-			     "GPU %u gets no tasks, it is in quarantine: %s; tenure devices "
-			     "--trust %u ends that",
-			     index, d->reason, index);
-		break;
-	case QUARANTINE_PROBATION:
-		eventlog_say(t->eventlog, LOG_LEVEL_WARNING,
-			     "GPU %u gets tasks again, on probation: the next one that fails on it "
-			     "with an error of the device puts it back into quarantine",
-			     index);
-		break;
-	case QUARANTINE_TRUSTED:
-	case QUARANTINE_STATE_MAX:
-		eventlog_say(t->eventlog, LOG_LEVEL_INFO, "GPU %u is trusted again%s%s", index,
-			     d->reason[0] ? ": " : "", d->reason);
-		break;
+	static const char *const states[] = { [QUARANTINE_TRUSTED] = "trusted",
+					      [QUARANTINE_SHUT] = "shut",
+					      [QUARANTINE_PROBATION] = "probation" };
+	char until[CLOCK_TEXT_MAX];
+	json_t *o = json_pack("{s:i, s:s, s:s, s:s, s:o}", "gpu", (int)dev->index, "uuid", d->uuid,
+			      "quarantine", states[d->state], "reason", d->reason, "until",
+			      d->until_ns ? json_string(clock_format_iso(d->until_ns, until))
+					  : json_null());
+
+	if (o && dev->mig >= 0)
+		(void)json_object_set_new(o, "mig", json_integer(dev->mig));
+	return o ? o : json_object();
+}
+
+static void say(const struct device_trust *t, const struct dev_status *dev,
+		const struct quarantine_device *d)
+{
+	cleanup_strbuf struct strbuf line = STRBUF_INIT;
+	enum log_level level = LOG_LEVEL_WARNING;
+
+	strbuf_addf(&line, "GPU %u ", dev->index);
+	if (d->state == QUARANTINE_SHUT) {
+		strbuf_addf(&line,
+			    "gets no tasks, it is in quarantine: %s; tenure devices --trust %u "
+			    "ends that",
+			    d->reason, dev->index);
+	} else if (d->state == QUARANTINE_PROBATION) {
+		strbuf_adds(&line,
+			    "gets tasks again, on probation: the next one that fails on it with "
+			    "an error of the GPU puts it back into quarantine");
+	} else {
+		strbuf_addf(&line, "is trusted again%s%s", d->reason[0] ? ": " : "", d->reason);
+		level = LOG_LEVEL_INFO;
 	}
+	eventlog_say_kind(t->eventlog, level, "quarantine", members(dev, d), strbuf_str(&line));
 }
 
 static void show(struct view_quarantine *s, const struct quarantine_device *d)
@@ -80,7 +97,7 @@ static void show_all(struct device_trust *t)
 
 		changed = changed || t->shown[i].shut != (is == QUARANTINE_SHUT);
 		if (d && is != (same ? t->told[i].state : QUARANTINE_TRUSTED))
-			say(t, dev->index, d);
+			say(t, dev, d);
 		(void)str_copy(t->told[i].uuid, sizeof(t->told[i].uuid), dev->uuid);
 		t->told[i].state = is;
 		show(&t->shown[i], d);
@@ -220,6 +237,11 @@ void device_trust_on_over(struct device_trust *t, const struct attempt *a, bool 
 	show_all(t);
 	t->urgent = true;
 	sync_file(t);
+}
+
+void device_trust_look(struct device_trust *t)
+{
+	show_all(t);
 }
 
 void device_trust_watch(struct device_trust *t)

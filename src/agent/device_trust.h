@@ -24,6 +24,9 @@ void device_trust_free(struct device_trust *t);
 
 /* An attempt is over and filed. */
 void device_trust_on_over(struct device_trust *t, const struct attempt *a, bool well);
+/* The view's devices may have changed: before what is there is planned with. Its file has been read
+ * by then, as a job that was given to the spooler before any that opens the queue. */
+void device_trust_look(struct device_trust *t);
 /* Once a second: its time, and what other agents and commands have said. */
 void device_trust_watch(struct device_trust *t);
 /* By slot; valid as long as t. */

@@ -115,6 +115,7 @@ static void on_plan(uv_timer_t *timer)
 		look_at_workload(q);
 		return;
 	}
+	device_trust_look(q->trust);
 	planview_make(q->place.view, q->c->instance, devices, &view);
 	do {
 		sched_plan(q->plan, &view, &out);

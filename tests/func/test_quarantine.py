@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A GPU on which tasks fail with errors of the GPU gets no more of them."""
 import json
+import pathlib
 
 from machine import until
 from patience import HANG, must_come
@@ -19,6 +20,13 @@ def fails(q, name, script=ECC, args=()):
     i = q.submit("-n", name, *args, "--", "sh", "-c", script)
     q.wait(i, "failed")
     return i
+
+
+def events(q):
+    """What was told of quarantines, for programs."""
+    lines = [json.loads(line) for p in pathlib.Path(q.spool, "events").glob("*.jsonl") if not p.name.endswith(".tasks.jsonl")
+             for line in p.read_text().splitlines()]
+    return [(e["gpu"], e["quarantine"], e["reason"]) for e in lines if e["event"] == "quarantine"]
 
 
 def shut(q, gpu):
@@ -54,6 +62,8 @@ def test_bad_gpu(queue, tmp_path):
     assert q.run("devices", "--trust", "1").stdout == "GPU 1 gets tasks again.\n"
     q.wait(waits, "done")
     must_come(lambda: q.said("GPU 1 is trusted again: its owner says so"))
+    # Once for each agent, which finds it so.
+    must_come(lambda: events(q) == [(1, "shut", why), (1, "shut", why), (1, "trusted", "its owner says so")])
     fails(q, "first")
     done = q.submit("--", "true")
     q.wait(done, "done")

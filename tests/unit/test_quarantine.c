@@ -198,6 +198,8 @@ static void test_probation(void **state)
 	assert_int_equal(state_of(q, 'A'), QUARANTINE_PROBATION);
 	note(q, &(struct row){ 'A', "r", 5, false, 191 });
 	assert_int_equal(state_of(q, 'A'), QUARANTINE_TRUSTED);
+	assert_string_equal(quarantine_find(q, "GPU-A")->reason,
+			    "task default 5 has ended well on it");
 	/* What was before counts no more. */
 	note(q, &(struct row){ 'A', "p", 6, true, 192 });
 	assert_int_equal(state_of(q, 'A'), QUARANTINE_TRUSTED);

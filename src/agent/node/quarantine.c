@@ -337,7 +337,8 @@ void quarantine_note(struct quarantine *q, const struct quarantine_outcome *o, u
 	if (!add_outcome(q, o))
 		return;
 	if (!is_bad(o)) {
-		step(q, o->uuid, QUARANTINE_WENT_WELL, NULL, now_ns);
+		(void)str_print(reason, sizeof(reason), "task %.60s has ended well on it", o->task);
+		step(q, o->uuid, QUARANTINE_WENT_WELL, reason, now_ns);
 	} else if (!is_excused(q, o)) {
 		(void)str_print(reason, sizeof(reason), "task %.60s failed on it with %.60s, again",
 				o->task, o->what);
