@@ -379,7 +379,8 @@ void gangs_after_reading(struct gangs *g)
 	for (size_t i = 0; i < g->called.n; i++)
 		(void)sched_call(g->q->plan, g->called.refs[i], true);
 	sched_each_gang(g->q->plan, mark, &any);
-	if (any && !g->looking && !uv_is_active((uv_handle_t *)&g->timer))
+	/* The first look may have begun before anything was known to wait. */
+	if (any && !uv_is_active((uv_handle_t *)&g->timer))
 		look(g);
 }
 

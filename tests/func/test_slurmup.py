@@ -236,3 +236,30 @@ def test_a_task_that_is_too_long_for_a_job_is_not_started(cluster):
     assert "it may run for 30m (timeout), and what runs in the job of this agent is stopped at" in why
     assert "1 task asks for more GPUs, or more time, than a node of it has" in why, why
     cluster.run("down", "exp1", "--now")
+
+
+def test_a_task_on_two_nodes(slurm, cluster, tmp_path):
+    """Its ranks start together when both jobs are there, and meet."""
+    script = tmp_path / "meet.py"
+    script.write_text(f"""\
+import os, pathlib, socket, time
+rank, where = int(os.environ["NODE_RANK"]), (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+pathlib.Path({str(tmp_path)!r}, f"begun-{{rank}}").write_text(" ".join(os.environ[k] for k in ("NNODES", "WORLD_SIZE", "CUDA_VISIBLE_DEVICES")))
+if rank == 0:
+    with socket.create_server(("", where[1])) as server:
+        server.accept()[0].sendall(b"x")
+else:
+    while True:
+        try:
+            with socket.create_connection(where) as s:
+                assert s.recv(1) == b"x"
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+""")
+    task = cluster.submit("exp1", "--nodes", "2", "-g", "1", "--no-env", str(script))
+    cluster.up("exp1", "-g", "1", "--nodes", "2", "--time", "1h", "--", "--exclusive")
+    cluster.await_task("exp1", task, "done", 60)
+    assert [(tmp_path / f"begun-{rank}").read_text().split()[:2] for rank in (0, 1)] == [["2", "2"]] * 2
+    ends = cluster.spools / "exp1" / "ends" / str(task)
+    assert len({a.name.partition("-slurm")[0] for a in ends.iterdir() if '"done"' in a.read_text()}) == 2
