@@ -436,6 +436,22 @@ unsigned int pools_most_gpus(const struct spool *sp)
 	return most;
 }
 
+unsigned int pools_most_nodes(const struct spool *sp, uint64_t gpus)
+{
+	struct pools_shown shown = { .n = 0 };
+	unsigned int most = 0;
+
+	(void)pools_read(sp, &shown, NULL);
+	for (size_t i = 0; i < shown.n; i++) {
+		const struct pool *p = &shown.all[i].pool;
+
+		if (!shown.all[i].error && !p->down && p->gpus >= gpus && pool_cap(p) > most)
+			most = pool_cap(p);
+	}
+	pools_shown_clear(&shown);
+	return most;
+}
+
 static void tick_one(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *pool)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));

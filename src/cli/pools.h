@@ -54,6 +54,9 @@ char *pool_sentence(const struct pool_shown *p);
 /* The most GPUs on one node that some pool which is up can bring; 0: there is none. */
 unsigned int pools_most_gpus(const struct spool *sp);
 
+/* The most nodes with so many GPUs each that such a pool can have at a time. */
+unsigned int pools_most_nodes(const struct spool *sp, uint64_t gpus);
+
 /* After a submission: where the instance has pools, one tick of each, and what it did is noted. */
 void pools_tick_after_submit(const struct cmd_ctx *ctx, const struct spool *sp);
 

@@ -24,6 +24,16 @@ enum capacity capacity_judge(const struct capacity_node *nodes, size_t n, uint64
 	return !somebody ? CAPACITY_ENOUGH : hope ? CAPACITY_PERHAPS : CAPACITY_NONE;
 }
 
+void capacity_count(const struct capacity_node *nodes, size_t n, uint64_t want, size_t *ret_live,
+		    size_t *ret_silent)
+{
+	*ret_live = *ret_silent = 0;
+	for (size_t i = 0; i < n; i++) {
+		*ret_live += nodes[i].lives && may_have(&nodes[i], want);
+		*ret_silent += !nodes[i].lives && may_have(&nodes[i], want);
+	}
+}
+
 static int largest_first(const void *a, const void *b)
 {
 	const struct capacity_node *x = a, *y = b;

@@ -30,6 +30,10 @@ enum capacity {
 
 enum capacity capacity_judge(const struct capacity_node *nodes, size_t n, uint64_t want);
 
+/* How many nodes have so many devices, or may: that live, and that are silent. */
+void capacity_count(const struct capacity_node *nodes, size_t n, uint64_t want, size_t *ret_live,
+		    size_t *ret_silent);
+
 /*
  * "alpha has 2, beta 4 and 3 others fewer" of those that live, the largest first; nodes are sorted.
  */

@@ -109,6 +109,26 @@ static const struct {
 	  0,
 	  "it asks for 5 GPUs, and no node that serves instance \"default\" now has so many: alpha "
 	  "has 2; it waits until one does (omega, which served it before, may have so many)" },
+	{ "nodes: nobody has ever served it", { NULL }, "{\"nodes\":3,\"gpus\":8}", 0, "" },
+	{ "nodes: as many as there are", { &alpha, &beta }, "{\"nodes\":2,\"gpus\":2}", 0, "" },
+	{ "nodes: without a GPU", { &alpha, &beta }, "{\"nodes\":2,\"gpus\":0}", 0, "" },
+	{ "nodes: one has too few",
+	  { &alpha, &beta },
+	  "{\"nodes\":2,\"gpus\":4}",
+	  -ERANGE,
+	  "it asks for 2 nodes with 4 GPUs each, and 1 of the agents of instance \"default\" has so "
+	  "many; ask for fewer, or start an agent on more nodes" },
+	{ "nodes: more than there are",
+	  { &alpha, &beta, &gone },
+	  "{\"nodes\":3}",
+	  -ERANGE,
+	  "it asks for 3 nodes with 1 GPU each, and 2 of the agents" },
+	{ "nodes: one that has ended may come back",
+	  { &alpha, &off },
+	  "{\"nodes\":2,\"gpus\":2}",
+	  0,
+	  "it asks for 2 nodes with 2 GPUs each, and 1 of the agents that serve instance \"default\" "
+	  "now has so many; it waits until others do" },
 	{ "nobody serves it now", { &off }, "{\"gpus\":17}", 0, "" },
 };
 

@@ -66,16 +66,44 @@ static void find_nodes(const struct spool *sp, struct nodes *nodes)
 			add(nodes, p->agent, p->state == NODE_AGENT_ALIVE, p->heartbeat.devices);
 	}
 	(void)spool_each(sp, spool_dir_name(SPOOL_EVENTS), add_former, nodes, NULL);
+}
+
+/* So many nodes at once: those that serve it now are counted, or what one of its pools can bring.
+ */
+static int judge_gang(const struct spool *sp, struct nodes *nodes, const struct task_spec *s,
+		      struct err *e)
+{
+	cleanup_strbuf struct strbuf asks = STRBUF_INIT;
+	size_t live, silent;
+
+	capacity_count(nodes->all, nodes->n, s->gpus, &live, &silent);
+	if (!nodes->n || live >= s->nodes || pools_most_nodes(sp, s->gpus) >= s->nodes)
+		return 0;
+	strbuf_addf(&asks, "it asks for %" PRIu64 " nodes with %" PRIu64 " GPU%s each", s->nodes,
+		    s->gpus, s->gpus == 1 ? "" : "s");
+	if (live + silent < s->nodes)
+		return err_set(e, -ERANGE,
+			       "%s, and %zu of the agents of instance \"%s\" %s so many; ask for "
+			       "fewer, or start an agent on more nodes first (tenure on)",
+			       strbuf_str(&asks), live + silent, spool_instance(sp),
+			       live + silent == 1 ? "has" : "have");
+	cmd_warn(
+		"warning",
+		"%s, and %zu of the agents that serve instance \"%s\" now %s so many; it waits until "
+		"others do that have served it before",
+		strbuf_str(&asks), live, spool_instance(sp), live == 1 ? "has" : "have");
+	return 0;
+}
+
+static int judge_one(const struct spool *sp, struct nodes *nodes, uint64_t want, struct err *e)
+{
+	cleanup_strbuf struct strbuf has = STRBUF_INIT, hope = STRBUF_INIT;
+	enum capacity room;
+
 	/* What an engine may bring is as good as what is there. */
 	if (pools_most_gpus(sp))
 		add(nodes, "a pool", true, pools_most_gpus(sp));
-}
-
-static int judge(const struct spool *sp, struct nodes *nodes, uint64_t want, struct err *e)
-{
-	cleanup_strbuf struct strbuf has = STRBUF_INIT, hope = STRBUF_INIT;
-	enum capacity room = capacity_judge(nodes->all, nodes->n, want);
-
+	room = capacity_judge(nodes->all, nodes->n, want);
 	if (room == CAPACITY_ENOUGH)
 		return 0;
 	capacity_tell(nodes->all, nodes->n, &has);
@@ -226,14 +254,15 @@ int room_check(const struct cmd_ctx *ctx, const struct spool *sp, const struct t
 	struct nodes nodes = { .agents = &agents };
 	int r = 0;
 
-	if (!many && !(s->gpus && (s->model || memory_of(s))))
+	if (!many && !spec_is_gang(s) && !(s->gpus && (s->model || memory_of(s))))
 		return 0;
 	/* What cannot be read says nothing against the task. */
-	if (node_agents_read(ctx, sp, &agents, NULL) == 0 && many) {
+	if (node_agents_read(ctx, sp, &agents, NULL) == 0 && (many || spec_is_gang(s))) {
 		find_nodes(sp, &nodes);
-		r = judge(sp, &nodes, s->gpus, e);
+		r = spec_is_gang(s) ? judge_gang(sp, &nodes, s, e)
+				    : judge_one(sp, &nodes, s->gpus, e);
 	}
-	if (r == 0)
+	if (r == 0 && s->gpus)
 		check_devices(ctx, s, &agents);
 	free(nodes.all);
 	node_agents_clear(&agents);
