@@ -90,6 +90,29 @@ static void test_from_the_spec(void **state)
 	spec_free(s);
 }
 
+/* By what is asked how long it takes (sched/forecast.h). */
+static void test_kind(void **state)
+{
+	const struct task_name n = { .id = 7, .gpus = 2, .name = "train.sh" };
+	struct task_spec *s = spec_new();
+	struct sched_task by_name, by_spec;
+
+	s->name = xstrdup("train.sh");
+	s->gpus = 2;
+	sched_task_from_spec(&n, NULL, &by_name);
+	sched_task_from_spec(&n, s, &by_spec);
+	assert_int_equal(by_name.kind, planview_kind("train.sh", 2));
+	assert_int_equal(by_spec.kind, by_name.kind);
+	assert_int_not_equal(planview_kind("train.sh", 1), by_name.kind);
+	assert_int_not_equal(planview_kind("train", 2), by_name.kind);
+	assert_int_equal(planview_kind("", 2), 0);
+	/* How long an allocation is kept says nothing of the next one. */
+	s->allocation = true;
+	sched_task_from_spec(&n, s, &by_spec);
+	assert_int_equal(by_spec.kind, 0);
+	spec_free(s);
+}
+
 /* What runs of its name have needed is filled in by who knows it; without that it is as if nothing
  * were said, and whoever shares a device has to say something. */
 static void test_auto_memory(void **state)
@@ -132,6 +155,7 @@ int main(void)
 		cmocka_unit_test(test_devices_in_the_name),
 		cmocka_unit_test(test_elements),
 		cmocka_unit_test(test_from_the_spec),
+		cmocka_unit_test(test_kind),
 		cmocka_unit_test(test_auto_memory),
 		cmocka_unit_test(test_lane_and_ref),
 	};

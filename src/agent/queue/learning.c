@@ -118,6 +118,9 @@ uint64_t learning_again(struct spool_place *p, uint64_t id, const struct task_sp
 void learning_note(struct spool_place *p, const struct task_spec *spec,
 		   const struct learned_run *run)
 {
+	/* What runs in an allocation is another thing each time, and so is how long it is kept. */
+	if (spec->allocation)
+		return;
 	if (run->peak_bytes || run->how == LEARNED_OOM || run->ran_ms >= LEAST_RAN_MS)
 		learned_add(get(p)->table, spec->name, run);
 }

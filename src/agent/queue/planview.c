@@ -248,7 +248,8 @@ void sched_task_from_spec(const struct task_name *n, const struct task_spec *spe
 		.priority = (int32_t)(n->element ? s->priority : n->priority),
 		.order = n->id,
 		.edits = n->edits,
-		.kind = planview_kind(s->name ? s->name : n->name, s->gpus),
+		/* How long one is kept is its owner's to say. */
+		.kind = s->allocation ? 0 : planview_kind(s->name ? s->name : n->name, s->gpus),
 		.array_limit = planview_count(s->array.limit),
 		.gpus = s->gpus == SPEC_ALL ? SCHED_ALL_GPUS : planview_count(s->gpus),
 		.mem_bytes = s->memory == SPEC_AUTO ? 0 : s->memory,
