@@ -17,6 +17,11 @@
 #define BINS_MAX   1024
 #define READS_MOST 2000 /* files of tasks that are opened; the names of all are read */
 
+/* A task on several nodes that waits: each rank on one of its own. */
+struct gang {
+	unsigned int ranks, gpus;
+};
+
 struct counting {
 	const struct spool *sp;
 	const struct pool *pool;
@@ -25,6 +30,8 @@ struct counting {
 	struct text_list lanes; /* from which a task is ready or runs already */
 	/* Tasks by the GPUs that each asks for, and those that ask for all of a node. */
 	uint64_t running[POOL_GPUS_MAX + 1], ready[POOL_GPUS_MAX + 1], whole;
+	size_t n_gangs;
+	struct gang *gangs;
 	bool cpu; /* something without a GPU is ready */
 	unsigned int reads;
 	struct demand *ret;
@@ -57,7 +64,7 @@ static bool is_too_long(const struct pool *p, uint64_t timeout_ms)
 }
 
 /* What only its file tells: whether it may start, and on what. */
-static bool may_start(struct counting *c, const struct task_name *n)
+static bool may_start(struct counting *c, const struct task_name *n, bool *ret_gang)
 {
 	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
 	struct task_file f;
@@ -76,6 +83,7 @@ static bool may_start(struct counting *c, const struct task_name *n)
 		c->ret->unfit++;
 		yes = false;
 	}
+	*ret_gang = spec_is_gang(f.spec);
 	task_file_clear(&f);
 	return yes;
 }
@@ -107,8 +115,20 @@ static bool fits(const struct counting *c, const struct task_name *n)
 	return n->gpus == SPEC_ALL || n->gpus <= c->pool->gpus;
 }
 
+/* A rank that runs, or is being started, has its node, and the others theirs. */
+static void add_gang(struct counting *c, const struct task_name *n)
+{
+	for (uint64_t i = 1; i <= n->count; i++)
+		if (scan_find(c->queue, n->id, i))
+			return;
+	c->ret->ready += n->count;
+	c->gangs = xgrow(c->gangs, c->n_gangs, sizeof(*c->gangs));
+	c->gangs[c->n_gangs++] = (struct gang){ (unsigned int)n->count, (unsigned int)n->gpus };
+}
+
 static void add_ready(struct counting *c, const struct task_name *n)
 {
+	bool gang = false;
 	uint64_t tasks;
 
 	if (n->flags & (NAME_PAUSED | NAME_EDITED) || n->begin_s * NS_PER_S > c->now_ns ||
@@ -118,8 +138,12 @@ static void add_ready(struct counting *c, const struct task_name *n)
 		c->ret->unfit++;
 		return;
 	}
-	if (!may_start(c, n) || (n->lane[0] && lane_is_taken(c, n->lane)))
+	if (!may_start(c, n, &gang) || (n->lane[0] && lane_is_taken(c, n->lane)))
 		return;
+	if (gang) {
+		add_gang(c, n);
+		return;
+	}
 	tasks = n->lane[0] ? 1 : n->count ? waiting_of(c, n) : 1;
 	c->ret->ready += tasks;
 	add(c, n, tasks, c->ready);
@@ -130,6 +154,7 @@ static void add_ready(struct counting *c, const struct task_name *n)
 struct bin {
 	unsigned int left;
 	bool ours, used, fresh; /* fresh: there is none yet */
+	size_t gang;		/* the last one of which a rank is there, from 1 */
 };
 
 struct bins {
@@ -210,9 +235,54 @@ static void put_whole(struct bins *b, uint64_t tasks)
 	}
 }
 
+/* Nodes that are there have room for all of its ranks: those of others together, or the pool's. */
+static bool have_room(const struct bins *b, const struct gang *g, bool ours)
+{
+	unsigned int n = 0;
+
+	for (size_t i = 0; i < b->n; i++)
+		n += b->all[i].ours == ours && b->all[i].left >= g->gpus;
+	return n >= g->ranks;
+}
+
+static struct bin *find_for_rank(struct bins *b, const struct gang *g, bool ours, size_t gang)
+{
+	for (size_t i = 0; i < b->n; i++) {
+		struct bin *bin = &b->all[i];
+
+		if (bin->ours == ours && bin->left >= g->gpus && bin->gang != gang)
+			return bin;
+	}
+	return NULL;
+}
+
+/* Its ranks are on nodes of one pool, or of none, since an agent of a pool leaves when it is not
+ * wanted there. */
+static void put_gangs(struct counting *c, struct bins *b)
+{
+	for (size_t i = 0; i < c->n_gangs; i++) {
+		const struct gang *g = &c->gangs[i];
+		bool ours = !have_room(b, g, false);
+
+		if (ours && g->ranks > b->cap) {
+			c->ret->unfit++;
+			continue;
+		}
+		for (unsigned int r = 0; r < g->ranks; r++) {
+			struct bin *bin = find_for_rank(b, g, ours, i + 1);
+
+			if (!bin && !(bin = add_bin(b)))
+				break;
+			bin->gang = i + 1;
+			put(bin, g->gpus);
+		}
+	}
+}
+
 static void count_bins(struct counting *c, struct bins *b, struct demand *ret)
 {
 	put_running(b, c->running, c->ready);
+	put_gangs(c, b);
 	put_whole(b, c->whole);
 	put_ready(b, c->ready);
 	for (size_t i = 0; i < b->n; i++) {
@@ -280,6 +350,7 @@ int demand_read(const struct spool *sp, const struct pool *pool, uint64_t now_wa
 	make_bins(bins, pool, nodes, n_nodes);
 	count_bins(&c, bins, ret);
 	text_list_clear(&c.lanes);
+	free(c.gangs);
 	queue = scan_free(queue);
 	return r;
 }

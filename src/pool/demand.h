@@ -22,8 +22,8 @@ struct demand {
 	unsigned int nodes;	 /* of the pool that would have something to do: */
 	unsigned int more;	 /* of these, so many more than there are */
 	uint64_t ready, running; /* tasks, as far as they were counted */
-	uint64_t
-		unfit; /* ready ones that ask for more than a node of the pool has: GPUs, or time */
+	uint64_t unfit; /* ready ones that ask for more than the pool has: GPUs of a node, time,
+			   nodes */
 };
 
 /* Whose a node of that name (in the spool) is. */
@@ -38,7 +38,8 @@ typedef enum demand_owner (*demand_ours_fn)(void *data, const char *agent);
 /*
  * Tasks are put on nodes, the largest first: what runs on the pool's stays there; what is ready
  * goes where GPUs are free, on the pool's nodes or on others, and asks for one more where no node
- * has as many together. It stops to count when more are asked for than the pool may have.
+ * has as many together. The ranks of a task on several nodes are put on a node each. It stops to
+ * count when more are asked for than the pool may have.
  */
 int demand_read(const struct spool *sp, const struct pool *pool, uint64_t now_wall_ns,
 		demand_ours_fn ours, void *data, const struct demand_node *nodes, size_t n_nodes,

@@ -229,9 +229,10 @@ static void say_unfit(struct pool_state *st)
 {
 	size_t at = strlen(st->next);
 
-	(void)str_print(st->next + at, sizeof(st->next) - at,
-			"; %u task%s more GPUs, or more time, than a node of it has", st->unfit,
-			st->unfit == 1 ? " asks for" : "s ask for");
+	(void)str_print(
+		st->next + at, sizeof(st->next) - at,
+		"; %u task%s more GPUs, or more time, than a node of it has, or for more nodes",
+		st->unfit, st->unfit == 1 ? " asks for" : "s ask for");
 }
 
 void pool_say_next(const struct pool_view *v, struct pool_state *st)

@@ -433,6 +433,38 @@ static void tasks_have_to_fit_a_node(void **state)
 	sp = spool_close(sp);
 }
 
+/* Each rank of a task on several nodes needs a node of its own, however small it is. */
+static void ranks_are_on_a_node_each(void **state)
+{
+	static const struct demand_node own[] = { { .gpus = 4, .ours = true } };
+	static const struct demand_node others[] = { { .gpus = 1 }, { .gpus = 1 }, { .gpus = 1 } };
+	struct spool *sp = open_spool();
+	struct claimer who = self(sp, "node1");
+	struct batch *b;
+	struct claim c;
+	uint64_t id;
+
+	(void)state;
+	id = submit(sp, "{\"script\":\"x\",\"nodes\":3,\"gpus\":1}");
+	assert_int_equal(demand(sp, 4, 0).nodes, 3);
+	assert_int_equal(demand_beside(sp, 4, own, 1).more, 2);
+	/* Others' nodes take all of it, or nothing. */
+	assert_int_equal(demand_beside(sp, 4, others, 3).nodes, 0);
+	assert_int_equal(demand_beside(sp, 4, others, 2).nodes, 3);
+	/* What a rank leaves free is for other tasks. */
+	(void)submit(sp, "{\"commands\":[\"true\"],\"gpus\":3}");
+	assert_int_equal(demand(sp, 4, 0).nodes, 3);
+	(void)submit(sp, "{\"script\":\"x\",\"nodes\":101}");
+	assert_int_equal(demand(sp, 4, 0).unfit, 1);
+	/* One that is being started has its nodes. */
+	assert_int_equal(demand(sp, 4, 0).ready, 105);
+	b = open_batch(sp, id, "node1");
+	assert_int_equal(batch_claim(b, 1, &who, &c, NULL), 0);
+	b = batch_close(b);
+	assert_int_equal(demand(sp, 4, 0).ready, 102);
+	sp = spool_close(sp);
+}
+
 static void what_may_not_start_asks_for_nothing(void **state)
 {
 	struct spool *sp = open_spool();
@@ -489,6 +521,7 @@ int main(void)
 		WITH_SPOOL(an_owner_that_died_is_passed_over),
 		WITH_SPOOL(nodes_are_counted_by_what_is_ready),
 		WITH_SPOOL(tasks_have_to_fit_a_node),
+		WITH_SPOOL(ranks_are_on_a_node_each),
 		WITH_SPOOL(what_a_lost_node_ran_needs_another_one),
 		WITH_SPOOL(what_may_not_start_asks_for_nothing),
 		WITH_SPOOL(elements_that_wait_count_and_those_that_run_here),
