@@ -228,6 +228,7 @@ static void go(struct attempt *a, const struct gang *gang)
 					  .port = gang->port };
 	struct text_list env = { .n = 0 };
 
+	a->go_port = place.rank == 0 ? gang->port : 0;
 	rank_env(&place, &env);
 	attempt_event(a, ON_GO, &env);
 	text_list_clear(&env);

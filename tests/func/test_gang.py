@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 import shutil
+import socket
 import sys
 
 import pytest
@@ -317,6 +318,24 @@ while not (out / "go").exists():
     (ranks.out / "go").touch()
     a.wait(i, "done", 30)
     assert [len(ranks.begun(r)) for r in (0, 1)] == [1, 1]
+
+
+def test_port_that_is_taken(world, ranks):
+    """Somebody else is faster than the program of rank 0: all ranks meet elsewhere, and it was no try."""
+    a, _ = start(world, "alpha", "beta")
+    ranks.script.write_text(f"#!{sys.executable}\n" + RANK.replace("    server = socket.socket()", """\
+    while len((out / "begun-0").read_text().splitlines()) == 1 and not (out / "go").exists():
+        time.sleep(0.05)
+    server = socket.socket()"""))
+    i = ranks.submit(a)
+    must_come(lambda: ranks.begun(0) and ranks.begun(1), 30)
+    port = int(ranks.begun(0)[0]["MASTER_PORT"])
+    with socket.create_server(("", port)):
+        (ranks.out / "go").touch()
+        a.wait(i, "done", 60)
+    assert [len(ranks.begun(r)) for r in (0, 1)] == [2, 2]
+    assert ranks.begun(1)[1]["MASTER_PORT"] == ranks.begun(0)[1]["MASTER_PORT"] != str(port)
+    assert f"somebody else has its port {port}" in reasons(a, i)
 
 
 def test_rank_that_never_starts(world, ranks):

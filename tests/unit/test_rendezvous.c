@@ -57,6 +57,18 @@ static void a_port_that_is_taken_is_passed_over(void **state)
 	(void)fd_close(fds[0]);
 }
 
+static void who_listens_has_the_port(void **state)
+{
+	int fds[2];
+	unsigned int port = free_pair(fds);
+
+	assert_int_equal(listen(fds[0], 1), 0);
+	assert_true(rendezvous_is_taken(port));
+	fds[1] = fd_close(fds[1]);
+	assert_false(rendezvous_is_taken(port + 1));
+	(void)fd_close(fds[0]);
+}
+
 static void what_a_rank_is_told(void **state)
 {
 	static const char *const expect[] = {
@@ -103,6 +115,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_port_that_is_taken_is_passed_over),
+		cmocka_unit_test(who_listens_has_the_port),
 		cmocka_unit_test(what_a_rank_is_told),
 		cmocka_unit_test(an_address_is_one_that_others_can_use),
 	};

@@ -224,6 +224,8 @@ struct attempt {
 	struct connection *conn; /* NULL: not connected */
 	struct proc_id shim;
 	struct text_list go_env;    /* of ON_GO, for its shim */
+	unsigned int go_port;	    /* of rank 0 of a gang: where the others come; 0: it is none */
+	bool port_taken;	    /* somebody else had it when the rank had failed */
 	uint64_t started_ns;	    /* monotonic; 0: it does not run, or nobody knows since when */
 	char denied[TASK_TEXT_MAX]; /* why there is none; "": there is */
 	struct orphan_ender *orphans;

@@ -44,14 +44,15 @@ void rank_env(const struct rank_place *p, struct text_list *env)
 /* ---- a port ---- */
 
 /* Of all addresses of both kinds, as programs listen; where there is no IPv6, of the others. */
-static int bind_port(unsigned int port)
+static int bind_port(unsigned int port, bool reuse)
 {
 	struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
 	struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
 	cleanup_fd int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int r, off = 0;
+	int r, off = 0, on = reuse;
 
 	if (fd >= 0) {
+		(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 		(void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
 		r = bind(fd, (struct sockaddr *)&six, sizeof(six)) < 0 ? -errno : 0;
 		if (r == 0)
@@ -61,6 +62,8 @@ static int bind_port(unsigned int port)
 		fd = fd_close(fd);
 	}
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0)
+		(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (fd < 0 || bind(fd, (struct sockaddr *)&four, sizeof(four)) < 0)
 		return -errno;
 	return take_fd(fd);
@@ -83,7 +86,7 @@ int rendezvous_take_port(unsigned int first, unsigned int last, int *ret_fd)
 	for (unsigned int i = 0; i < n; i++) {
 		unsigned int port = first + (start + i) % n;
 
-		fd = bind_port(port);
+		fd = bind_port(port, false);
 		if (fd >= 0) {
 			*ret_fd = fd;
 			return (int)port;
@@ -92,6 +95,14 @@ int rendezvous_take_port(unsigned int first, unsigned int last, int *ret_fd)
 			break;
 	}
 	return fd;
+}
+
+bool rendezvous_is_taken(unsigned int port)
+{
+	int fd = bind_port(port, true);
+
+	(void)fd_close(fd);
+	return fd == -EADDRINUSE;
 }
 
 /* ---- an address ---- */

@@ -35,6 +35,10 @@ void rank_env(const struct rank_place *p, struct text_list *env);
  */
 int rendezvous_take_port(unsigned int first, unsigned int last, int *ret_fd);
 
+/* Somebody listens there. What a program that has ended leaves of its connections (TIME_WAIT) is
+ * nobody. */
+bool rendezvous_is_taken(unsigned int port);
+
 /*
  * The address under which other nodes reach this one. said: the setting gang_address, the name of
  * an interface or anything that they can resolve; NULL: the address of the route that leads out,

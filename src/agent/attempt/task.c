@@ -308,6 +308,24 @@ static uint64_t claimed_at(const struct attempt *a)
 	return a->adopted || ago_ns > now_ns ? 0 : now_ns - ago_ns;
 }
 
+#define PORT_MS 120000 /* who has failed later than that had the port */
+
+/* Between its choice and its use somebody else may take the port of rank 0. Then that its program
+ * has failed says nothing of it, and all ranks meet elsewhere. */
+static void look_at_port(struct attempt *a, struct retry_end *end)
+{
+	bool failed = (end->kind == END_EXIT && end->code != 0) || end->kind == END_SIGNAL;
+
+	if (a->go_port && failed && a->end.run_ns / NS_PER_MS < PORT_MS)
+		a->port_taken = a->port_taken || rendezvous_is_taken(a->go_port);
+	if (!a->port_taken || !failed)
+		return;
+	(void)str_print(a->why, sizeof(a->why), "somebody else has its port %u (MASTER_PORT)",
+			a->go_port);
+	end->kind = END_TAKEN;
+	end->why = a->why;
+}
+
 /* One job at a time, and never with others: what its owner says is written before it or after it,
  * by the order in which it was said. */
 static void commit(struct attempt *a)
@@ -341,6 +359,7 @@ static void commit(struct attempt *a)
 		.now_wall_ns = clock_wall_ns(),
 		.told = again,
 	};
+	look_at_port(a, &c->ended);
 	c->ended.begun_ns = claimed_at(a);
 	spooler_do(a->place->spooler, &c->job);
 	if (c->ended.kind == END_EXIT && c->ended.code == 0 && !again)
