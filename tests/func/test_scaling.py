@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Programs that grow and shrink while they run: --gpus-max."""
+import concurrent.futures
 import json
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import sys
 
@@ -11,8 +13,10 @@ import pytest
 
 from machine import children, proc_exists
 from patience import Stopwatch, must_come
+from queuelib import Queue
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+STEPS = 20  # of an agent: with the 14th one a change has been written down everywhere, and told
 QUICK = ("--scale-window", "1s", "--scale-cooldown", "1s")
 
 # One process for each GPU of the file, busy for the share of the time that `load` says. While `stays` is there, none
@@ -240,6 +244,47 @@ def test_agent_killed_between_claim_and_file(scaled):
     p.has(0)
     must_come(lambda: q.device(1)["use"] is None)
     assert q.task(p.id)["state"] == "running" and p.show()["attempts"] == 1
+
+
+def killed_at(build, env, tmp, what, step):
+    """The agent ends at that step (crash.c) from the moment on in which its task becomes busy, or idle."""
+    tmp.mkdir()
+    (tmp / "home").mkdir(mode=0o700)
+    counter = tmp / "counter"
+    counter.write_bytes(struct.pack("Q", 1 << 40))
+    q = Queue(build, {**env, "HOME": str(tmp / "home"), "TENURE_SITE_CONFIG": str(tmp / "x")}, tmp, gpus=2)
+    try:
+        p = Program(q, tmp)
+        p.busy(int(what == "shrink"))
+        q.more_env = {"LD_PRELOAD": str(build / "tests/crash.so"), "CRASH": f"agent:kill:{step}:{counter}"}
+        q.start("--no-hold")
+        p.submit("-g", "1", "--gpus-max", "2")
+        p.has(*range(2 if what == "shrink" else 1))
+        with open(counter, "r+b") as f:
+            f.write(struct.pack("Q", 0))
+        p.busy(int(what == "grow"))
+        must_come(lambda: q.agent.poll() is not None or struct.unpack("Q", counter.read_bytes())[0] > step, 60)
+        q.more_env = {}
+        if must_come(lambda: q.agent.poll() is not None):
+            q.start("--no-hold")
+        p.has(*range(2 if what == "grow" else 1))
+        must_come(lambda: [bool(q.device(g)["use"]) for g in (0, 1)] == [True, what == "grow"])
+        assert q.task(p.id)["state"] == "running" and p.show()["attempts"] == 1
+    except AssertionError as e:
+        raise AssertionError(f"{what}, killed at step {step}: {e}\n{q.out.read_text()}") from e
+    finally:
+        q.close()
+
+
+@pytest.mark.parametrize("what", ["grow", "shrink"])
+def test_agent_killed_at_each_step(build, env, tmp_path, what, pytestconfig):
+    if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
+        pytest.skip("the sanitizer wants to be first")
+    every = min(3, pytestconfig.getoption("--crash-every"))
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        trials = [pool.submit(killed_at, build, env, tmp_path / str(n), what, n) for n in range(1, STEPS, every)]
+        for trial in trials:
+            trial.result()
 
 
 def test_agent_killed_again_and_again(scaled):
