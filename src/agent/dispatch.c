@@ -41,6 +41,7 @@
 #include "sched/why.h"
 
 #define ACTIONS_MAX 64
+#define AFTER_MAX   20000
 
 /* ---- the plan ---- */
 
@@ -274,6 +275,29 @@ static void pause_lane(struct dispatch *q, const char *lane, const char *why)
 			     "lane %s is paused; tenure resume %s resumes it", lane, lane);
 }
 
+/* Of what waits for others: for estimates. Of very many nothing is kept. */
+static void note_after(struct dispatch *q, const struct index_change *c)
+{
+	size_t at = q->n_after, old = 0, n = c->waits ? c->after.n : 0;
+
+	if (c->dep_only)
+		return;
+	while (at > 0 && q->after[at - 1].id >= c->task.id)
+		at--;
+	while (at + old < q->n_after && q->after[at + old].id == c->task.id)
+		old++;
+	if (q->n_after - old + n > AFTER_MAX)
+		n = 0;
+	if (n > old)
+		q->after = xrealloc(q->after, q->n_after + n - old, sizeof(*q->after));
+	if (n != old)
+		(void)memmove(q->after + at + n, q->after + at + old,
+			      (q->n_after - at - old) * sizeof(*q->after));
+	for (size_t i = 0; i < n; i++)
+		q->after[at + i] = (struct forecast_after){ c->task.id, c->after.nums[i] };
+	q->n_after += n - old;
+}
+
 static void on_over(void *user, struct attempt *r, const struct retry_verdict *v)
 {
 	struct dispatch *q = user;
@@ -302,6 +326,8 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 			*q->c->n_ended = q->n_done + q->n_failed;
 		(void)sched_end(q->plan, r->ref);
 		lanes_streak_drop(&q->lanes, r->ref.id);
+		if (!r->ref.element)
+			note_after(q, &(struct index_change){ .task.id = r->ref.id });
 	}
 	if (v->pause && spec && spec->lane)
 		pause_lane(q, spec->lane, v->text);
@@ -349,6 +375,8 @@ static void on_read(void *user, struct index_reading *b, bool first)
 {
 	struct dispatch *q = user;
 
+	for (size_t i = 0; i < b->n_changes; i++)
+		note_after(q, &b->changes[i]);
 	for (size_t i = 0; i < b->n_changes; i++)
 		index_apply(q->plan, q->place.eventlog, &b->changes[i]);
 	if (b->filed)
@@ -614,11 +642,16 @@ static int find_reason(struct dispatch *q, struct sched_ref *ref, const struct s
 				 (unsigned long long)id);
 }
 
+static struct forecast_times known_times(const struct dispatch *q)
+{
+	return (struct forecast_times){ q->n_times, q->times, q->n_after, q->after };
+}
+
 /* Of what this node will start, and not with its next plan. */
 static struct forecast forecast(const struct dispatch *q, struct sched_ref ref,
 				const struct sched_view *view, const struct reason *why)
 {
-	const struct forecast_times times = { q->n_times, q->times };
+	const struct forecast_times times = known_times(q);
 
 	if (q->mode != DISPATCH_RUN || why->code == REASON_RUNS || why->code == REASON_NEXT_PLAN)
 		return (struct forecast){ .what = FORECAST_NOTHING };
@@ -682,7 +715,7 @@ static void add_forecast(void *user, struct sched_ref ref, const struct forecast
 
 json_t *dispatch_forecast(const struct dispatch *q)
 {
-	const struct forecast_times times = { q->n_times, q->times };
+	const struct forecast_times times = known_times(q);
 	struct sched_device devices[PROTO_DEVICES_MAX];
 	struct forecasts all = { .tasks = json_array() };
 	struct sched_view view;
@@ -795,6 +828,7 @@ static void on_closed(uv_handle_t *h)
 	free(q->spool_dir);
 	free(q->leases);
 	free(q->times);
+	free(q->after);
 	free(q);
 }
 

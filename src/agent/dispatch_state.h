@@ -57,6 +57,8 @@ struct dispatch {
 	struct stops *stops;
 	size_t n_times;
 	struct forecast_time *times; /* how long runs take, as far as is known */
+	size_t n_after;
+	struct forecast_after *after; /* who waits for whom, by rising ids */
 	struct orderbox *orderbox;
 	struct lanes lanes;
 	uv_timer_t plan_timer;

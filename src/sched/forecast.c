@@ -7,8 +7,9 @@
  * asked for ends it.
  *
  * What waits in the order behind the task cannot delay it (plan.c), except that lanes take turns;
- * so where the queue is long only what comes before it is copied. What waits for other tasks to end
- * comes in the slow world at once, as if these had ended, and in the fast one never.
+ * so where the queue is long only what comes before it is copied. What waits for other tasks comes
+ * when all of these have ended, well or not; where none of them is in this queue, in the slow world
+ * at once, and in the fast one never.
  */
 #include "sched/forecast.h"
 
@@ -38,6 +39,19 @@ struct start {
 	uint64_t ms;
 };
 
+/* A task that others wait for, and how much of it waits or runs. */
+struct awaited {
+	uint64_t id, left;
+};
+
+/* Who waits for whom, for both worlds. */
+struct waits {
+	const struct forecast_times *known;
+	size_t n;
+	struct awaited *awaited;       /* by rising ids */
+	struct forecast_after *by_who; /* as known->after, by rising ids of who is waited for */
+};
+
 enum outcome { WORLD_STARTED, WORLD_STOOD_STILL, WORLD_TOO_MUCH };
 
 struct world {
@@ -45,7 +59,8 @@ struct world {
 	struct sched_queue *q;
 	struct sched_view view;
 	struct sched_device devices[SCHED_DEVICES_MAX];
-	const struct forecast_times *times;
+	const struct waits *waits;
+	struct awaited *awaited; /* what is left of them here */
 	struct sched_ref ref;
 	bool any; /* of its elements */
 	bool all; /* no single one was asked for: all starts are noted */
@@ -71,9 +86,10 @@ static const struct forecast_time *time_of(const struct world *w, const struct s
 {
 	const struct forecast_time key = { .kind = t->kind };
 
-	return t->kind && w->times->n
-		       ? bsearch(&key, w->times->all, w->times->n, sizeof(key), by_kind)
-		       : NULL;
+	const struct forecast_times *known = w->waits->known;
+
+	return t->kind && known->n ? bsearch(&key, known->all, known->n, sizeof(key), by_kind)
+				   : NULL;
 }
 
 static uint64_t later(uint64_t ns, uint64_t ms)
@@ -144,6 +160,131 @@ static struct event pop_end(struct world *w)
 	}
 }
 
+/* ---- who waits for whom ---- */
+
+static int by_on(const void *a, const void *b)
+{
+	const struct forecast_after *x = a, *y = b;
+
+	if (x->on != y->on)
+		return x->on < y->on ? -1 : 1;
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+static int by_awaited(const void *a, const void *b)
+{
+	const struct awaited *x = a, *y = b;
+
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+static struct awaited *find_awaited(struct awaited *all, size_t n, uint64_t id)
+{
+	const struct awaited key = { .id = id };
+
+	return n ? bsearch(&key, all, n, sizeof(key), by_awaited) : NULL;
+}
+
+static void count_left(struct waits *s, uint64_t id, uint64_t n)
+{
+	struct awaited *a = find_awaited(s->awaited, s->n, id);
+
+	if (a)
+		a->left += n;
+}
+
+static void clear_waits(struct waits *s)
+{
+	free(s->awaited);
+	free(s->by_who);
+}
+
+/* Of a long queue nothing is known of it. */
+static void find_waits(const struct sched_queue *q, const struct forecast_times *known,
+		       struct waits *ret)
+{
+	size_t n = q->entries.n <= FORECAST_ENTRIES ? known->n_after : 0;
+
+	*ret = (struct waits){ .known = known };
+	if (!n)
+		return;
+	ret->by_who = xcalloc(n, sizeof(*ret->by_who));
+	ret->awaited = xcalloc(n, sizeof(*ret->awaited));
+	(void)memcpy(ret->by_who, known->after, n * sizeof(*ret->by_who));
+	qsort(ret->by_who, n, sizeof(*ret->by_who), by_on);
+	for (size_t i = 0; i < n; i++)
+		if (!ret->n || ret->awaited[ret->n - 1].id != ret->by_who[i].on)
+			ret->awaited[ret->n++].id = ret->by_who[i].on;
+	for (const struct run *r = q->first_run; r; r = r->next)
+		count_left(ret, r->t.id, 1);
+	for (struct hnode *h = hmap_next(&q->entries, NULL); h; h = hmap_next(&q->entries, h)) {
+		const struct sched_task *t = &treap_item(h, struct entry, hnode)->t;
+
+		count_left(ret, t->id, t->n_elements);
+	}
+}
+
+/* The first of what that task waits for, in known->after. */
+static size_t first_after(const struct forecast_times *known, uint64_t id)
+{
+	size_t low = 0, high = known->n_after;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (known->after[mid].id < id)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* How many of those that the task waits for have not ended. What is not in the queue is taken to
+ * have: of those that have, an agent remembers nothing. */
+static size_t count_awaited(const struct waits *s, struct awaited *awaited, uint64_t id)
+{
+	const struct forecast_times *known = s->known;
+	size_t n = 0;
+
+	for (size_t i = s->n ? first_after(known, id) : known->n_after;
+	     i < known->n_after && known->after[i].id == id; i++) {
+		const struct awaited *a = find_awaited(awaited, s->n, known->after[i].on);
+
+		n += a && a->left;
+	}
+	return n;
+}
+
+/* Where nothing of that is here it cannot be told when it comes. */
+static bool can_come(const struct waits *s, const struct sched_task *t)
+{
+	return count_awaited(s, s->awaited, t->id) > 0;
+}
+
+/* Something of a task has ended: who waits for it may come now. */
+static void note_end(struct world *w, uint64_t id)
+{
+	const struct waits *s = w->waits;
+	struct awaited *a = find_awaited(w->awaited, s->n, id);
+	size_t low = 0, high = s->known->n_after;
+
+	if (!a || !a->left || --a->left)
+		return;
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (s->by_who[mid].on < id)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	for (; low < s->known->n_after && s->by_who[low].on == id; low++)
+		if (!count_awaited(s, w->awaited, s->by_who[low].id))
+			(void)sched_depend(w->q, (struct sched_ref){ s->by_who[low].id, 0 },
+					   SCHED_DEP_READY);
+}
+
 /* ---- the copy ---- */
 
 /* What our tasks have is theirs while they run, and as free as can be afterwards. */
@@ -207,9 +348,11 @@ static void copy_entry(struct world *w, const struct entry *e)
 {
 	struct sched_task t = e->t;
 
-	if (t.dep == SCHED_DEP_WAIT && w->slow)
+	bool comes = t.dep == SCHED_DEP_WAIT && can_come(w->waits, &t);
+
+	if (t.dep == SCHED_DEP_WAIT && !comes && w->slow)
 		t.dep = SCHED_DEP_READY;
-	if (t.paused || t.changing || t.dep != SCHED_DEP_READY)
+	if (t.paused || t.changing || (t.dep != SCHED_DEP_READY && !comes))
 		return;
 	(void)sched_add(w->q, &t, NULL);
 	if (e->array && e->array->block)
@@ -270,10 +413,12 @@ static void end_run(struct world *w, struct sched_ref ref, bool again)
 	if (!r)
 		return;
 	give_back(w, r);
-	if (again && !r->t.idle_workload)
+	if (again && !r->t.idle_workload) {
 		(void)sched_requeue(w->q, ref, 0, 0, NULL);
-	else
-		(void)sched_end(w->q, ref);
+		return;
+	}
+	(void)sched_end(w->q, ref);
+	note_end(w, ref.id);
 }
 
 /* Who makes room is gone at once, and waits again; what it had done counts for nothing. */
@@ -362,15 +507,18 @@ static enum outcome run_world(struct world *w)
 
 /* What waits is not in it yet. */
 static struct world *new_world(const struct sched_queue *q, const struct sched_view *view,
-			       const struct forecast_times *times, bool slow)
+			       const struct waits *waits, bool slow)
 {
 	struct world *w = xcalloc(1, sizeof(*w));
 
 	*w = (struct world){ .slow = slow,
 			     .q = sched_queue_new(),
-			     .times = times,
+			     .waits = waits,
 			     .began_ns = view->now_ns,
 			     .began_wall_ns = view->now_wall_ns };
+	w->awaited = xcalloc(waits->n + 1, sizeof(*w->awaited));
+	if (waits->n)
+		(void)memcpy(w->awaited, waits->awaited, waits->n * sizeof(*w->awaited));
 	copy_devices(w, q, view);
 	copy_lanes(w, q);
 	copy_runs(w, q);
@@ -382,16 +530,17 @@ static struct world *free_world(struct world *w)
 	w->q = sched_queue_free(w->q);
 	free(w->ends);
 	free(w->starts);
+	free(w->awaited);
 	free(w);
 	return NULL;
 }
 
 static enum outcome try_world(const struct sched_queue *q, const struct sched_view *view,
-			      const struct forecast_times *times, const struct entry *e,
+			      const struct waits *waits, const struct entry *e,
 			      struct sched_ref ref, bool slow, uint64_t *ret_ms,
 			      struct sched_ref *ret_unknown)
 {
-	struct world *w = new_world(q, view, times, slow);
+	struct world *w = new_world(q, view, waits, slow);
 	enum outcome outcome = WORLD_TOO_MUCH;
 
 	w->ref = ref;
@@ -406,9 +555,11 @@ static enum outcome try_world(const struct sched_queue *q, const struct sched_vi
 }
 
 /* What keeps it is no other task, and can be lifted at any moment, or never is. */
-static bool stands_aside(const struct entry *e)
+static bool stands_aside(const struct waits *s, const struct entry *e)
 {
-	return e->t.paused || e->t.changing || e->t.dep != SCHED_DEP_READY ||
+	bool waits = e->t.dep == SCHED_DEP_WAIT && !can_come(s, &e->t);
+
+	return e->t.paused || e->t.changing || e->t.dep == SCHED_DEP_NEVER || waits ||
 	       (e->lane && (e->lane->pause || e->lane->block)) || (e->array && e->array->block);
 }
 
@@ -437,14 +588,17 @@ struct forecast sched_forecast(const struct sched_queue *q, const struct sched_v
 	const struct entry *e = queue_find_entry(q, ref);
 	struct sched_ref unknown = { 0 };
 	uint64_t slow_ms = 0, fast_ms = 0;
-	enum outcome slow, fast;
+	enum outcome slow = WORLD_STOOD_STILL, fast = slow;
+	struct waits waits;
 
-	if (!e || stands_aside(e))
-		return (struct forecast){ .what = FORECAST_NOTHING };
-	slow = try_world(q, view, times, e, ref, true, &slow_ms, &unknown);
-	fast = slow == WORLD_TOO_MUCH
-		       ? slow
-		       : try_world(q, view, times, e, ref, false, &fast_ms, &unknown);
+	find_waits(q, times, &waits);
+	if (e && !stands_aside(&waits, e)) {
+		slow = try_world(q, view, &waits, e, ref, true, &slow_ms, &unknown);
+		fast = slow == WORLD_TOO_MUCH
+			       ? slow
+			       : try_world(q, view, &waits, e, ref, false, &fast_ms, &unknown);
+	}
+	clear_waits(&waits);
 	return made_of(fast, fast_ms, slow, slow_ms, unknown);
 }
 
@@ -484,9 +638,9 @@ static enum outcome find_start(const struct world *w, enum outcome ended, struct
 }
 
 static struct world *run_all(const struct sched_queue *q, const struct sched_view *view,
-			     const struct forecast_times *times, bool slow, enum outcome *ret)
+			     const struct waits *waits, bool slow, enum outcome *ret)
 {
-	struct world *w = new_world(q, view, times, slow);
+	struct world *w = new_world(q, view, waits, slow);
 
 	w->all = true;
 	(void)copy_entries(w, q, NULL);
@@ -501,11 +655,13 @@ bool sched_forecast_all(const struct sched_queue *q, const struct sched_view *vi
 {
 	enum outcome fast_ended, slow_ended;
 	struct world *fast, *slow;
+	struct waits waits;
 
 	if (q->entries.n > FORECAST_ENTRIES)
 		return false;
-	fast = run_all(q, view, times, false, &fast_ended);
-	slow = run_all(q, view, times, true, &slow_ended);
+	find_waits(q, times, &waits);
+	fast = run_all(q, view, &waits, false, &fast_ended);
+	slow = run_all(q, view, &waits, true, &slow_ended);
 	for (struct hnode *h = hmap_next(&q->entries, NULL); h; h = hmap_next(&q->entries, h)) {
 		const struct entry *e = treap_item(h, struct entry, hnode);
 		uint64_t fast_ms = 0, slow_ms = 0;
@@ -515,11 +671,12 @@ bool sched_forecast_all(const struct sched_queue *q, const struct sched_view *vi
 		struct forecast f = made_of(in_fast, fast_ms, in_slow, slow_ms,
 					    slow->unknown.id ? slow->unknown : fast->unknown);
 
-		if (!stands_aside(e) && f.what != FORECAST_NOTHING)
+		if (!stands_aside(&waits, e) && f.what != FORECAST_NOTHING)
 			fn(user, ref, &f);
 	}
 	fast = free_world(fast);
 	slow = free_world(slow);
+	clear_waits(&waits);
 	return true;
 }
 

@@ -24,10 +24,17 @@ struct forecast_time {
 	uint64_t low_ms, high_ms;
 };
 
-/* What is known, by rising kinds. */
+/* The task waits until another one has ended. */
+struct forecast_after {
+	uint64_t id, on;
+};
+
+/* What is known: by rising kinds, and by rising ids of who waits. */
 struct forecast_times {
 	size_t n;
 	const struct forecast_time *all;
+	size_t n_after;
+	const struct forecast_after *after;
 };
 
 enum forecast_what {

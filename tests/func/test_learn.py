@@ -149,11 +149,14 @@ def test_forecast_holds(queue, tmp_path):
     # What waits for one of which nobody knows how long it takes.
     behind = json.loads(q.run("why", str(fourth), "--json").stdout)
     assert behind["forecast"] == {"what": "unknown", "task": third} and "estimate" not in behind["why"], behind
+    after = q.submit("-n", "after", "-g", "0", "--after-any", f"{first},{second}", "--", "true")
+    must_come(lambda: q.task(after)["state"] == "pending" and "(estimate)" in q.why(after))
+    assert json.loads(q.run("why", str(after), "--json").stdout)["forecast"]["high_s"] > 300
     rows = {r["id"]: r.get("forecast", {}) for r in q.rows("--when")}
     assert rows[third]["what"] == "range" and rows[third]["high_s"] == pytest.approx(when["high_s"], abs=60), rows
     assert rows[fourth]["what"] == "unknown" and rows[first] == {}
     text = " ".join(q.run("list", "--when").stdout.split())
-    assert f"{third} pending 500 1 - other starts " in text and text.count("(estimate)") == 2, text
+    assert f"{third} pending 500 1 - other starts " in text and text.count("(estimate)") == 3, text
     (tmp_path / "go").touch()
     q.wait(second, "running")
     q.wait(third, "running", timeout=40)

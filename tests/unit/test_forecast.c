@@ -228,6 +228,59 @@ static void test_dependents(void **state)
 	free(b);
 }
 
+/* Who waits for others comes when all of them have ended, as far as they are in the queue. */
+static void test_after(void **state)
+{
+	static const struct forecast_after after[] = { { 2, 1 }, { 3, 1 },  { 3, 2 },
+						       { 4, 6 }, { 5, 77 }, { 7, 2 } };
+	const struct forecast_times with = { ARRAY_LEN(known), known, ARRAY_LEN(after), after };
+	static const struct {
+		uint64_t id;
+		enum forecast_what what;
+		uint64_t low_min, high_min;
+	} rows[] = {
+		{ 2, FORECAST_RANGE, 5, 15 },  { 3, FORECAST_RANGE, 6, 16 },
+		{ 4, FORECAST_RANGE, 2, 2 },   { 5, FORECAST_NOTHING, 0, 0 },
+		{ 7, FORECAST_NOTHING, 0, 0 },
+	};
+	struct bench *b = xmalloc(sizeof(*b));
+
+	open_at(b, 8);
+	runs(b, (struct sched_task){ .id = 1, .gpus = 1, .kind = 1 }, 0, 5);
+	for (uint64_t id = 2; id <= 5; id++)
+		bench_add(b, (struct sched_task){
+				     .id = id, .gpus = 1, .kind = 2, .dep = SCHED_DEP_WAIT });
+	/* Of a batch all: two at once of four. */
+	bench_add(b, (struct sched_task){ .id = 6,
+					  .element = 1,
+					  .n_elements = 4,
+					  .array_limit = 2,
+					  .gpus = 1,
+					  .kind = 2 });
+	bench_add(b, (struct sched_task){ .id = 7, .gpus = 1, .kind = 2, .dep = SCHED_DEP_NEVER });
+	plan(b);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct forecast f =
+			sched_forecast(b->q, &b->view, &with, (struct sched_ref){ rows[i].id, 0 });
+
+		if (f.what != rows[i].what || f.low_ms != rows[i].low_min * MIN ||
+		    f.high_ms != rows[i].high_min * MIN)
+			fail_msg("task %llu: what %d, %.2f to %.2f min",
+				 (unsigned long long)rows[i].id, f.what, (double)f.low_ms / MIN,
+				 (double)f.high_ms / MIN);
+	}
+	/* What is paused never ends, so far as is known. */
+	struct sched_task six;
+
+	assert_int_equal(sched_get(b->q, (struct sched_ref){ 6, 3 }, &six), 0);
+	six.paused = true;
+	assert_int_equal(sched_change(b->q, &six, NULL), 0);
+	assert_int_equal(sched_forecast(b->q, &b->view, &with, (struct sched_ref){ 4, 0 }).what,
+			 FORECAST_NOTHING);
+	bench_close(b);
+	free(b);
+}
+
 /* It is told to make room, and waits again. */
 static void test_preempting(void **state)
 {
@@ -427,8 +480,8 @@ int main(void)
 		cmocka_unit_test(test_other_people),  cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_what_keeps_it), cmocka_unit_test(test_dependents),
 		cmocka_unit_test(test_preempting),    cmocka_unit_test(test_too_many),
-		cmocka_unit_test(test_all),	      cmocka_unit_test(test_random),
-		cmocka_unit_test(test_words),
+		cmocka_unit_test(test_all),	      cmocka_unit_test(test_after),
+		cmocka_unit_test(test_random),	      cmocka_unit_test(test_words),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

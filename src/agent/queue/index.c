@@ -233,6 +233,14 @@ static void add_by_name(struct worker *w, const struct task_name *n)
 	depends_set(w->place, n->id, NULL);
 }
 
+static void add_after(struct uint_list *to, const struct uint_list *from)
+{
+	for (size_t i = 0; i < from->n; i++) {
+		to->nums = xgrow(to->nums, to->n, sizeof(*to->nums));
+		to->nums[to->n++] = from->nums[i];
+	}
+}
+
 static void read_waiting(struct worker *w, const struct task_name *n, const struct unread *was)
 {
 	char file[NAME_FILE_MAX], path[SPOOL_PATH_MAX];
@@ -270,6 +278,8 @@ static void read_waiting(struct worker *w, const struct task_name *n, const stru
 		c->task.not_before_ns = to_mono(w->b, t.history.not_before_ns, t.history.again_ns);
 	}
 	depends_set(w->place, n->id, t.spec);
+	add_after(&c->after, &t.spec->after);
+	add_after(&c->after, &t.spec->after_any);
 	if (n->count) {
 		look_into_batch(w, c, n->count);
 		keep_spec(w, n->id, &t);
@@ -675,6 +685,7 @@ void index_clear(struct index_reading *b)
 	for (size_t i = 0; i < b->n_changes; i++) {
 		free(b->changes[i].model);
 		free(b->changes[i].note);
+		uint_list_clear(&b->changes[i].after);
 		free(b->changes[i].out);
 		for (size_t k = 0; k < b->changes[i].n_again; k++)
 			free(b->changes[i].again[k].reason);

@@ -36,7 +36,8 @@ struct index_change {
 	struct sched_task task; /* but for lane, which is a name here */
 	char *model;
 	char lane[SPEC_NAME_MAX + 1];
-	char *note; /* or NULL */
+	char *note;		/* or NULL */
+	struct uint_list after; /* tasks that it waits for, in whatever way */
 	/* Of a batch: elements that do not wait, ended or running. */
 	size_t n_out;
 	uint32_t *out;
