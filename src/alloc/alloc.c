@@ -61,7 +61,8 @@ static int or_none(const struct spool *sp, int r)
 int alloc_mark_write(const struct spool *sp, const struct alloc_mark *mark, struct err *e)
 {
 	cleanup_free char *text =
-		xasprintf("{\"version\": 1, \"kind\": \"%s\"}\n", alloc_kind_name(mark->kind));
+		xasprintf("{\"version\": 1, \"kind\": \"%s\", \"pool\": \"%s\"}\n",
+			  alloc_kind_name(mark->kind), mark->pool);
 	char path[SPOOL_PATH_MAX];
 	int r = spool_make_dir(sp, SPOOL_ALLOCS, e);
 
@@ -111,6 +112,7 @@ static int add_mark(void *data, const char *file, unsigned char type)
 	kind = json_get_str(doc, "kind");
 	if (kind && enum_parse(kinds, ARRAY_LEN(kinds), kind, &n, NULL) == 0)
 		mark.kind = (enum alloc_kind)n;
+	json_get_text(doc, "pool", mark.pool, sizeof(mark.pool));
 	json_decref(doc);
 	g->marks->all = xgrow(g->marks->all, g->marks->n, sizeof(*g->marks->all));
 	g->marks->all[g->marks->n++] = mark;

@@ -33,9 +33,12 @@ enum alloc_kind {
 
 const char *alloc_kind_name(enum alloc_kind kind);
 
+#define ALLOC_POOL_MAX 33
+
 struct alloc_mark {
 	uint64_t id;
 	enum alloc_kind kind;
+	char pool[ALLOC_POOL_MAX]; /* of an engine, that it has for itself; "": none */
 };
 
 struct alloc_marks {

@@ -60,6 +60,11 @@
 		.name = "pool", .spec = { VALUE_STRING }, .arg = "NAME", .flags = OPT_HIDDEN,      \
 		.help = "the pool that has submitted the job that it runs in"                      \
 	}
+#define OPT_POOL_ONLY                                                                              \
+	{                                                                                          \
+		.name = "pool-only", .spec = { VALUE_FLAG }, .flags = OPT_HIDDEN,                  \
+		.help = "tasks that do not name that pool do not run here"                         \
+	}
 #define OPT_TIME                                                                                   \
 	{                                                                                          \
 		.name = "time", .spec = { VALUE_DURATION, .min = 1 }, .arg = "DURATION",           \
@@ -73,8 +78,9 @@
 	}
 
 const struct opt agent_setup_opts[] = { OPT_FOR, OPT_UNTIL, { 0 } };
-const struct opt agent_setup_opts_serves[] = { OPT_NO_HOLD, OPT_FOR,  OPT_UNTIL,       OPT_TOKEN,
-					       OPT_POOL,    OPT_TIME, OPT_SIGNAL_LEAD, { 0 } };
+const struct opt agent_setup_opts_serves[] = { OPT_NO_HOLD, OPT_FOR,	     OPT_UNTIL,
+					       OPT_TOKEN,   OPT_POOL,	     OPT_POOL_ONLY,
+					       OPT_TIME,    OPT_SIGNAL_LEAD, { 0 } };
 
 char *agent_setup_state_dir(const struct settings *s)
 {
@@ -355,6 +361,7 @@ static int look_at_job(const struct cmd_ctx *ctx, struct agent_setup *r, struct 
 	r->config.leave_ms = lead && lead->num > LEAVE_LEAST_MS ? lead->num : LEAVE_LEAST_MS;
 	r->config.token = token;
 	r->config.pool = pool;
+	r->config.pool_only = pool && opts_flag(ctx->opts, "pool-only");
 	return 0;
 }
 

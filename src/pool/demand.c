@@ -30,6 +30,8 @@ struct counting {
 	struct text_list lanes; /* from which a task is ready or runs already */
 	/* Tasks by the GPUs that each asks for, and those that ask for all of a node. */
 	uint64_t running[POOL_GPUS_MAX + 1], ready[POOL_GPUS_MAX + 1], whole;
+	uint64_t own[POOL_GPUS_MAX + 1]; /* ready, for nodes of the pool alone */
+	bool named;			 /* the one that was read last is */
 	size_t n_gangs;
 	struct gang *gangs;
 	bool cpu; /* something without a GPU is ready */
@@ -63,6 +65,12 @@ static bool is_too_long(const struct pool *p, uint64_t timeout_ms)
 	return timeout_ms && p->time_ms && timeout_ms + lead_ms > p->time_ms;
 }
 
+/* A task that names a pool is for its nodes alone, and some pools are for such tasks alone. */
+static bool is_for(const struct pool *pool, const struct task_spec *spec)
+{
+	return spec->pool ? strcmp(spec->pool, pool->name) == 0 : !pool->only;
+}
+
 /* What only its file tells: whether it may start, and on what. */
 static bool may_start(struct counting *c, const struct task_name *n, bool *ret_gang)
 {
@@ -75,10 +83,11 @@ static bool may_start(struct counting *c, const struct task_name *n, bool *ret_g
 	if (task_file_read(c->sp, spool_path(SPOOL_PENDING, name_format(n, file), path), &f, NULL) <
 	    0)
 		return false;
-	yes = f.history.not_before_ns <= c->now_ns && all_over(c, &f.spec->after) &&
-	      all_over(c, &f.spec->after_any) &&
+	yes = is_for(c->pool, f.spec) && f.history.not_before_ns <= c->now_ns &&
+	      all_over(c, &f.spec->after) && all_over(c, &f.spec->after_any) &&
 	      (!f.spec->model || !c->pool->type || strcasestr(f.spec->model, c->pool->type) ||
 	       strcasestr(c->pool->type, f.spec->model));
+	c->named = f.spec->pool != NULL;
 	if (yes && is_too_long(c->pool, f.spec->timeout)) {
 		c->ret->unfit++;
 		yes = false;
@@ -135,7 +144,7 @@ static void add_ready(struct counting *c, const struct task_name *n)
 	    (n->lane[0] && lane_is_paused(c->sp, n->lane)))
 		return;
 	if (!fits(c, n)) {
-		c->ret->unfit++;
+		c->ret->unfit += !c->pool->only; /* which most tasks are not for */
 		return;
 	}
 	if (!may_start(c, n, &gang) || (n->lane[0] && lane_is_taken(c, n->lane)))
@@ -146,7 +155,7 @@ static void add_ready(struct counting *c, const struct task_name *n)
 	}
 	tasks = n->lane[0] ? 1 : n->count ? waiting_of(c, n) : 1;
 	c->ret->ready += tasks;
-	add(c, n, tasks, c->ready);
+	add(c, n, tasks, c->named ? c->own : c->ready);
 }
 
 /* ---- on which nodes ---- */
@@ -212,11 +221,11 @@ static void put_running(struct bins *b, uint64_t *tasks, uint64_t *ready)
 	}
 }
 
-static void put_ready(struct bins *b, const uint64_t *tasks)
+static void put_ready(struct bins *b, const uint64_t *tasks, bool ours_alone)
 {
 	for (unsigned int size = POOL_GPUS_MAX; size; size--)
 		for (uint64_t n = tasks[size]; n; n--) {
-			struct bin *bin = find_bin(b, size, false, false);
+			struct bin *bin = find_bin(b, size, ours_alone, false);
 
 			if (!bin && !(bin = add_bin(b)))
 				return;
@@ -284,7 +293,8 @@ static void count_bins(struct counting *c, struct bins *b, struct demand *ret)
 	put_running(b, c->running, c->ready);
 	put_gangs(c, b);
 	put_whole(b, c->whole);
-	put_ready(b, c->ready);
+	put_ready(b, c->own, true);
+	put_ready(b, c->ready, false);
 	for (size_t i = 0; i < b->n; i++) {
 		ret->nodes += b->all[i].ours && b->all[i].used;
 		ret->more += b->all[i].fresh;

@@ -14,7 +14,8 @@
 
 /* A node whose agent lives. */
 struct demand_node {
-	unsigned int gpus; /* of one of the pool's all that its job has; else those that are free */
+	unsigned int gpus; /* of one of the pool's all that its job has; else those that are free,
+			      for tasks that name no pool */
 	bool ours;
 };
 

@@ -54,6 +54,7 @@ static const struct key keys[] = {
 	KEY("start_ms", "--start-limit", U64, start_ms, 1000, VALUE_DURATION_MAX),
 	KEY("lead_s", "--signal-lead", UINT, lead_s, 0, 86400),
 	KEY("relay", "--relay", FLAG, relay, 0, 0),
+	KEY("only", "--only", FLAG, only, 0, 0),
 	KEY("down", NULL, FLAG, down, 0, 0),
 	KEY("type", "--type", TEXT, type, 0, 0),
 	KEY("template", "--template", TEXT, template_path, 0, 0),

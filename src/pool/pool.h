@@ -54,6 +54,7 @@ struct pool {
 	uint64_t start_ms; /* an agent that has not reported so long after its job began does not */
 	unsigned int lead_s;	  /* so long before its end a job is signalled */
 	bool relay;		  /* the next job is queued so that it begins as one ends */
+	bool only;		  /* nothing runs there that does not name it (submit --pool) */
 	bool down;		  /* nothing more is submitted, what waits is cancelled */
 	char *type;		  /* of the GPUs, in the engine's words; NULL: any */
 	char *template_path;	  /* of a job script; NULL: the engine's own */

@@ -167,6 +167,17 @@ static void add_node(struct tick *t, unsigned int gpus, bool ours)
 	t->nodes[t->n_nodes++] = (struct demand_node){ .gpus = gpus, .ours = ours };
 }
 
+/* Nothing runs there but what names that pool. */
+static bool is_closed(const struct tick *t, const char *pool)
+{
+	struct pool p = { .gpus = 0 };
+	bool closed = pool[0] && strcmp(pool, t->pool.name) != 0 &&
+		      pool_read(t->sp, pool, &p, NULL) == 0 && p.only;
+
+	pool_clear(&p);
+	return closed;
+}
+
 static int look_at_agent(void *data, const char *agent)
 {
 	struct tick *t = data;
@@ -190,7 +201,11 @@ static int look_at_agent(void *data, const char *agent)
 	if (job && alive && heard)
 		t->live[job - t->jobs.all] = true;
 	if (alive && !b.draining)
-		add_node(t, job ? job->gpus : b.held + b.idle, job != NULL);
+		add_node(t,
+			 job			 ? job->gpus
+			 : is_closed(t, s->pool) ? 0
+						 : b.held + b.idle,
+			 job != NULL);
 	free(s);
 	return 0;
 }
@@ -421,6 +436,8 @@ static struct text_list agent_command(const char *instance, const struct pool *p
 	add_option(&l, "--instance", instance);
 	add_option(&l, "--pool", pool->name);
 	add_option(&l, "--token", token);
+	if (pool->only)
+		text_list_add(&l, "--pool-only");
 	if (pool->time_ms) {
 		add_ms(&l, "--time", pool->time_ms);
 		add_ms(&l, "--signal-lead", pool->lead_s * 1000ULL);

@@ -432,7 +432,7 @@ static void pass(struct planning *p)
 	struct entry *e;
 
 	while (!p->out->more && (e = next_entry(p))) {
-		if (!fit_time(e->shape, p->view))
+		if (e->shape->elsewhere || !fit_time(e->shape, p->view))
 			continue;
 		if (!e->shape->gpus) {
 			consider_cpu(p, e);

@@ -40,8 +40,9 @@ static const char *model_of(const struct sched_task *t)
 
 static uint64_t shape_hash(const struct sched_task *t)
 {
-	uint64_t flags = (uint64_t)t->rules << 3 | (uint64_t)t->shared << 2 |
-			 (uint64_t)t->preemptible << 1 | t->no_own_python;
+	uint64_t flags = (uint64_t)t->rules << 4 | (uint64_t)t->elsewhere << 3 |
+			 (uint64_t)t->shared << 2 | (uint64_t)t->preemptible << 1 |
+			 t->no_own_python;
 
 	return hash_text(hash_u64(hash_u64(t->gpus, flags), hash_u64(t->mem_bytes, t->timeout_ms)),
 			 model_of(t));
@@ -52,7 +53,7 @@ static bool shape_is(const struct shape *s, const struct sched_task *t)
 	return s->gpus == t->gpus && s->mem_bytes == t->mem_bytes &&
 	       s->timeout_ms == t->timeout_ms && s->rules == t->rules && s->shared == t->shared &&
 	       s->preemptible == t->preemptible && s->no_own_python == t->no_own_python &&
-	       !strcmp(s->model, model_of(t));
+	       s->elsewhere == t->elsewhere && !strcmp(s->model, model_of(t));
 }
 
 static struct shape *shape_get(struct sched_queue *q, const struct sched_task *t)
@@ -77,6 +78,7 @@ static struct shape *shape_get(struct sched_queue *q, const struct sched_task *t
 		.shared = t->shared,
 		.preemptible = t->preemptible,
 		.no_own_python = t->no_own_python,
+		.elsewhere = t->elsewhere,
 		.model = xstrdup(model_of(t)),
 	};
 	hmap_insert(&q->shape_map, &s->hnode, hash);

@@ -14,7 +14,7 @@ static bool has_room(const struct board *b, struct shape *s, const struct sched_
 	struct devset models = board_models(b, s, view);
 	unsigned int n = 0;
 
-	if (!fit_time(s, view))
+	if (s->elsewhere || !fit_time(s, view))
 		return false;
 	for (unsigned int i = 0; i < b->n; i++)
 		n += !fit_is_fixed(fit_check(s, &b->d[i].empty, devset_has(models, i)));

@@ -334,6 +334,11 @@ TELLS(tell_array_full)
 		    r->running);
 }
 
+TELLS(tell_pool)
+{
+	strbuf_adds(out, "waits for another node: by its pool it is not for this one");
+}
+
 TELLS(tell_too_late)
 {
 	char limit[UNIT_TEXT_MAX], end[CLOCK_TEXT_MAX];
@@ -457,6 +462,7 @@ static const struct {
 	[REASON_LANE_TASK] = { "lane-task", tell_lane_task, ARG_LANE | ARG_OTHER },
 	[REASON_LANE_BEHIND] = { "lane-behind", tell_lane_behind, ARG_LANE | ARG_OTHER },
 	[REASON_ARRAY_FULL] = { "array-full", tell_array_full, ARG_RUNNING },
+	[REASON_POOL] = { "pool", tell_pool, 0 },
 	[REASON_TOO_LATE] = { "too-late", tell_too_late, ARG_MS | ARG_BEGIN },
 	[REASON_CPU_SLOTS] = { "cpu-slots", tell_cpu_slots, ARG_RUNNING },
 	[REASON_FEW_GPUS] = { "few-gpus", tell_few_gpus, ARG_WANT | ARG_TOTAL },

@@ -36,6 +36,7 @@ enum reason_code {
 	REASON_LANE_TASK,   /* lane, other */
 	REASON_LANE_BEHIND, /* lane, other */
 	REASON_ARRAY_FULL,  /* running */
+	REASON_POOL,	    /* it is for nodes of another pool */
 	REASON_TOO_LATE,    /* ms: its time-out; wall_ns: what runs here is stopped then */
 	REASON_CPU_SLOTS,   /* running */
 	REASON_FEW_GPUS,    /* want, total: there are not so many here */

@@ -33,7 +33,7 @@ struct shape {
 	uint64_t mem_bytes;
 	uint64_t timeout_ms;
 	enum sched_rules rules;
-	bool shared, preemptible, no_own_python;
+	bool shared, preemptible, no_own_python, elsewhere;
 	char *model; /* "" = any */
 	uint64_t models_hash;
 	struct devset model_ok; /* as of models_hash */

@@ -58,6 +58,7 @@ struct sched_task {
 	bool idle_workload;   /* it runs and is preemptible: every task may preempt it,
 			  so that it is no more than a way to hold the device; not counted */
 	bool no_own_python;   /* not where another Python process of its owner is */
+	bool elsewhere;	      /* it is for nodes of another pool */
 	bool gang;   /* its elements are started together on several nodes: each stands aside until
 			it is called, sched_call() */
 	bool called; /* with gang */

@@ -151,6 +151,14 @@ static bool array_is_full(struct why *w)
 	return is(w, REASON_ARRAY_FULL);
 }
 
+static bool is_for_others(struct why *w)
+{
+	if (!w->e->shape->elsewhere)
+		return false;
+	w->where = SCHED_WHY_NOT_HERE;
+	return is(w, REASON_POOL);
+}
+
 static bool is_too_late(struct why *w)
 {
 	if (fit_time(w->e->shape, w->view))
@@ -341,10 +349,10 @@ static bool is_next(struct why *w)
 }
 
 static bool (*const reasons[])(struct why *w) = {
-	is_never,	 is_changing,	    is_paused,	   depends,
-	is_early,	 lane_is_paused,    is_elsewhere,  waits_after_a_try,
-	is_uncalled,	 waits_in_lane,	    array_is_full, is_too_late,
-	slots_are_taken, waits_for_devices, is_behind,	   is_next,
+	is_never,	is_changing,   is_paused,	  depends,	   is_early,
+	lane_is_paused, is_elsewhere,  waits_after_a_try, is_uncalled,	   waits_in_lane,
+	array_is_full,	is_for_others, is_too_late,	  slots_are_taken, waits_for_devices,
+	is_behind,	is_next,
 };
 
 static void tell_run(const struct run *run, const struct sched_view *view, struct reason *r)

@@ -145,6 +145,14 @@ static const struct task_option rows[] = {
 		   .def = "5m",
 		   .group = group_scales,
 		   .help = "from its start, and from each change, to the next one at least" } },
+	{ .key = "pool",
+	  AT(pool),
+	  .flags = OPTION_AS_NEW,
+	  .opt = { .name = "pool",
+		   .spec = { VALUE_TASK_NAME, .max = SPEC_NAME_MAX },
+		   .arg = "NAME",
+		   .group = group_needs,
+		   .help = "only on nodes of that pool (tenure up)" } },
 	{ .key = "priority",
 	  AT(priority),
 	  .def = SPEC_PRIORITY,
@@ -799,6 +807,8 @@ int spec_check(struct task_spec *s, struct err *e)
 		r = check_scaling(s, e);
 	if (r == 0 && s->shared && !s->memory)
 		r = err_set(e, -EINVAL, "shared: say with memory how much it needs on a device");
+	if (r == 0 && s->pool && !s->gpus) /* which node starts it is told by its name alone */
+		r = err_set(e, -EINVAL, "pool: only a task with GPUs can name one");
 	if (r == 0 && s->allocation && (s->array.set || s->sweep.n))
 		r = err_set(e, -EINVAL,
 			    "allocation: it is one task; array and sweep are not for it");

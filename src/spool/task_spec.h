@@ -63,6 +63,7 @@ struct task_spec {
 	bool learned;	 /* memory was SPEC_AUTO, and is what was learned: spec_learn() */
 	bool shared;	 /* others may be on its devices: free memory is the condition */
 	char *model;	 /* pattern of the device's name */
+	char *pool;	 /* only on nodes of that pool of an engine */
 	/* How it grows and shrinks while it runs. */
 	uint64_t gpus_min;	       /* devices that it keeps; 0: as many as gpus says */
 	uint64_t gpus_max;	       /* and may have; 0: their number does not change */

@@ -411,3 +411,48 @@ def test_limits_hold_while_it_grows(scaled):
     busy(1)
     must_come(lambda: "max_total_gpus or max_manual_gpus allows no more" in q.why(1), 30)
     assert allocs(q)["a"]["gpus"] == 1
+
+
+def test_a_node_of_its_own(queue):
+    """On an engine, here this machine: nothing else runs there, and it goes with the allocation."""
+    q = queue(gpus=3)
+    q.start("--no-hold", "--gpus", "0")
+    said = q.run("alloc", "mine", "-g", "2", "--engine", "local", "--time", "1h", "--wait", "20s")
+    assert "mine (task 1) has GPU" in said.stdout and "its job keeps the GPUs of local until" in one_line(said.stderr), said
+    a = has(q, "mine")
+    assert a["agent"] != q.status()["agent"].get("node") and a["gpus"] == 2
+    q.run("start", "mine", "--", "sleep", "1000")
+    phase(q, "mine", "running")
+    # A task that names no pool stays away from its node, and one that names it runs there.
+    other = q.submit("-g", "2", "--", "true")
+    assert q.task(other)["state"] == "pending"
+    pools = {p["pool"]: p for p in json.loads(q.run("instances", "--json").stdout.splitlines()[0])["pools"]}
+    assert pools["alloc-1"]["live"] == 1 and pools["alloc-1"]["cap"] == 1
+    released = q.run("release", "mine")
+    assert "mine is stopping" in released.stdout or "stopped" in released.stdout, released
+    must_come(lambda: not [j for p in json.loads(q.run("instances", "--json").stdout.splitlines()[0])["pools"]
+                           for j in p["jobs"] if not j["ended"]], 30)
+    assert allocs(q) == {}
+    q.run("stop", str(other), check=False)
+
+
+def test_an_engine_that_is_none(queue):
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    said = q.run("alloc", "a", "--engine", "slurmm", check=False)
+    assert said.returncode != 0 and "slurm" in said.stderr and "a is not allocated" in one_line(said.stderr), said
+    assert allocs(q) == {}
+    words = q.run("alloc", "a", "b", check=False)
+    assert words.returncode == 2 and '"b": one NAME at a time' in one_line(words.stderr)
+
+
+def test_tasks_of_a_pool(queue):
+    """Without its nodes they wait, with the reason."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = q.submit("--pool", "night", "--", "true")
+    must_come(lambda: "by its pool it is not for this one" in q.why(i))
+    assert q.task(i)["state"] == "pending"
+    none = q.run("submit", "--pool", "night", "-g", "0", "--", "true", check=False)
+    assert none.returncode == 2 and "pool: only a task with GPUs can name one" in one_line(none.stderr), none
+    q.run("edit", str(i), "pool=", check=False)

@@ -263,3 +263,27 @@ else:
     assert [(tmp_path / f"begun-{rank}").read_text().split()[:2] for rank in (0, 1)] == [["2", "2"]] * 2
     ends = cluster.spools / "exp1" / "ends" / str(task)
     assert len({a.name.partition("-slurm")[0] for a in ends.iterdir() if '"done"' in a.read_text()}) == 2
+
+
+def test_an_allocation_is_a_job_of_its_own(slurm, cluster):
+    """resource-manager.md's session on a cluster: allocate, start, look, release."""
+    said = cluster.run("alloc", "exp_train", "-i", "exp1", "-g", "2", "--engine", "slurm", "--type", "a10", "--time", "1h",
+                       "--prefix", "ndfs", "--wait", "60s")
+    assert "submitted job 1 (slurm)" in said and "exp_train (task 1) has " in said, said
+    (name, state), = slurm.jobs().values()
+    assert name.startswith("ndfs-exp1-alloc-1-") and state == "RUNNING", (name, state)
+
+    def alloc():
+        return json.loads(cluster.run("allocs", "-i", "exp1", "--json"))["allocations"][0]
+    assert alloc()["agent"].startswith("qa-a10-00")
+    cluster.run("start", "-i", "exp1", "exp_train", "--", "sh", "-c", "echo list {gpu_list} of {gpu_count}; sleep 1000")
+    must_come(lambda: alloc()["phase"] == "running", 30)
+    must_come(lambda: "of 2" in cluster.run("logs", "-i", "exp1", "exp_train"))
+    # What names no pool gets no node of it, and none is asked for.
+    other = cluster.submit("exp1", "-g", "1", "--", "true")
+    assert cluster.row("exp1", other)["state"] == "pending" and len(slurm.jobs()) == 1
+    cluster.run("stop", "-i", "exp1", str(other))
+    cluster.run("release", "-i", "exp1", "exp_train")
+    must_come(lambda: ended(slurm), 60)
+    assert json.loads(cluster.run("allocs", "-i", "exp1", "--json"))["allocations"] == []
+

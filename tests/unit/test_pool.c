@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "pool/demand.h"
 #include "pool/job.h"
 #include "pool/owner.h"
@@ -47,7 +48,7 @@ static void a_pool_is_read_as_it_was_written(void **state)
 		"\"total_gpus\":16,\"time_ms\":86400000,\"keep_ms\":1000,\"type\":\"a10\","
 		"\"program\":\"/bin/t\",\"options\":[\"--partition=gpu\",\"--qos=a b\"],"
 		"\"drop\":[\"--mem\"],\"settings\":[\"image=x\"],\"agent\":[\"--load=gemm\"],"
-		"\"relay\":true,\"asked_ns\":5}";
+		"\"relay\":true,\"only\":true,\"asked_ns\":5}";
 	struct pool p, again;
 	struct err e = ERR_INIT;
 
@@ -64,6 +65,7 @@ static void a_pool_is_read_as_it_was_written(void **state)
 	assert_int_equal(again.options.n, 2);
 	assert_string_equal(again.options.texts[1], "--qos=a b");
 	assert_true(again.relay);
+	assert_true(again.only);
 	assert_int_equal(pool_cap(&again), 2);
 	pool_clear(&p);
 	pool_clear(&again);
@@ -369,6 +371,52 @@ static struct demand demand(const struct spool *sp, unsigned int gpus, unsigned 
 	return demand_beside(sp, gpus, &other, elsewhere ? 1 : 0);
 }
 
+/* What names a pool asks for its nodes, whatever is free elsewhere, and for those of no other one.
+ */
+static void what_names_a_pool_is_for_its_nodes(void **state)
+{
+	struct spool *sp = open_spool();
+	static const struct demand_node there[] = { { .gpus = 8 } };
+	struct pool p = { .engine = "local", .gpus = 2, .max = 100 };
+	char node[] = "node1";
+	static const struct {
+		const char *pool;
+		bool only;
+		unsigned int more;
+	} cases[] = { { "main", false, 1 },
+		      { "main", true, 1 },
+		      { "other", false, 0 },
+		      { "other", true, 0 } };
+
+	(void)state;
+	(void)submit(sp, "{\"commands\":[\"true\"],\"gpus\":2,\"pool\":\"main\"}");
+	(void)submit(sp, "{\"commands\":[\"true\"],\"gpus\":2}");
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct demand d;
+
+		(void)str_copy(p.name, sizeof(p.name), cases[i].pool);
+		p.only = cases[i].only;
+		assert_int_equal(demand_read(sp, &p, 1000000000ULL * 1000000, ours, node, there, 1,
+					     &d, NULL),
+				 0);
+		assert_int_equal(d.more, cases[i].more);
+		assert_int_equal(d.unfit, 0);
+	}
+	/* More than a node of it has: nothing to say where most tasks are not for it. */
+	(void)submit(sp, "{\"commands\":[\"true\"],\"gpus\":4}");
+	p.only = true;
+	{
+		struct demand d;
+
+		assert_int_equal(
+			demand_read(sp, &p, 1000000000ULL * 1000000, ours, node, NULL, 0, &d, NULL),
+			0);
+		assert_int_equal(d.nodes, 0);
+		assert_int_equal(d.unfit, 0);
+	}
+	sp = spool_close(sp);
+}
+
 static void nodes_are_counted_by_what_is_ready(void **state)
 {
 	struct spool *sp = open_spool();
@@ -520,6 +568,7 @@ int main(void)
 		WITH_SPOOL(one_at_a_time_ticks),
 		WITH_SPOOL(an_owner_that_died_is_passed_over),
 		WITH_SPOOL(nodes_are_counted_by_what_is_ready),
+		WITH_SPOOL(what_names_a_pool_is_for_its_nodes),
 		WITH_SPOOL(tasks_have_to_fit_a_node),
 		WITH_SPOOL(ranks_are_on_a_node_each),
 		WITH_SPOOL(what_a_lost_node_ran_needs_another_one),

@@ -2,6 +2,7 @@
 
 /* The planner's rules, one by one, in virtual time. */
 
+#include "sched/queue_empty.h"
 #include "sched_bench.h"
 
 #define T(...) ((struct sched_task){ __VA_ARGS__ })
@@ -603,6 +604,20 @@ static void test_what_does_not_end_in_time_is_not_started(void **state)
 	bench_close(&b);
 }
 
+/* It is for nodes of another pool: it keeps nothing here, and passes nobody. */
+static void test_what_is_for_others(void **state)
+{
+	bench_open(&b, 2);
+	bench_add(&b, T(.id = 1, .gpus = 2, .elsewhere = true));
+	bench_add(&b, T(.id = 2, .gpus = 2));
+	bench_add(&b, T(.id = 3, .elsewhere = true));
+	expect("start 2 0 1");
+	assert_int_equal(sched_end(b.q, ref(2)), 0);
+	expect("");
+	assert_true(sched_is_empty(b.q, &b.view));
+	bench_close(&b);
+}
+
 /* The order within a lane is strict: what is behind one that is too long waits as well. */
 static void test_the_head_of_a_lane_that_does_not_end_in_time(void **state)
 {
@@ -780,6 +795,7 @@ int main(void)
 		cmocka_unit_test(test_what_does_not_end_in_time_is_not_started),
 		cmocka_unit_test(test_the_head_of_a_lane_that_does_not_end_in_time),
 		cmocka_unit_test(test_small_output),
+		cmocka_unit_test(test_what_is_for_others),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_adopted),
 		cmocka_unit_test(test_adopted_while_it_waits),

@@ -294,6 +294,16 @@ static void test_for_programs(void **state)
 	close_bench();
 }
 
+static void test_another_pool(void **state)
+{
+	bench_open(&b, 1);
+	bench_add(&b, T(.id = 1, .gpus = 1, .elsewhere = true));
+	expect_why(1, "waits for another node: by its pool it is not for this one; 1st in order");
+	assert_int_equal(where_of(1), SCHED_WHY_NOT_HERE);
+	expect_json(1, "{\"code\":\"pool\",\"place\":1}");
+	bench_close(&b);
+}
+
 static void test_too_late(void **state)
 {
 	bench_open(&b, 1);
@@ -359,6 +369,7 @@ int main(void)
 		cmocka_unit_test(test_aside),
 		cmocka_unit_test(test_taken_by_newcomer),
 		cmocka_unit_test(test_for_programs),
+		cmocka_unit_test(test_another_pool),
 		cmocka_unit_test(test_too_late),
 		cmocka_unit_test(test_every_code),
 		cmocka_unit_test(test_a_note_is_not_said_twice),

@@ -71,6 +71,7 @@ struct agent_config {
 	const char *devices;
 	uint32_t n_devices;
 	const char *token, *pool; /* the pool's words for this job; NULL: none */
+	bool pool_only;		  /* tasks that do not name the pool do not run here */
 	uint64_t *n_ended;	  /* tasks that end under it are counted there; NULL */
 	uint64_t heartbeat_ms;	  /* between two heartbeats */
 	uint64_t gang_wait_ms;	  /* for all ranks of a gang to have their devices */

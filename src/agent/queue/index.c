@@ -229,6 +229,7 @@ static void add_by_name(struct worker *w, const struct task_name *n)
 
 	c->waits = true;
 	sched_task_from_spec(n, NULL, &c->task);
+	c->task.elsewhere = place_is_elsewhere(w->place, NULL); /* one with a pool has GPUs */
 	(void)str_copy(c->lane, sizeof(c->lane), n->lane);
 	depends_set(w->place, n->id, NULL);
 }
@@ -269,6 +270,7 @@ static void read_waiting(struct worker *w, const struct task_name *n, const stru
 	c->waits = true;
 	sched_task_from_spec(n, t.spec, &c->task);
 	learning_plan(w->place, t.spec, &c->task);
+	c->task.elsewhere = place_is_elsewhere(w->place, t.spec->pool);
 	c->task.model = NULL; /* which the spec takes with it */
 	(void)str_copy(c->lane, sizeof(c->lane), n->lane);
 	c->note = t.history.reason[0] ? xstrdup(t.history.reason) : NULL;

@@ -283,6 +283,8 @@ static int open_place(struct finding *o, struct spool_place *p)
 	const struct agent_config *c = o->r->p.c;
 	int r = spool_open(c->root, c->instance, &c->trust, SPOOL_CREATE, &p->spool, &o->e);
 
+	p->pool = c->pool;
+	p->pool_only = c->pool_only;
 	if (r == 0)
 		r = name_spool(o, p->spool);
 	if (r == 0)

@@ -160,6 +160,13 @@ void place_note_timeout(struct spool_place *p, uint64_t id)
 	p->timed.n++;
 }
 
+bool place_is_elsewhere(const struct spool_place *place, const char *pool)
+{
+	if (!pool)
+		return place->pool_only;
+	return !place->pool || strcmp(place->pool, pool) != 0;
+}
+
 void place_close(struct spool_place *p)
 {
 	uint_list_clear(&p->timed);

@@ -45,6 +45,8 @@ struct spool_place {
 	struct scan *scan;
 	struct endlog *events;
 	struct claimer self;
+	const char *pool;	/* of which this node is; NULL: of none */
+	bool pool_only;		/* nothing runs here that does not name it */
 	struct uint_list timed; /* rising: place_note_timeout() */
 };
 
@@ -69,6 +71,9 @@ void place_undo_forget(struct spool_place *place, uint64_t id);
  */
 void place_note_timeout(struct spool_place *place, uint64_t id);
 bool place_has_timeout(const struct spool_place *place, uint64_t id);
+
+/* A task that names that pool (NULL: none) is not for this node. */
+bool place_is_elsewhere(const struct spool_place *place, const char *pool);
 
 /* What is kept here and the spool itself; what other files keep in it they have freed. */
 void place_close(struct spool_place *place);

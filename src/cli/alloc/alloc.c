@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/agent_client.h"
+#include "cli/alloc/alloc_pool.h"
 #include "cli/alloc/live.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
@@ -58,6 +59,7 @@ static void add_task_opts(struct opts *o)
 
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
 		opts_add_row(o, &task_option_find(keys[i])->opt);
+	opts_add_rows(o, alloc_pool_opts);
 }
 
 /* ---- asking for it ---- */
@@ -123,10 +125,12 @@ static int submit_one(const struct cmd_ctx *ctx, const struct spool *sp, struct 
 		r = check_name(&live, s->name, e);
 	if (r == 0)
 		r = check_limits(&live, &limits, s, e);
-	if (r == 0)
+	if (r == 0 && !alloc_pool_engine(ctx))
 		r = room_check(ctx, sp, s, e);
 	if (r == 0)
 		r = submit_new_id(sp, &mark.id, e);
+	if (r == 0 && alloc_pool_engine(ctx))
+		r = spec_set_text(s, "pool", alloc_pool_name(mark.id, mark.pool), e);
 	if (r == 0)
 		r = alloc_mark_write(sp, &mark, e);
 	if (r == 0) {
@@ -258,6 +262,26 @@ static int tell(const struct asked *a, struct err *e)
 	return r;
 }
 
+/* Where the engine does not want it there is no allocation. An exit code. */
+static int bring_up(const struct asked *a, const struct task_spec *s, struct err *e)
+{
+	int code =
+		alloc_pool_up(a->ctx, s->pool, (unsigned int)(s->gpus_max ? s->gpus_max : s->gpus));
+	struct err other = ERR_INIT;
+
+	if (code == CMD_OK) {
+		cmd_warn(
+			"note",
+			"its job keeps the GPUs of %s until tenure release %s, whether or not a program "
+			"runs there; a site may end jobs that keep GPUs for nothing",
+			alloc_pool_engine(a->ctx), a->name);
+		return 0;
+	}
+	(void)take_back(a, &other);
+	(void)err_set(e, -EIO, "%s is not allocated", a->name);
+	return code;
+}
+
 static int run_alloc(const struct cmd_ctx *ctx, struct err *e)
 {
 	const struct value *gpus = opts_value(ctx->opts, "gpus");
@@ -267,6 +291,13 @@ static int run_alloc(const struct cmd_ctx *ctx, struct err *e)
 	struct spool *sp = NULL;
 	int r;
 
+	if (s && opts_argc(ctx->opts) > 1 && !(opts_dashes(ctx->opts) && alloc_pool_engine(ctx))) {
+		(void)err_set(e, -EINVAL,
+			      "\"%s\": one NAME at a time; what stands behind -- is for the job of "
+			      "--engine",
+			      opts_arg(ctx->opts, 1));
+		s = spec_free(s);
+	}
 	if (!s)
 		return CMD_USAGE;
 	r = instance_open(ctx, SPOOL_CREATE, &sp, e);
@@ -280,8 +311,11 @@ static int run_alloc(const struct cmd_ctx *ctx, struct err *e)
 	} else if (r < 0) {
 		r = err_wrap(e, "not allocated");
 	}
-	if (r == 0) {
+	if (r == 0 && s->pool)
+		r = bring_up(&a, s, e);
+	else if (r == 0)
 		pools_tick_after_submit(ctx, sp);
+	if (r == 0) {
 		agent_look(ctx);
 		r = tell(&a, e);
 	}
@@ -303,9 +337,8 @@ const struct cmd cmd_alloc = {
 	.name = "alloc",
 	.group = ALLOC_GROUP,
 	.summary = "take GPUs for a purpose, and keep them",
-	.args = "NAME",
+	.args = "NAME [-- LINE..]",
 	.min_args = 1,
-	.max_args = 1,
 	.description =
 		"An allocation is a task that keeps its GPUs until tenure release, whatever runs on them "
 		"meanwhile: tenure start runs a program there, and another one after it. It waits for its "
@@ -314,7 +347,9 @@ const struct cmd cmd_alloc = {
 		"max_total_gpus, max_manual_gpus and max_gpus_per_task limit how many GPUs allocations may "
 		"have; what is more is refused, with who has what. Nobody else gets an allocated GPU "
 		"through your queue; on a machine that you share, somebody who starts there all the same "
-		"is not stopped.",
+		"is not stopped.\n\n"
+		"With --engine the allocation is a job of its own on that engine: one node, whose agent runs "
+		"nothing else, until it is released or the job's time is over; then the next one is asked for.",
 	.examples = alloc_examples,
 	.opts = alloc_opts,
 	.add_opts = add_task_opts,
@@ -328,6 +363,7 @@ const struct cmd cmd_alloc = {
 struct releasing {
 	struct taskstop stop;
 	struct live_allocs live;
+	struct text_list pools; /* that go with them */
 };
 
 static int release_one(void *data, const char *word, struct err *e)
@@ -338,6 +374,8 @@ static int release_one(void *data, const char *word, struct err *e)
 
 	if (!a)
 		return -ENOENT;
+	if (a->pool[0])
+		text_list_add(&r->pools, a->pool);
 	return taskstop_word(&r->stop, str_print(id, sizeof(id), "%" PRIu64, a->task.name.id), e);
 }
 
@@ -372,6 +410,12 @@ static int run_release(const struct cmd_ctx *ctx, struct err *e)
 	sp = spool_close(sp);
 	if (r.stop.changed)
 		agent_look(ctx);
+	for (size_t i = 0; i < r.pools.n; i++) {
+		int code = alloc_pool_down(ctx, r.pools.texts[i]);
+
+		first = first ? first : code;
+	}
+	text_list_clear(&r.pools);
 	return first;
 }
 

@@ -23,6 +23,7 @@ static int add_one(const struct spool *sp, struct live_allocs *l, const struct s
 	l->all = xgrow(l->all, l->n, sizeof(*l->all));
 	a = &l->all[l->n++];
 	*a = (struct live_alloc){ .task = *t, .kind = mark->kind };
+	(void)str_copy(a->pool, sizeof(a->pool), mark->pool);
 	return alloc_state_read(sp, t->name.id, &a->state, e);
 }
 

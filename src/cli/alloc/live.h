@@ -13,7 +13,8 @@
 struct live_alloc {
 	struct scan_task task;
 	enum alloc_kind kind;
-	struct alloc_state state; /* what its keeper has said last */
+	char pool[ALLOC_POOL_MAX]; /* that it has for itself; "" */
+	struct alloc_state state;  /* what its keeper has said last */
 };
 
 struct live_allocs {

@@ -128,6 +128,9 @@ static const struct opt up_opts[] = {
 	{ .name = "relay",
 	  .spec = { VALUE_FLAG },
 	  .help = "queue the next job so that it begins as one ends, and its tasks go on there" },
+	{ .name = "only",
+	  .spec = { VALUE_FLAG },
+	  .help = "nothing runs there but tasks that name the pool: tenure submit --pool POOL" },
 	{ .name = "prefix",
 	  .spec = { VALUE_STRING },
 	  .arg = "WORD",
@@ -427,6 +430,8 @@ static int take_all(const struct cmd_ctx *ctx, bool is_new, struct pool *p, stru
 	take_keep(ctx, p);
 	if (given(ctx, "relay"))
 		p->relay = opts_flag(ctx->opts, "relay");
+	if (given(ctx, "only"))
+		p->only = opts_flag(ctx->opts, "only");
 	take_str(ctx, "type", &p->type);
 	if (take_template(ctx, p, e) < 0)
 		return CMD_USAGE;

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/alloc/alloc_pool.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/commands.h"
+
+const struct opt alloc_pool_opts[] = {
+	{ .name = "engine",
+	  .spec = { VALUE_NAME },
+	  .arg = "ENGINE",
+	  .group = "Nodes of an engine",
+	  .help = "ask this engine for a node of its own: slurm, sge, sco, k8s, local; its lines for "
+		  "the job stand behind --, as with tenure up" },
+	{ .name = "time",
+	  .spec = { VALUE_DURATION },
+	  .arg = "DURATION",
+	  .group = "Nodes of an engine",
+	  .help = "of the job" },
+	{ .name = "type",
+	  .spec = { VALUE_STRING },
+	  .arg = "TYPE",
+	  .group = "Nodes of an engine",
+	  .help = "of the GPUs, in the engine's words" },
+	{ .name = "prefix",
+	  .spec = { VALUE_STRING },
+	  .arg = "WORD",
+	  .group = "Nodes of an engine",
+	  .help = "with which the name of the job begins (tenure)" },
+	{ .name = "set",
+	  .spec = { VALUE_TEXTS },
+	  .arg = "KEY=VALUE",
+	  .group = "Nodes of an engine",
+	  .help = "what the engine needs besides (docs/cluster.md)" },
+	{ 0 },
+};
+
+char *alloc_pool_name(uint64_t id, char *buf)
+{
+	return str_print(buf, ALLOC_POOL_MAX, "alloc-%" PRIu64, id);
+}
+
+const char *alloc_pool_engine(const struct cmd_ctx *ctx)
+{
+	const struct value *v = opts_value(ctx->opts, "engine");
+
+	return v ? v->str : NULL;
+}
+
+/* The same instance as this command's. */
+static struct text_list words_of(const struct cmd_ctx *ctx, const char *command, const char *pool)
+{
+	const char *root = settings_str(ctx->settings, SET_ROOT);
+	struct text_list words = { .n = 0 };
+
+	text_list_add(&words, command);
+	text_list_add(&words, settings_str(ctx->settings, SET_INSTANCE));
+	text_list_take(&words, xasprintf("--pool=%s", pool));
+	if (root)
+		text_list_take(&words, xasprintf("--root=%s", root));
+	return words;
+}
+
+static void pass_on(const struct cmd_ctx *ctx, const char *name, struct text_list *words)
+{
+	const struct value *v = opts_value(ctx->opts, name);
+
+	if (!opts_given(ctx->opts, name))
+		return;
+	if (strcmp(name, "set") != 0)
+		text_list_take(words, xasprintf("--%s=%s", name, opts_text(ctx->opts, name)));
+	else
+		for (size_t i = 0; i < v->words.n; i++)
+			text_list_take(words, xasprintf("--set=%s", v->words.texts[i]));
+}
+
+static int run(const struct cmd *cmd, struct text_list *words)
+{
+	int code = cmd_run(cmd, "tenure", (int)words->n, words->texts);
+
+	text_list_clear(words);
+	return code;
+}
+
+int alloc_pool_up(const struct cmd_ctx *ctx, const char *pool, unsigned int gpus)
+{
+	static const char *const passed[] = { "engine", "time", "type", "prefix", "set" };
+	struct text_list words = words_of(ctx, "up", pool);
+
+	text_list_take(&words, xasprintf("--gpus=%u", gpus));
+	text_list_add(&words, "--max=1");
+	text_list_add(&words, "--only");
+	for (size_t i = 0; i < ARRAY_LEN(passed); i++)
+		pass_on(ctx, passed[i], &words);
+	if (opts_argc(ctx->opts) > 1)
+		text_list_add(&words, "--");
+	for (size_t i = 1; i < opts_argc(ctx->opts); i++)
+		text_list_add(&words, opts_arg(ctx->opts, i));
+	return run(&cmd_up, &words);
+}
+
+int alloc_pool_down(const struct cmd_ctx *ctx, const char *pool)
+{
+	struct text_list words = words_of(ctx, "down", pool);
+
+	return run(&cmd_down, &words);
+}

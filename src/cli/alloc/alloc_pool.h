@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_ALLOC_ALLOC_POOL_H
+#define TENURE_CLI_ALLOC_ALLOC_POOL_H
+
+/* The pool of one node that an allocation on an engine has for itself: `up` and `down` of it. */
+
+#include "alloc/alloc.h"
+#include "cli/cmd.h"
+
+/* "alloc-42": what the pool of that allocation is called. buf: ALLOC_POOL_MAX bytes; returns it. */
+char *alloc_pool_name(uint64_t id, char *buf);
+
+/* The engine that was asked for; NULL: none, the allocation is of the nodes that there are. */
+const char *alloc_pool_engine(const struct cmd_ctx *ctx);
+/* A node with so many GPUs is asked for, by what the command line says of it. An exit code; what
+ * failed has been printed. */
+int alloc_pool_up(const struct cmd_ctx *ctx, const char *pool, unsigned int gpus);
+/* Its node is given back, and none is asked for any more. Likewise. */
+int alloc_pool_down(const struct cmd_ctx *ctx, const char *pool);
+
+/* --engine, and what goes with it. */
+extern const struct opt alloc_pool_opts[];
+
+#endif
