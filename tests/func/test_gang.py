@@ -5,6 +5,7 @@ import pathlib
 import re
 import shutil
 import socket
+import subprocess
 import sys
 
 import pytest
@@ -305,6 +306,16 @@ sys.exit(3 if rank == 1 else 0)
     assert wait_for(lambda: not files(b)), files(b)
 
 
+def test_silent_leader_is_not_waited_for(world, ranks):
+    """Its claims expire much later: until then it may live, but nothing is asked of it, and another one leads."""
+    world.expire = "120s"
+    leader, b, c = start(world, "alpha", "beta", "gamma")
+    leader.kill()
+    i = ranks.submit(c, gpus=2)
+    c.wait(i, "done", 60)
+    assert b.others()["alpha"]["state"] == "alive"  # as far as anybody knows
+
+
 def test_agent_that_comes_back_adopts_its_rank(world, ranks):
     a, b = start(world, "alpha", "beta")
     i = ranks.submit(a, then="""\
@@ -454,3 +465,13 @@ def test_torchrun(world, ranks):
     must_come(lambda: a.task(i)["state"] in ("done", "failed"), 120)
     assert a.task(i)["state"] == "done", [p.read_text() for p in (a.spool / "logs").glob(f"{i}.*")]
     assert [(ranks.out / f"sum-{r}").read_text() for r in range(4)] == ["6 4 0", "6 4 0", "6 4 1", "6 4 1"]
+
+
+def test_step_for_a_machine_with_cards(build, env):
+    """tests/gpu/gang: the same over NCCL there, and here over gloo, with a "node" for each simulated card."""
+    done = subprocess.run([build / "tenure", "sim", "--gpus", "2", "--", pathlib.Path(__file__).parents[1] / "gpu/gang", build],
+                          env={**env, "BACKEND": "gloo", "PYTHON": "/usr/bin/python3", "GLOO_SOCKET_IFNAME": "lo"},
+                          text=True, capture_output=True, timeout=5 * HANG, check=False)
+    if done.returncode == 77:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0 and "2 ranks on 2 cards have met over gloo" in done.stdout, (done.stdout, done.stderr)

@@ -166,16 +166,19 @@ static const struct node_peer *peer_of(const struct looking *k, const char *agen
 	return NULL;
 }
 
+/* As far as others can rely on it: claims of one that is silent expire much later. */
 static bool lives(const struct looking *k, const char *agent)
 {
-	return strcmp(agent, k->l->agent) == 0 || peer_of(k, agent);
+	const struct node_peer *peer = peer_of(k, agent);
+
+	return strcmp(agent, k->l->agent) == 0 || (peer && !peer->quiet);
 }
 
 /* One of before knows nothing of it, whatever it is called. */
 static bool is_leader(const struct looking *k)
 {
 	for (size_t i = 0; i < k->m->n; i++)
-		if (strcmp(k->m->all[i]->agent, k->l->agent) < 0)
+		if (strcmp(k->m->all[i]->agent, k->l->agent) < 0 && lives(k, k->m->all[i]->agent))
 			return false;
 	return k->l->known;
 }
@@ -244,7 +247,7 @@ static size_t nodes_for(const struct looking *k, const struct task_spec *spec, c
 	for (size_t i = 0; i < k->m->n; i++) {
 		const struct node_peer *peer = peer_of(k, k->m->all[i]->agent);
 
-		if (!peer || !peer->draining)
+		if (!peer || !(peer->draining || peer->quiet))
 			(*ret)[n++] = node_of(k, k->m->all[i], spec, avoid);
 	}
 	return n;
@@ -676,7 +679,7 @@ static void say_room(const struct looking *k, const struct seen *s, struct strbu
 		strbuf_adds(b, "another task on several nodes is just being started");
 	else
 		strbuf_addf(b, "%zu of %zu agent%s %s them", now, n, n == 1 ? "" : "s",
-			    now == 1 ? "has" : "have");
+			    now == 1 || n == 1 ? "has" : "have");
 	if (ever < spec->nodes)
 		strbuf_addf(b, ", and %zu could", ever);
 }

@@ -31,6 +31,8 @@
 #define CHECK_STEP_MS		200
 #define OPEN_AGAIN_MS		5000   /* the disk may come, or become writable */
 #define QUIET_HEARTBEATS	1      /* from then on the claims of an agent are watched, too */
+#define SILENT_HEARTBEATS	3      /* from then on nothing is asked of it, ... */
+#define SILENT_LEAST_MS		5000   /* but not sooner: a machine may be busy */
 #define NETWORK_EXPIRE_MS	60000U /* for so long a directory's cache may hide what is new... */
 #define NETWORK_MORE_HEARTBEATS 3      /* ... and so many heartbeats may get lost */
 #define ELEMENT_FILE_MAX	65536
@@ -735,7 +737,10 @@ size_t node_watch_nodes(const struct node_watch *b, struct capacity_node **ret)
 
 size_t node_watch_peers(const struct node_watch *b, struct node_peer **ret)
 {
+	uint64_t quiet_ms = SILENT_HEARTBEATS * b->lk.heartbeat_ms;
 	size_t n = 0;
+
+	quiet_ms = quiet_ms > SILENT_LEAST_MS ? quiet_ms : SILENT_LEAST_MS;
 
 	*ret = xcalloc(b->n + 1, sizeof(**ret));
 	for (size_t i = 0; i < b->n; i++) {
@@ -743,7 +748,8 @@ size_t node_watch_peers(const struct node_watch *b, struct node_peer **ret)
 
 		if (o->life != LIVENESS_ALIVE)
 			continue;
-		(*ret)[n] = (struct node_peer){ .draining = o->heartbeat.draining };
+		(*ret)[n] = (struct node_peer){ .draining = o->heartbeat.draining,
+						.quiet = o->silent_ms > quiet_ms };
 		(void)str_copy((*ret)[n++].agent, sizeof((*ret)->agent), o->agent);
 	}
 	return n;

@@ -78,6 +78,7 @@ size_t node_watch_nodes(const struct node_watch *b, struct capacity_node **ret);
 struct node_peer {
 	char agent[NAME_AGENT_MAX + 1];
 	bool draining;
+	bool quiet; /* its heartbeat has not moved for some time: nothing is asked of it */
 };
 size_t node_watch_peers(const struct node_watch *b, struct node_peer **ret);
 /* An array of the other agents, for the status. */
