@@ -13,12 +13,12 @@
  *	scale_vain(&s, &rule, now)		after a SHRINK_UNUSED
  *
  * Rules. Above up_permille: one more, while there is one and it has fewer than max. Below
- * down_permille: one back, while it has more than min. Nothing happens before the cool-down is
- * over and the window has filled since the start and since each change, because a program that
- * loads its data, or begins again with other devices, is not idle. Nor where the change would undo
- * itself: the same work on n + 1 devices keeps each busy for n/(n + 1) of the time, and that has
- * to lie above down_permille, as the same on n - 1 below up_permille, both by an eighth of what is
- * between the two, because figures are noisy.
+ * down_permille: one back, while it has more than min; never because another task waits. Nothing
+ * happens before the cool-down is over and the window has filled since the start and since each
+ * change, because a program that loads its data, or begins again with other devices, is not idle.
+ * Nor where the change would undo itself: the same work on n + 1 devices keeps each busy for
+ * n/(n + 1) of the time, and that has to lie above down_permille, as the same on n - 1 below
+ * up_permille, both by an eighth of what is between the two, because figures are noisy.
  *
  * What is not known is not idle: time without a figure is no part of the mean, and where more than
  * a quarter of the window is without one nothing is decided.
