@@ -29,6 +29,11 @@ static void on_succeeded(void *user, struct attempt *r)
 	told.n_succeeded++;
 }
 
+static void on_mustered(void *user, struct attempt *r)
+{
+	told.n_mustered++;
+}
+
 static void on_started(void *user, struct attempt *r)
 {
 	told.n_started++;
@@ -62,6 +67,7 @@ static struct retry_streak *on_streak(void *user, const struct attempt *r)
 static const struct attempt_owner owner = {
 	.over = on_over,
 	.succeeded = on_succeeded,
+	.mustered = on_mustered,
 	.started = on_started,
 	.stopped = on_stopped,
 	.lanes = on_lanes,

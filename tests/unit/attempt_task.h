@@ -24,7 +24,7 @@ extern struct attempt *attempt; /* NULL: it is over */
 struct told {
 	struct retry_streak streak;
 	struct retry_verdict verdict; /* with which it was over */
-	unsigned int n_over, n_succeeded, n_started, n_stopped, n_moved, n_resized;
+	unsigned int n_over, n_succeeded, n_mustered, n_started, n_stopped, n_moved, n_resized;
 	enum resize_end resized; /* the last one */
 	bool was_stopped;
 	int claim_code;

@@ -232,6 +232,7 @@ void __wrap_claiming_work(struct spool_job *job, struct spool_place *p)
 	t->spec->grace = 5000;
 	t->spec->preemptible = w.preemptible;
 	t->spec->gpus_max = w.gpus_max;
+	t->spec->nodes = w.nodes;
 	text_list_add(&t->spec->argv, "true");
 	t->claim = (struct claim){
 		.attempt = 1, .name = { .id = t->ref.id, .element = t->ref.element, .epoch = 3 }
@@ -392,7 +393,14 @@ int __wrap_shmsg_recv(int conn, union shmsg *m)
 		return w.talk_code;                                                                \
 	}
 
-TALK(go, int conn, const char *devices, const char *const *env, size_t n_env)
+int __wrap_shim_client_go(int conn, const char *devices, const char *const *env, size_t n_env);
+int __wrap_shim_client_go(int conn, const char *devices, const char *const *env, size_t n_env)
+{
+	(void)str_copy(w.go_env, sizeof(w.go_env), n_env ? env[0] : "");
+	w.n_go += w.talk_code == 0;
+	return w.talk_code;
+}
+
 TALK(cancel, int conn)
 TALK(adopt, int conn)
 TALK(ack, int conn)

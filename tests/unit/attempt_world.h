@@ -37,7 +37,7 @@ struct world {
 	int confirm_code; /* the claim's file as it is looked for after an error */
 	int commit_code;
 	bool gpus, preemptible, no_log;
-	uint64_t gpus_max;
+	uint64_t gpus_max, nodes;
 	enum adopt_found found;
 	int look_code;
 	struct task_end record; /* with ADOPT_ENDED */
@@ -58,6 +58,7 @@ struct world {
 	/* The connection that is open now. */
 	uv_poll_t *poll;
 	uv_poll_cb on_poll;
+	char go_env[128]; /* the first text of the last GO; "" where it had none */
 	unsigned int n_go, n_stop, n_requeue, n_cancel, n_adopt, n_ack, n_gpu;
 	uint32_t grace_ms; /* of the last stop */
 	int talk_code;	   /* of what is said to the shim */

@@ -445,6 +445,101 @@ static void test_sweeps_what_is_stopped_later(void **state)
 	at_end();
 }
 
+/* ---- a rank of a gang ---- */
+
+static void say_go(void)
+{
+	struct text_list env = { .n = 0 };
+
+	text_list_add(&env, "MASTER_ADDR=10.0.0.1");
+	attempt_event(attempt, ON_GO, &env);
+	text_list_clear(&env);
+}
+
+static void start_mustered(unsigned int gpus)
+{
+	at_begin();
+	w.nodes = 2;
+	at_start(gpus);
+	world_jobs();
+	if (gpus)
+		at_promise(0, 0);
+	assert_int_equal(w.spec_flags & LAUNCH_GO, 0);
+	world_say_status(SHMSG_PREPARED, SHIM_PREPARED, 4);
+	world_jobs();
+	if (gpus)
+		at_grant(0);
+	at_expect("mustered");
+	assert_int_equal(told.n_mustered, 1);
+	assert_int_equal(w.n_go, 0);
+}
+
+/* It has all that it needs, and starts with the word that the others have, too. */
+static void test_rank_waits_for_the_others(void **state)
+{
+	for (unsigned int gpus = 0; gpus < 2; gpus++) {
+		start_mustered(gpus);
+		world_say_status(SHMSG_STATUS, SHIM_PREPARED, 4); /* somebody looks */
+		at_expect("mustered");
+		say_go();
+		assert_int_equal(w.n_go, 1);
+		assert_string_equal(w.go_env, "MASTER_ADDR=10.0.0.1");
+		world_say_status(SHMSG_STARTED, SHIM_RUNNING, 4);
+		at_expect("running");
+		say_go(); /* once more means nothing */
+		assert_int_equal(w.n_go, 1);
+		at_end();
+	}
+}
+
+/* Withdrawn: it never ran, and waits again. */
+static void test_rank_is_withdrawn(void **state)
+{
+	start_mustered(1);
+	attempt_stop(attempt, END_GANG, UINT32_MAX, "rank 1 is late");
+	assert_int_equal(w.n_requeue, 1);
+	say_go(); /* it comes too late */
+	assert_int_equal(w.n_go, 0);
+	at_cancel();
+	at_unlease(0);
+	world_jobs();
+	assert_int_equal(w.committed.ended.kind, END_GANG);
+	assert_true(w.committed.ended.never_ran);
+	assert_int_equal(told.verdict.what, RETRY_AGAIN);
+	at_end();
+}
+
+/* What the guard before had granted may be somebody else's: all of it once more, and no GO before.
+ */
+static void test_rank_and_a_new_guard(void **state)
+{
+	start_mustered(1);
+	attempt_on_guard(attempt);
+	at_expect("granting");
+	say_go();
+	assert_int_equal(w.n_go, 0);
+	at_promise(0, 0);
+	at_grant(0);
+	at_expect("mustered");
+	assert_int_equal(told.n_mustered, 2);
+	say_go();
+	assert_int_equal(w.n_go, 1);
+	at_end();
+}
+
+/* Somebody came before it. */
+static void test_rank_is_taken(void **state)
+{
+	start_mustered(1);
+	at_take(0);
+	assert_int_equal(w.n_requeue, 1);
+	at_cancel();
+	at_unlease(0);
+	world_jobs();
+	assert_int_equal(w.committed.ended.kind, END_TAKEN);
+	at_end();
+}
+
 static void test_forgotten(void **state)
 {
 	at_begin();
@@ -475,6 +570,10 @@ int main(void)
 		cmocka_unit_test(test_sweeps),
 		cmocka_unit_test(test_sweeps_not),
 		cmocka_unit_test(test_sweeps_what_is_stopped_later),
+		cmocka_unit_test(test_rank_waits_for_the_others),
+		cmocka_unit_test(test_rank_is_withdrawn),
+		cmocka_unit_test(test_rank_and_a_new_guard),
+		cmocka_unit_test(test_rank_is_taken),
 		cmocka_unit_test(test_forgotten),
 	};
 

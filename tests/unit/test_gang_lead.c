@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * Looks at gangs over a real spool, by two agents: what each of them writes, and what it makes of
+ * what the other one has written. The clock is the test's.
+ */
+
+#include "unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/queue/gang_lead.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "place_world.h"
+#include "spool/agent_status.h"
+#include "spool/instance.h"
+#include "spool_world.h"
+
+static uint64_t later_ns;
+
+uint64_t __real_clock_mono_ns(void);
+uint64_t __wrap_clock_mono_ns(void);
+uint64_t __wrap_clock_mono_ns(void)
+{
+	return __real_clock_mono_ns() + later_ns;
+}
+
+#define AGENTS 3
+
+struct agent {
+	const char *name;
+	struct spool_place place;
+	struct gang_lead *lead;
+	bool dead, draining, quiet;
+	struct gang_look last;
+};
+
+static struct agent agents[AGENTS] = { { .name = "alpha" },
+				       { .name = "beta" },
+				       { .name = "gamma" } };
+static struct agent *const alpha = &agents[0], *const beta = &agents[1], *const gamma_ = &agents[2];
+static const struct gang_limits limits = { .muster_ms = 60000, .start_ms = 10000 };
+static uint64_t id;
+
+/* As if so many of its two devices were free. */
+static void tell_status(const struct agent *a, unsigned int n_free)
+{
+	struct agent_status s = { .knows_gangs = true, .free = n_free, .n_devices = 2 };
+	cleanup_free char *text = NULL;
+
+	(void)str_copy(s.agent, sizeof(s.agent), a->name);
+	for (unsigned int i = 0; i < s.n_devices; i++) {
+		(void)str_print(s.devices[i].uuid, sizeof(s.devices[i].uuid), "GPU-%u", i);
+		(void)str_copy(s.devices[i].state, sizeof(s.devices[i].state),
+			       i < n_free ? "idle" : "lent");
+	}
+	text = agent_status_text(&s);
+	assert_int_equal(agent_status_write(a->place.spool, a->name, text, NULL), 0);
+}
+
+static int begin(void **state)
+{
+	if (spool_setup(state) != 0)
+		return -1;
+	for (size_t i = 0; i < AGENTS; i++) {
+		agents[i] = (struct agent){ .name = agents[i].name,
+					    .place = open_place(agents[i].name),
+					    .lead = gang_lead_new(&limits, 1) };
+		tell_status(&agents[i], 2);
+	}
+	id = submit(alpha->place.spool,
+		    "{\"script\":\"x\",\"name\":\"job\",\"nodes\":2,\"gpus\":2}");
+	return 0;
+}
+
+static int end(void **state)
+{
+	for (size_t i = 0; i < AGENTS; i++) {
+		gang_look_clear(&agents[i].last);
+		agents[i].lead = gang_lead_free(agents[i].lead);
+		close_place(&agents[i].place);
+	}
+	return spool_teardown(state);
+}
+
+static void pass_ms(uint64_t ms)
+{
+	later_ns += ms * NS_PER_MS;
+}
+
+/* A look of that agent, which has these answers. The gang as it is then; NULL: there is none. */
+static const struct gang *look_with(struct agent *a, const struct gang_own *own, size_t n_own)
+{
+	struct gang_look l = { .agent = a->name, .known = true, .n_own = n_own };
+
+	pass_ms(10);
+	look_around(&a->place);
+	l.peers = xcalloc(AGENTS, sizeof(*l.peers));
+	for (size_t i = 0; i < AGENTS; i++) {
+		if (&agents[i] == a || agents[i].dead)
+			continue;
+		l.peers[l.n_peers] = (struct node_peer){ .draining = agents[i].draining,
+							 .quiet = agents[i].quiet };
+		(void)str_copy(l.peers[l.n_peers++].agent, sizeof(l.peers->agent), agents[i].name);
+	}
+	l.waiting = xcalloc(1, sizeof(*l.waiting));
+	l.waiting[l.n_waiting++] = id;
+	l.own = xcalloc(n_own + 1, sizeof(*l.own));
+	for (size_t i = 0; i < n_own; i++)
+		l.own[i] = own[i];
+	gang_look_clear(&a->last);
+	a->last = l;
+	gang_look_work(a->lead, &a->last, &a->place);
+	assert_int_equal(a->last.code, 0);
+	return gang_find(&a->last.gangs, id);
+}
+
+static const struct gang *look(struct agent *a)
+{
+	return look_with(a, NULL, 0);
+}
+
+static const struct gang *answer(struct agent *a, const struct gang *g, struct gang_reply reply)
+{
+	struct gang_own own = { .id = id, .generation = g->generation, .reply = reply };
+
+	own.rank = (size_t)gang_rank_of(g, a->name);
+	return look_with(a, &own, 1);
+}
+
+static const struct gang *ready(struct agent *a, const struct gang *g)
+{
+	return answer(
+		a, g,
+		(struct gang_reply){ .answer = GANG_READY, .address = "10.0.0.1", .port = 777 });
+}
+
+static void assert_said(const struct agent *a, const char *text)
+{
+	if (!strstr(strbuf_str(&a->last.notes), text))
+		fail_msg("\"%s\" is not in \"%s\"", text, strbuf_str(&a->last.notes));
+}
+
+static void assert_why(const struct agent *a, const char *text)
+{
+	assert_int_equal(a->last.n_whys, 1);
+	if (!strstr(a->last.whys[0].text, text))
+		fail_msg("\"%s\" is not in \"%s\"", text, a->last.whys[0].text);
+}
+
+/* What an attempt of a rank does in the spool. */
+static struct claim claim_rank(struct agent *a, uint64_t element)
+{
+	struct batch *b = open_batch(a->place.spool, id, a->name);
+	struct claim c;
+
+	assert_int_equal(batch_claim(b, element, &a->place.self, &c, NULL), 0);
+	b = batch_close(b);
+	return c;
+}
+
+static void end_rank(struct agent *a, const struct claim *c, enum task_result result)
+{
+	struct batch *b = open_batch(a->place.spool, id, a->name);
+	struct spool_end how = done(c);
+
+	how.result = result;
+	(void)str_copy(how.reason, sizeof(how.reason), "exit code 3, try 1 of 1");
+	assert_int_equal(batch_end(b, NULL, c, &how, NULL), 0);
+	b = batch_close(b);
+}
+
+static void requeue_rank(struct agent *a, const struct claim *c, bool outside)
+{
+	struct batch *b = open_batch(a->place.spool, id, a->name);
+	struct spool_again again = { .outside = outside };
+
+	(void)str_copy(again.reason, sizeof(again.reason),
+		       outside ? "its node was lost" : "another rank of it has ended");
+	assert_int_equal(batch_requeue(b, NULL, c, &again, NULL), 0);
+	b = batch_close(b);
+}
+
+/* Called, ready and gone; both ranks are claimed and have begun. */
+static const struct gang *start(struct claim claims[2])
+{
+	const struct gang *g = look(alpha);
+
+	assert_non_null(g);
+	claims[0] = claim_rank(alpha, 1);
+	claims[1] = claim_rank(beta, 2);
+	(void)ready(beta, g);
+	g = ready(alpha, g);
+	assert_true(g && g->decided && g->go);
+	(void)answer(beta, g, (struct gang_reply){ .answer = GANG_BEGUN });
+	return answer(alpha, g, (struct gang_reply){ .answer = GANG_BEGUN });
+}
+
+/* ---- the way through ---- */
+
+static void only_the_leader_calls(void **state)
+{
+	const struct gang *g;
+
+	assert_null(look(beta));
+	assert_null(look(gamma_));
+	assert_why(beta, "needs 2 nodes with 2 GPUs each at once; 3 of 3 agents have them");
+	g = look(alpha);
+	assert_non_null(g);
+	assert_int_equal(g->generation, 1);
+	assert_int_equal(g->n, 2);
+	assert_int_equal(gang_rank_of(g, "alpha"), 0);
+	assert_int_equal(gang_rank_of(g, "beta"), 1);
+	assert_said(alpha, "its ranks are called: alpha, beta");
+	assert_int_equal(look(alpha)->generation, 1); /* once */
+	(void)look(beta);
+	assert_why(beta, "0 of 2 ranks have their GPUs; not yet: rank 0 on alpha, rank 1 on beta");
+}
+
+static void the_word_is_go_when_all_are_ready(void **state)
+{
+	const struct gang *g = look(alpha);
+
+	g = ready(alpha, g);
+	assert_false(g->decided);
+	g = ready(beta, g);
+	assert_false(g->decided); /* it is not its to say */
+	g = look(alpha);
+	assert_true(g->decided && g->go);
+	assert_string_equal(g->address, "10.0.0.1");
+	assert_int_equal(g->port, 777);
+	assert_said(alpha, "they start, and meet at 10.0.0.1 port 777");
+}
+
+static void what_is_over_is_forgotten(void **state)
+{
+	struct claim c[2];
+
+	(void)start(c);
+	end_rank(alpha, &c[0], RESULT_DONE);
+	end_rank(beta, &c[1], RESULT_DONE);
+	assert_int_equal(ended_times(alpha->place.spool, id), 0);
+	assert_non_null(look(alpha)); /* who ends the last one files it */
+	{
+		struct batch *b = open_batch(alpha->place.spool, id, "alpha");
+
+		assert_true(batch_is_over(b));
+		assert_int_equal(batch_commit(b, NULL), 0);
+		b = batch_close(b);
+	}
+	for (int i = 0; i < 100 && look(alpha); i++) /* a directory is read when its time is new */
+		(void)usleep(10000);
+	assert_null(look(alpha));
+	assert_int_equal(count_files(alpha->place.spool, "gangs"), 0);
+}
+
+/* ---- who may be called ---- */
+
+static void who_is_not_to_be_asked_is_not_called(void **state)
+{
+	const struct gang *g;
+
+	beta->draining = true;
+	g = look(alpha);
+	assert_int_equal(gang_rank_of(g, "beta"), -1);
+	assert_int_equal(gang_rank_of(g, "gamma"), 1);
+}
+
+static void who_is_silent_neither_leads_nor_is_called(void **state)
+{
+	const struct gang *g;
+
+	alpha->quiet = true;
+	g = look(beta);
+	assert_non_null(g);
+	assert_int_equal(gang_rank_of(g, "alpha"), -1);
+}
+
+static void room_is_waited_for_where_nobody_has_more(void **state)
+{
+	const struct gang *g;
+
+	tell_status(beta, 0);
+	g = look(alpha);
+	assert_int_equal(gang_rank_of(g, "gamma"), 1);
+	assert_int_equal(gang_remove(alpha->place.spool, id, UINT64_MAX, NULL), 0);
+	tell_status(gamma_, 1);
+	pass_ms(100);
+	g = look(alpha);
+	assert_int_equal(gang_rank_of(g, "gamma"), 1); /* it has one already */
+	assert_int_equal(gang_remove(alpha->place.spool, id, UINT64_MAX, NULL), 0);
+	beta->dead = gamma_->dead = true;
+	assert_null(look(alpha));
+	assert_why(alpha, "1 of 1 agent has them, and 1 could");
+}
+
+/* ---- bad days ---- */
+
+static void a_refusal_withdraws_and_is_avoided(void **state)
+{
+	const struct gang *g = look(alpha);
+	struct gang_reply no = { .answer = GANG_REFUSES, .reason = "it is full" };
+
+	(void)answer(beta, g, no);
+	g = look(alpha);
+	assert_true(g->decided && !g->go);
+	assert_string_equal(g->reason, "rank 1 on beta cannot be started: it is full");
+	assert_int_equal(look(alpha)->generation, 1); /* not at once */
+	assert_why(alpha, "tried again in ");
+	pass_ms(6000);
+	g = look(alpha);
+	assert_int_equal(g->generation, 2);
+	assert_int_equal(gang_rank_of(g, "beta"), -1);
+	assert_int_equal(count_files(alpha->place.spool, "gangs"), 1); /* the first one has gone */
+}
+
+static void a_rank_that_is_late_withdraws(void **state)
+{
+	const struct gang *g = look(alpha);
+
+	g = ready(alpha, g);
+	pass_ms(limits.muster_ms / 2);
+	assert_false(look(alpha)->decided);
+	pass_ms(limits.muster_ms);
+	g = look(alpha);
+	assert_true(g->decided && !g->go);
+	assert_string_equal(g->reason, "rank 1 on beta has not got its GPUs within 1m 00s");
+}
+
+static void an_agent_that_is_gone_before_go_withdraws(void **state)
+{
+	const struct gang *g = look(alpha);
+
+	(void)ready(alpha, g);
+	beta->dead = true;
+	g = look(alpha);
+	assert_true(g->decided && !g->go);
+	assert_string_equal(g->reason, "rank 1 on beta: its agent is not there any more");
+}
+
+/* Its claim is still there: nothing is called before that is gone. */
+static void what_is_claimed_is_waited_for(void **state)
+{
+	const struct gang *g = look(alpha);
+	struct claim c = claim_rank(beta, 2);
+
+	(void)answer(beta, g, (struct gang_reply){ .answer = GANG_REFUSES });
+	(void)look(alpha);
+	pass_ms(10000);
+	assert_int_equal(look(alpha)->generation, 1);
+	assert_why(alpha, "waits until all its ranks have ended");
+	requeue_rank(beta, &c, false);
+	g = look(alpha);
+	assert_int_equal(g->generation, 2);
+	assert_int_equal(g->ranks[(size_t)gang_rank_of(g, "alpha")].epoch, 0);
+}
+
+static void a_rank_that_fails_ends_all_for_good(void **state)
+{
+	struct claim c[2];
+	const struct gang *g;
+
+	(void)start(c);
+	end_rank(beta, &c[1], RESULT_FAILED);
+	g = look(alpha);
+	assert_true(g->ended);
+	assert_string_equal(g->reason,
+			    "rank 1 on beta failed (exit code 3, try 1 of 1); its log is "
+			    "logs/1.2-job.1.log");
+	requeue_rank(alpha, &c[0], false);
+	(void)look(alpha);
+	assert_int_equal(ended_times(alpha->place.spool, id), 1);
+	assert_null(look(alpha));
+}
+
+/* A lost node, by which the other rank failed: both run again. */
+static void a_lost_node_runs_all_again(void **state)
+{
+	struct claim c[2];
+	const struct gang *g;
+
+	(void)start(c);
+	end_rank(alpha, &c[0], RESULT_FAILED);
+	beta->dead = true;
+	g = look(alpha);
+	assert_true(g->ended);
+	assert_int_equal(look(alpha)->generation, 1); /* its claim has not expired */
+	requeue_rank(gamma_, &c[1], true);
+	g = look(alpha);
+	assert_int_equal(g->generation, 2);
+	assert_int_equal(g->ranks[0].epoch, 1);
+	assert_int_equal(g->ranks[1].epoch, 1);
+	assert_int_equal(gang_rank_of(g, "gamma"), 1);
+}
+
+/* The next leader, whatever the last one had done. */
+static void the_next_leader_goes_on(void **state)
+{
+	struct claim c[2];
+	const struct gang *g = look(alpha);
+
+	c[0] = claim_rank(alpha, 1);
+	c[1] = claim_rank(beta, 2);
+	g = ready(alpha, g);
+	(void)ready(beta, g);
+	alpha->quiet = true; /* its rank waits for the word all the same */
+	g = look(beta);
+	assert_true(g->decided && !g->go);
+	requeue_rank(alpha, &c[0], false);
+	requeue_rank(beta, &c[1], false);
+	pass_ms(10000);
+	g = look(beta);
+	assert_int_equal(g->generation, 2);
+	assert_int_equal(gang_rank_of(g, "alpha"), -1);
+}
+
+/* The other one has not seen that it is none any more: what it says comes second. */
+static void two_leaders_say_one_thing(void **state)
+{
+	const struct gang *g = look(alpha), *other;
+
+	(void)claim_rank(alpha, 1);
+	(void)claim_rank(beta, 2);
+	g = ready(alpha, g);
+	(void)ready(beta, g);
+	alpha->dead = true;
+	other = look(beta); /* withdraws, since an agent is gone */
+	assert_true(other->decided && !other->go);
+	alpha->dead = false;
+	g = look(alpha);
+	assert_true(g->decided && !g->go);
+	assert_int_equal(g->generation, other->generation);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(only_the_leader_calls, begin, end),
+		cmocka_unit_test_setup_teardown(the_word_is_go_when_all_are_ready, begin, end),
+		cmocka_unit_test_setup_teardown(what_is_over_is_forgotten, begin, end),
+		cmocka_unit_test_setup_teardown(who_is_not_to_be_asked_is_not_called, begin, end),
+		cmocka_unit_test_setup_teardown(who_is_silent_neither_leads_nor_is_called, begin,
+						end),
+		cmocka_unit_test_setup_teardown(room_is_waited_for_where_nobody_has_more, begin,
+						end),
+		cmocka_unit_test_setup_teardown(a_refusal_withdraws_and_is_avoided, begin, end),
+		cmocka_unit_test_setup_teardown(a_rank_that_is_late_withdraws, begin, end),
+		cmocka_unit_test_setup_teardown(an_agent_that_is_gone_before_go_withdraws, begin,
+						end),
+		cmocka_unit_test_setup_teardown(what_is_claimed_is_waited_for, begin, end),
+		cmocka_unit_test_setup_teardown(a_rank_that_fails_ends_all_for_good, begin, end),
+		cmocka_unit_test_setup_teardown(a_lost_node_runs_all_again, begin, end),
+		cmocka_unit_test_setup_teardown(the_next_leader_goes_on, begin, end),
+		cmocka_unit_test_setup_teardown(two_leaders_say_one_thing, begin, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
