@@ -307,8 +307,10 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 	if (!r->late && !r->claim_code)
 		device_trust_on_over(q->trust, r, v->what == RETRY_DONE);
 	/* Somebody has it, or it is called otherwise since it was planned. */
-	if (r->claim_code == CLAIM_LOST)
+	if (r->claim_code == CLAIM_LOST) {
+		gangs_claim_lost(q->gangs, r->ref);
 		spoolwatch_look_at(q->spoolwatch, r->ref.id, true);
+	}
 	if (r->claim_code > 0 && r->end_kind == END_STOPPED)
 		stops_keep_vain(q, r->ref, true, "");
 	if (v->what == RETRY_AGAIN) {

@@ -9,11 +9,13 @@
 #include "agent/attempt/task.h"
 #include "agent/dispatch_state.h"
 #include "agent/queue/gang_lead.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 
 #define SOON_MS	 500	/* between two looks while something is to come */
 #define LATER_MS 2000	/* and while all that there is runs, or waits for nodes */
+#define LOST_MS	 1000	/* after a claim that was lost */
 #define START_MS 60000U /* from go to the start of all programs */
 
 /* A port that is kept for the ranks of a gang whose rank 0 is here, until they start. */
@@ -27,7 +29,10 @@ struct seat {
 /* Ranks that take part in the plan because of a call. */
 struct called {
 	size_t n;
-	struct sched_ref *refs;
+	struct called_rank {
+		struct sched_ref ref;
+		uint64_t not_before_ns; /* its claim was lost: whose it is has to be seen first */
+	} * all;
 };
 
 struct gangs {
@@ -182,15 +187,38 @@ static void add_answers(struct gangs *g, struct gang_look *l)
 
 /* ---- what was found is done ---- */
 
-static void call_rank(struct gangs *g, struct sched_ref ref)
+static struct called_rank *find_called(const struct called *c, struct sched_ref ref)
 {
-	int r = sched_call(g->q->plan, ref, true);
+	for (size_t i = 0; i < c->n; i++)
+		if (c->all[i].ref.id == ref.id && c->all[i].ref.element == ref.element)
+			return &c->all[i];
+	return NULL;
+}
+
+static int call_in_plan(struct gangs *g, const struct called_rank *c)
+{
+	return clock_mono_ns() < c->not_before_ns ? 0 : sched_call(g->q->plan, c->ref, true);
+}
+
+static void call_rank(struct gangs *g, struct sched_ref ref, const struct called *before)
+{
+	const struct called_rank *was = find_called(before, ref);
+	struct called_rank c = { .ref = ref, .not_before_ns = was ? was->not_before_ns : 0 };
 
 	/* It waits again, and this agent has not heard of that. */
-	if (r == -ENOENT && !attempt_by_ref(&g->q->place, ref))
+	if (call_in_plan(g, &c) == -ENOENT && !attempt_by_ref(&g->q->place, ref))
 		spoolwatch_look_at(g->q->spoolwatch, ref.id, false);
-	g->called.refs = xrealloc(g->called.refs, g->called.n + 1, sizeof(*g->called.refs));
-	g->called.refs[g->called.n++] = ref;
+	g->called.all = xrealloc(g->called.all, g->called.n + 1, sizeof(*g->called.all));
+	g->called.all[g->called.n++] = c;
+}
+
+/* Once more at once, and it would be lost again as often as the queue can be read. */
+void gangs_claim_lost(struct gangs *g, struct sched_ref ref)
+{
+	struct called_rank *c = find_called(&g->called, ref);
+
+	if (c)
+		c->not_before_ns = clock_mono_ns() + LOST_MS * NS_PER_MS;
 }
 
 /* What the plan may start is what the calls of now say, and nothing else. */
@@ -204,18 +232,12 @@ static void take_calls(struct gangs *g, const struct gang_look *now)
 		int rank = gang_rank_of(gang, g->q->self->name);
 
 		if (rank >= 0 && gang_stands(gang) && !gang->decided)
-			call_rank(g, ref_of_rank(gang->id, (size_t)rank));
+			call_rank(g, ref_of_rank(gang->id, (size_t)rank), &before);
 	}
-	for (size_t i = 0; i < before.n; i++) {
-		size_t k = 0;
-
-		while (k < g->called.n && (g->called.refs[k].id != before.refs[i].id ||
-					   g->called.refs[k].element != before.refs[i].element))
-			k++;
-		if (k == g->called.n)
-			(void)sched_call(g->q->plan, before.refs[i], false);
-	}
-	free(before.refs);
+	for (size_t i = 0; i < before.n; i++)
+		if (!find_called(&g->called, before.all[i].ref))
+			(void)sched_call(g->q->plan, before.all[i].ref, false);
+	free(before.all);
 	dispatch_plan_soon(g->q);
 }
 
@@ -378,7 +400,7 @@ void gangs_after_reading(struct gangs *g)
 	bool any = false;
 
 	for (size_t i = 0; i < g->called.n; i++)
-		(void)sched_call(g->q->plan, g->called.refs[i], true);
+		(void)call_in_plan(g, &g->called.all[i]);
 	sched_each_gang(g->q->plan, mark, &any);
 	/* The first look may have begun before anything was known to wait. */
 	if (any && !uv_is_active((uv_handle_t *)&g->timer))
@@ -430,7 +452,7 @@ void gangs_free(struct gangs *g)
 {
 	forget_last(g);
 	leave_seats(g, NULL);
-	free(take_ptr(g->called.refs));
+	free(take_ptr(g->called.all));
 	g->lead = gang_lead_free(g->lead);
 	uv_close((uv_handle_t *)&g->timer, on_closed);
 }

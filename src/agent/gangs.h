@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "sched/types.h"
 
 struct dispatch;
 struct gangs;
@@ -30,6 +31,8 @@ struct gangs *gangs_new(struct dispatch *q, gangs_why_fn why);
 void gangs_start(struct gangs *g);
 void gangs_soon(struct gangs *g);
 void gangs_after_reading(struct gangs *g);
+/* Another claim, or another generation, has that rank: it is not tried again at once. */
+void gangs_claim_lost(struct gangs *g, struct sched_ref ref);
 /* What the ranks of that task wait for; NULL: nothing is known of it. Valid until the next turn of
  * the loop. */
 const char *gangs_why(const struct gangs *g, uint64_t id);
