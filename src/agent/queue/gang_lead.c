@@ -745,7 +745,9 @@ static void look_at(struct looking *k, uint64_t id, const struct gang *g)
 		mark_busy(k, g);
 		k->l->under_way = true;
 	}
-	say_why(k, &s, m, &v);
+	/* Its batch may be filed by that, and is not ours then. */
+	if (v.action != GANG_CANCEL_REST)
+		say_why(k, &s, m, &v);
 	free(s.ranks);
 }
 
