@@ -235,6 +235,8 @@ def test_asked_for_again(world, ranks):
     i = ranks.submit(a, then=FAILS + STAY)
     a.wait(i, "failed", 30)
     (ranks.out / "then").unlink()
+    done = a.run("retry", f"{i}.2", check=False)
+    assert done.returncode == 1 and f"tenure retry {i} runs all" in " ".join(done.stderr.split()), done.stderr
     a.run("retry", str(i))
     a.wait(i, "done", 30)
     assert [len(ranks.begun(r)) for r in (0, 1)] == [2, 2]

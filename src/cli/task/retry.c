@@ -121,6 +121,19 @@ static int check_batch(struct retrying *rt, const struct task_place *p, struct e
 	return r < 0 ? r : 0;
 }
 
+/* The ranks of a task on several nodes run again together, or not at all. */
+static bool is_rank(const struct retrying *rt, const struct task_place *p)
+{
+	struct task_file f;
+	bool yes;
+
+	if (!p->element || task_file_read(rt->sp, p->path, &f, NULL) < 0)
+		return false;
+	yes = spec_is_gang(f.spec);
+	task_file_clear(&f);
+	return yes;
+}
+
 static int retry_batch(struct retrying *rt, struct task_place *p, struct err *e)
 {
 	const struct spool *sp = rt->sp;
@@ -131,6 +144,12 @@ static int retry_batch(struct retrying *rt, struct task_place *p, struct err *e)
 
 	if (r < 0)
 		return r;
+	if (is_rank(rt, p))
+		return err_set(e, -EINVAL,
+			       "%" PRIu64 ".%" PRIu64
+			       " is one rank of a task on several nodes; tenure "
+			       "retry %" PRIu64 " runs all of them again",
+			       p->name.id, p->element, p->name.id);
 	if (r > 0 && !rt->all)
 		return err_set(e, -EINVAL,
 			       "no element of task %" PRIu64 " has failed or was stopped; tenure "
