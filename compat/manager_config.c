@@ -216,7 +216,6 @@ static int take_object(struct manager_config *c, const char *outer, const json_t
 			return err_set(e, -EINVAL, "%s: %.60s is not %s", key, text ? text : "?",
 				       kind_words[row->kind]);
 		}
-		c->has_max_auto = c->has_max_auto || strcmp(key, "max_auto_gpus") == 0;
 		if (row->kind == OBJECT)
 			r = take_object(c, key, v, notes, e);
 		if (r < 0)

@@ -28,7 +28,6 @@ struct manager_config {
 	bool notify;
 	char *email;
 	unsigned int notify_from; /* free GPUs */
-	bool has_max_auto;	  /* it was said */
 };
 
 /* Comments become blanks, so that lines and columns stay. In place. */

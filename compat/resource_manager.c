@@ -171,6 +171,22 @@ static json_t *ask_json(const struct manager *m, const char *command, struct ans
 	return doc;
 }
 
+/* The automatic base: it is the monitor's, as with the older tool. */
+static void look_after_base(const struct manager *m)
+{
+	struct text_list words = words_of(m, "tick");
+	struct answer a;
+	char *save = NULL;
+
+	text_list_take(&words, xasprintf("--base-gpus=%u", m->config.max_auto));
+	text_list_take(&words, xasprintf("--max-total-gpus=%u", m->config.max_total));
+	a = ask(m, &words);
+	text_list_clear(&words);
+	for (char *line = strtok_r(a.out, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		say(INFO, "%s", line);
+	answer_clear(&a);
+}
+
 /* What runs the queue of this node; on a cluster the engine's jobs do. */
 static void ensure_agent(const struct manager *m)
 {
@@ -503,11 +519,14 @@ static int monitor(struct manager *m, const char *task)
 	ensure_agent(m);
 	m->free = -1;
 	while (!told) {
+		look_after_base(m);
 		monitor_once(m);
 		if (!told)
 			(void)poll(NULL, 0, (int)(m->config.interval_s * 1e3));
 	}
-	say(INFO, "GPU Resource Manager stopped; what is allocated stays so");
+	m->config.max_auto = 0; /* nobody looks after it any more */
+	look_after_base(m);
+	say(INFO, "GPU Resource Manager stopped; what was allocated by hand stays so");
 	return EXIT_OK;
 }
 

@@ -79,6 +79,8 @@ static void start(struct pool_ticks *t)
 	text_list_take(&words, xasprintf("--root=%s", c->root));
 	text_list_take(&words, xasprintf("--instance=%s", c->instance));
 	text_list_take(&words, xasprintf("--expire=%llums", (unsigned long long)c->expire_ms));
+	if (c->alloc_base)
+		text_list_take(&words, xasprintf("--base-gpus=%u", (unsigned int)c->alloc_base));
 	add_trust(&words, &c->trust);
 	t->runs = subcommand_start(&t->q->sweeping.run, &words, LIMIT_MS, on_ended, t);
 	text_list_clear(&words);
@@ -93,7 +95,7 @@ static void look_done(struct spool_job *job)
 		t->stay = look->stay;
 		t->known = true;
 	}
-	if (look->any && !t->stopped && !t->runs)
+	if ((look->any || t->q->c->alloc_base) && !t->stopped && !t->runs)
 		start(t);
 	free(look);
 }

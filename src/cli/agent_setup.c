@@ -416,6 +416,7 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 		.log_limit = settings_num(s, SET_LOG_LIMIT),
 		.cpu_tasks = settings_num(s, SET_CPU_TASKS),
 		.alloc_most = alloc_most(s),
+		.alloc_base = (uint32_t)settings_num(s, SET_ALLOC_BASE),
 		.sweep = sweep_of_setting((unsigned int)settings_num(s, SET_SWEEP)),
 		.sweep_spare = r->sweep_spare,
 		.lifetime_ms = r->root ? settings_num(s, SET_LIFETIME) : 0,

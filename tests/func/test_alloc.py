@@ -456,3 +456,52 @@ def test_tasks_of_a_pool(queue):
     none = q.run("submit", "--pool", "night", "-g", "0", "--", "true", check=False)
     assert none.returncode == 2 and "pool: only a task with GPUs can name one" in one_line(none.stderr), none
     q.run("edit", str(i), "pool=", check=False)
+
+
+def tick(q, *args):
+    return q.run("tick", "default", *args).stdout
+
+
+def test_the_automatic_base(queue):
+    """As many as are wanted while some are free; who allocates by hand, or runs anything, pushes them aside."""
+    q = queue(gpus=3)
+    q.start("--no-hold")
+    said = tick(q, "--base-gpus", "2")
+    assert said.count("for a GPU that is free") == 2, said
+    must_come(lambda: sorted((a["name"], a["kind"], a["state"]) for a in allocs(q).values()) ==
+              [(f"base-{i}", "base", "allocated") for i in (1, 2)])
+    assert tick(q, "--base-gpus", "2") == ""
+    # By hand: the base makes room, and takes nothing back.
+    q.run("alloc", "mine", "-g", "3")
+    has(q, "mine")
+    must_come(lambda: sorted(a["state"] for a in allocs(q).values() if a["kind"] == "base") == ["waiting"] * 2)
+    assert tick(q, "--base-gpus", "2").count("is given back, because nothing is free for it") == 2
+    assert sorted(allocs(q)) == ["mine"]
+    q.run("release", "mine")
+    must_come(lambda: allocs(q) == {})
+    assert tick(q, "--base-gpus", "1").count("for a GPU that is free") == 1
+    # Fewer, and none.
+    must_come(lambda: [a["state"] for a in allocs(q).values()] == ["allocated"])
+    assert "because fewer are wanted" in tick(q)
+    must_come(lambda: allocs(q) == {})
+
+
+def test_the_base_gives_way_to_what_waits(queue):
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = q.submit("-g", "1", "--", "sleep", "1000")
+    q.wait(i, "running")
+    j = q.submit("-g", "1", "--", "true")
+    assert tick(q, "--base-gpus", "1") == "" and allocs(q) == {}
+    q.run("stop", str(i), "--now")
+    q.wait(j, "done")
+    assert "base-" in tick(q, "--base-gpus", "1")
+
+
+def test_the_agent_looks_after_the_base(queue):
+    """By itself, a few seconds after its start and then once a minute."""
+    q = queue(gpus=2)
+    q.start("--no-hold", "--base-gpus", "1")
+    must_come(lambda: [a["kind"] for a in allocs(q).values()] == ["base"], 30)
+    total = q.run("alloc", "mine", "-g", "1", "--max-total-gpus", "1")  # the base makes room for it
+    assert "mine" in allocs(q), total

@@ -10,12 +10,13 @@ import subprocess
 import pytest
 
 from machine import Machine
-from patience import HANG, must_come
+from patience import HANG, must_come, wait_for
 
 # As its page has it, with the comments.
 CONFIG = """{
   "monitor_interval": 0.3,         // 监控间隔（秒）
   "max_gpus_per_task": 4,         // 每个任务最大 GPU 数
+  "max_auto_gpus": 0,             // 自动保底
   "auto_scale": true,             // 是否启用自动扩展
   "program_template": {            // 程序启动模板
     "command": "sh train.sh",
@@ -113,7 +114,7 @@ Task training_task_2: 2 GPUs on {node} (allocated)
     m.monitor.send_signal(signal.SIGTERM)
     assert m.monitor.wait(HANG) == 0
     log = m.log()
-    assert "what is allocated stays so" in log and "GPU available: 4 on " in log
+    assert "what was allocated by hand stays so" in log and "GPU available: 4 on " in log
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d - (INFO|WARNING|ERROR) - .", line) for line in log.splitlines())
     assert [a["name"] for a in json.loads(m.tenure("allocs", "--json").stdout)["allocations"]] == ["training_task_2"]
 
@@ -175,3 +176,20 @@ def test_the_log_rolls(manager):
         f.truncate(10 << 20)
     m("--allocate", "a")
     assert os.path.getsize(m.dir / "gpu_manager.log.1") == 10 << 20 and path.stat().st_size < 10000
+
+
+def test_the_automatic_base_is_the_monitors(manager):
+    """Two GPUs, while it runs; who allocates by hand gets them."""
+    m = manager
+    config = m.dir / "gpu_manager_config.json"
+    config.write_text(CONFIG.replace('"max_auto_gpus": 0,', ""))
+    m.start_monitor()
+    assert wait_for(lambda: "Task base-2: 1 GPU on " in m("--status")), (m("--status"), m.log(), m.tenure("list").stdout)
+    m("--allocate", "exp_train", "--gpus", "4")
+    must_come(lambda: m("--status").count("(allocated)") == 1)
+    assert "nothing is free for it" in must_come(lambda: "nothing is free for it" in m.log() and m.log())
+    m("--release", "exp_train")
+    assert wait_for(lambda: m("--status").count("Task base-") == 2), (m("--status"), m.log(), m.tenure("list").stdout)
+    m.monitor.send_signal(signal.SIGTERM)
+    assert m.monitor.wait(HANG) == 0
+    must_come(lambda: "Task base-" not in m("--status"))

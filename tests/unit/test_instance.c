@@ -218,7 +218,7 @@ static void test_moved_and_removed(void **state)
 
 static _Atomic bool leave;
 
-/* instance.json comes and goes. */
+/* instance.json comes and goes, many times while the test looks. */
 static void *flicker(void *dir)
 {
 	char there[PATH_MAX], away[PATH_MAX];
@@ -227,7 +227,9 @@ static void *flicker(void *dir)
 	(void)snprintf(away, sizeof(away), "%s/away", (const char *)dir);
 	while (!leave) {
 		(void)rename(there, away);
+		(void)usleep(100); /* so that a second look is seldom like the first */
 		(void)rename(away, there);
+		(void)usleep(100);
 	}
 	return NULL;
 }

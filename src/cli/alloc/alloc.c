@@ -12,22 +12,19 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/agent_client.h"
+#include "cli/alloc/alloc_make.h"
 #include "cli/alloc/alloc_pool.h"
 #include "cli/alloc/live.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
-#include "cli/node/pool_call.h"
 #include "cli/node_agents.h"
 #include "cli/pools.h"
-#include "cli/task/roomcheck.h"
 #include "cli/task/submit_inherit.h"
 #include "cli/task/taskstop.h"
 #include "cli/task/watch.h"
 #include "cli/task/why.h"
 #include "spool/instance.h"
 #include "spool/submit.h"
-
-#define LOCK_NAME "allocs"
 
 static const struct opt alloc_opts[] = {
 	{ .name = "gpus",
@@ -82,65 +79,6 @@ static struct task_spec *make_spec(const struct cmd_ctx *ctx, const char *name, 
 	if (r == 0)
 		r = spec_check_new(s, e);
 	return r == 0 ? s : spec_free(s);
-}
-
-static int check_name(const struct live_allocs *l, const char *name, struct err *e)
-{
-	const struct live_alloc *a = live_allocs_find(l, name, NULL);
-	cleanup_free char *has = a && live_alloc_runs(a) ? live_alloc_has(a) : NULL;
-
-	if (!a || strcmp(a->task.name.name, name) != 0)
-		return 0;
-	return err_set(e, -EEXIST,
-		       "%s is an allocation already (task %" PRIu64 ": %s%" PRIu64
-		       " GPUs%s%s); tenure release %s gives it back",
-		       name, a->task.name.id, has ? "" : "waits for ", a->task.name.gpus,
-		       has ? ", " : "", has ? has : "", name);
-}
-
-/* What it begins with counts beside the others; what it may grow to is one allocation's. */
-static int check_limits(const struct live_allocs *live, const struct alloc_limits *limits,
-			const struct task_spec *s, struct err *e)
-{
-	const struct alloc_limits each = { .per_alloc = limits->per_alloc };
-	int r = alloc_check_limits(&each, NULL, 0, 0, ALLOC_MANUAL, (unsigned int)s->gpus_max, e);
-
-	return r == 0 ? live_allocs_check(live, limits, ALLOC_MANUAL, (unsigned int)s->gpus, e) : r;
-}
-
-/* Within the limits, and into the queue: one at a time. */
-static int submit_one(const struct cmd_ctx *ctx, const struct spool *sp, struct task_spec *s,
-		      uint64_t *ret_id, struct err *e)
-{
-	struct alloc_limits limits = live_limits(ctx->settings);
-	struct live_allocs live = { .n = 0 };
-	struct alloc_mark mark = { .kind = ALLOC_MANUAL };
-	struct pool_owner owner;
-	int r = pool_call_own(sp, LOCK_NAME, &owner, e);
-
-	if (r < 0)
-		return r;
-	r = live_allocs_read(sp, &live, e);
-	if (r == 0)
-		r = check_name(&live, s->name, e);
-	if (r == 0)
-		r = check_limits(&live, &limits, s, e);
-	if (r == 0 && !alloc_pool_engine(ctx))
-		r = room_check(ctx, sp, s, e);
-	if (r == 0)
-		r = submit_new_id(sp, &mark.id, e);
-	if (r == 0 && alloc_pool_engine(ctx))
-		r = spec_set_text(s, "pool", alloc_pool_name(mark.id, mark.pool), e);
-	if (r == 0)
-		r = alloc_mark_write(sp, &mark, e);
-	if (r == 0) {
-		submitter_name(s, sp);
-		r = submit_task_as(sp, s, mark.id, e);
-	}
-	pool_disown(sp, &owner);
-	live_allocs_clear(&live);
-	*ret_id = mark.id;
-	return r;
 }
 
 /* ---- what came of it ---- */
@@ -265,8 +203,8 @@ static int tell(const struct asked *a, struct err *e)
 /* Where the engine does not want it there is no allocation. An exit code. */
 static int bring_up(const struct asked *a, const struct task_spec *s, struct err *e)
 {
-	int code =
-		alloc_pool_up(a->ctx, s->pool, (unsigned int)(s->gpus_max ? s->gpus_max : s->gpus));
+	unsigned int gpus = (unsigned int)(s->gpus_max ? s->gpus_max : s->gpus);
+	int code = alloc_pool_up(a->ctx, alloc_pool_engine(a->ctx), s->pool, gpus);
 	struct err other = ERR_INIT;
 
 	if (code == CMD_OK) {
@@ -303,7 +241,7 @@ static int run_alloc(const struct cmd_ctx *ctx, struct err *e)
 	r = instance_open(ctx, SPOOL_CREATE, &sp, e);
 	a.sp = sp;
 	if (r == 0)
-		r = submit_one(ctx, sp, s, &a.id, e);
+		r = alloc_make(ctx, sp, s, ALLOC_MANUAL, alloc_pool_engine(ctx) != NULL, &a.id, e);
 	if (r == SUBMIT_NOT_DURABLE) {
 		cmd_warn("warning", "%s\nit is in the queue, but may not survive a power loss",
 			 e->text);

@@ -66,10 +66,11 @@ static struct text_list words_of(const struct cmd_ctx *ctx, const char *command,
 
 static void pass_on(const struct cmd_ctx *ctx, const char *name, struct text_list *words)
 {
-	const struct value *v = opts_value(ctx->opts, name);
+	const struct value *v;
 
-	if (!opts_given(ctx->opts, name))
+	if (!opts_has(ctx->opts, name) || !opts_given(ctx->opts, name))
 		return;
+	v = opts_value(ctx->opts, name);
 	if (strcmp(name, "set") != 0)
 		text_list_take(words, xasprintf("--%s=%s", name, opts_text(ctx->opts, name)));
 	else
@@ -85,19 +86,21 @@ static int run(const struct cmd *cmd, struct text_list *words)
 	return code;
 }
 
-int alloc_pool_up(const struct cmd_ctx *ctx, const char *pool, unsigned int gpus)
+int alloc_pool_up(const struct cmd_ctx *ctx, const char *engine, const char *pool,
+		  unsigned int gpus)
 {
-	static const char *const passed[] = { "engine", "time", "type", "prefix", "set" };
+	static const char *const passed[] = { "time", "type", "prefix", "set" };
 	struct text_list words = words_of(ctx, "up", pool);
 
 	text_list_take(&words, xasprintf("--gpus=%u", gpus));
+	text_list_take(&words, xasprintf("--engine=%s", engine));
 	text_list_add(&words, "--max=1");
 	text_list_add(&words, "--only");
 	for (size_t i = 0; i < ARRAY_LEN(passed); i++)
 		pass_on(ctx, passed[i], &words);
-	if (opts_argc(ctx->opts) > 1)
+	if (opts_has(ctx->opts, "engine") && opts_argc(ctx->opts) > 1)
 		text_list_add(&words, "--");
-	for (size_t i = 1; i < opts_argc(ctx->opts); i++)
+	for (size_t i = 1; opts_has(ctx->opts, "engine") && i < opts_argc(ctx->opts); i++)
 		text_list_add(&words, opts_arg(ctx->opts, i));
 	return run(&cmd_up, &words);
 }

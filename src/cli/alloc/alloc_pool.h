@@ -12,9 +12,10 @@ char *alloc_pool_name(uint64_t id, char *buf);
 
 /* The engine that was asked for; NULL: none, the allocation is of the nodes that there are. */
 const char *alloc_pool_engine(const struct cmd_ctx *ctx);
-/* A node with so many GPUs is asked for, by what the command line says of it. An exit code; what
- * failed has been printed. */
-int alloc_pool_up(const struct cmd_ctx *ctx, const char *pool, unsigned int gpus);
+/* A node with so many GPUs is asked for, by what the command line says of it, where the command has
+ * alloc_pool_opts. An exit code; what failed has been printed. */
+int alloc_pool_up(const struct cmd_ctx *ctx, const char *engine, const char *pool,
+		  unsigned int gpus);
 /* Its node is given back, and none is asked for any more. Likewise. */
 int alloc_pool_down(const struct cmd_ctx *ctx, const char *pool);
 

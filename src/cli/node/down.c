@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* `down`, which gives back what `up` has got, and `tick`, which looks after pools once. */
+/* `down`, which gives back what `up` has got. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -206,55 +206,4 @@ const struct cmd cmd_down = {
 	.setting_groups = SETTING_GROUP_QUEUE,
 	.flags = CMD_ENDS,
 	.run = run_down,
-};
-
-/* ---- tick ---- */
-
-static const struct cmd_example tick_examples[] = {
-	{ "tenure tick exp1", "now" },
-	{ 0 },
-};
-
-/* Of a node whose engine does not answer it is not told each minute. */
-static void tell_tick(const char *name, const struct pool_report *report)
-{
-	if (report->said.len)
-		printf("pool %s: %s", name, strbuf_str(&report->said));
-}
-
-static int run_tick(const struct cmd_ctx *ctx, struct err *e)
-{
-	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
-	struct pool_caller caller = pools_caller_of_agent(ctx, root);
-	struct text_list names = { .n = 0 };
-	struct spool *sp = NULL;
-	int r = pool_call_open(ctx, 0, &sp, e);
-
-	if (r == 0)
-		r = pool_list(sp, &names, e);
-	for (size_t i = 0; i < names.n; i++) {
-		struct pool_report report;
-		struct err one = ERR_INIT;
-
-		if (pool_tick(sp, names.texts[i], &caller, &report, &one) < 0)
-			printf("pool %s: %s\n", names.texts[i], one.text);
-		tell_tick(names.texts[i], &report);
-		pool_report_clear(&report);
-	}
-	text_list_clear(&names);
-	sp = spool_close(sp);
-	return r;
-}
-
-const struct cmd cmd_tick = {
-	.name = "tick",
-	.group = QUEUE_GROUP,
-	.summary = "look after the pools of a queue once",
-	.args = "[NAME]",
-	.max_args = 1,
-	.description = "Agents do this once a minute; by hand, or from cron, where none runs.",
-	.examples = tick_examples,
-	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_NODE,
-	.flags = CMD_HIDDEN,
-	.run = run_tick,
 };

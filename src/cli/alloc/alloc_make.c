@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/alloc/alloc_make.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/alloc/alloc_pool.h"
+#include "cli/alloc/live.h"
+#include "cli/node/pool_call.h"
+#include "cli/task/roomcheck.h"
+#include "cli/task/submit_inherit.h"
+#include "spool/submit.h"
+
+#define LOCK_NAME "allocs"
+
+static int check_name(const struct live_allocs *l, const char *name, struct err *e)
+{
+	const struct live_alloc *a = live_allocs_find(l, name, NULL);
+	cleanup_free char *has = a && live_alloc_runs(a) ? live_alloc_has(a) : NULL;
+
+	if (!a || strcmp(a->task.name.name, name) != 0)
+		return 0;
+	return err_set(e, -EEXIST,
+		       "%s is an allocation already (task %" PRIu64 ": %s%" PRIu64
+		       " GPUs%s%s); tenure release %s gives it back",
+		       name, a->task.name.id, has ? "" : "waits for ", a->task.name.gpus,
+		       has ? ", " : "", has ? has : "", name);
+}
+
+/* What it begins with counts beside the others; what it may grow to is one allocation's. */
+static int check_limits(const struct live_allocs *live, const struct alloc_limits *limits,
+			const struct task_spec *s, enum alloc_kind kind, struct err *e)
+{
+	const struct alloc_limits each = { .per_alloc = limits->per_alloc };
+	int r = alloc_check_limits(&each, NULL, 0, 0, kind, (unsigned int)s->gpus_max, e);
+
+	return r == 0 ? live_allocs_check(live, limits, kind, (unsigned int)s->gpus, e) : r;
+}
+
+static int check(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_spec *s,
+		 enum alloc_kind kind, bool own_pool, struct err *e)
+{
+	struct alloc_limits limits = live_limits(ctx->settings);
+	struct live_allocs live = { .n = 0 };
+	int r = live_allocs_read(sp, &live, e);
+
+	if (r == 0 && s->name)
+		r = check_name(&live, s->name, e);
+	if (r == 0)
+		r = check_limits(&live, &limits, s, kind, e);
+	if (r == 0 && kind == ALLOC_MANUAL && !own_pool)
+		r = room_check(ctx, sp, s, e);
+	live_allocs_clear(&live);
+	return r;
+}
+
+static int name_it(struct task_spec *s, const struct alloc_mark *mark, struct err *e)
+{
+	char name[32];
+
+	if (s->name)
+		return 0;
+	(void)str_print(name, sizeof(name), "base-%" PRIu64, mark->id);
+	return spec_set_text(s, "name", name, e);
+}
+
+int alloc_make(const struct cmd_ctx *ctx, const struct spool *sp, struct task_spec *s,
+	       enum alloc_kind kind, bool own_pool, uint64_t *ret_id, struct err *e)
+{
+	struct alloc_mark mark = { .kind = kind };
+	struct pool_owner owner;
+	int r = pool_call_own(sp, LOCK_NAME, &owner, e);
+
+	if (r < 0)
+		return r;
+	r = check(ctx, sp, s, kind, own_pool, e);
+	if (r == 0)
+		r = submit_new_id(sp, &mark.id, e);
+	if (r == 0)
+		r = name_it(s, &mark, e);
+	if (r == 0 && own_pool)
+		r = spec_set_text(s, "pool", alloc_pool_name(mark.id, mark.pool), e);
+	if (r == 0)
+		r = alloc_mark_write(sp, &mark, e);
+	if (r == 0) {
+		submitter_name(s, sp);
+		r = submit_task_as(sp, s, mark.id, e);
+	}
+	pool_disown(sp, &owner);
+	*ret_id = mark.id;
+	return r;
+}

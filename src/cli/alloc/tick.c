@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+
+/* `tick`: what has to be looked after now and then, and no process stays for. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "alloc/base.h"
+#include "base/fs.h"
+#include "base/json_get.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/agent_client.h"
+#include "cli/alloc/alloc_make.h"
+#include "cli/alloc/alloc_pool.h"
+#include "cli/alloc/live.h"
+#include "cli/commands.h"
+#include "cli/node/pool_call.h"
+#include "cli/pools.h"
+#include "cli/task/submit_inherit.h"
+#include "cli/task/taskstop.h"
+#include "engine/inventory.h"
+#include "sched/best_node.h"
+
+extern char **environ;
+
+#define STEPS_MOST 16
+#define STATUS_MS  3000
+
+/* ---- the automatic base ---- */
+
+/* The engine of which its GPUs are; NULL: they are of this node. */
+static const char *base_engine(const struct cmd_ctx *ctx)
+{
+	const char *engine = settings_str(ctx->settings, SET_ENGINE);
+
+	return engine && strcmp(engine, engine_local.name) != 0 ? engine : NULL;
+}
+
+/* Those of the base that were told to end, and may run on for a moment. */
+struct given {
+	size_t n;
+	uint64_t ids[STEPS_MOST];
+};
+
+static bool was_given(const struct given *g, uint64_t id)
+{
+	for (size_t i = 0; i < g->n; i++)
+		if (g->ids[i] == id)
+			return true;
+	return false;
+}
+
+/* Devices that no task has, as the agent here sees them. */
+static unsigned int free_here(const struct cmd_ctx *ctx)
+{
+	json_t *doc = agent_status(ctx, STATUS_MS, NULL), *device;
+	unsigned int n = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(doc, "devices"), i, device)
+	{
+		const char *state = json_get_str(device, "state");
+
+		n += state && (strcmp(state, "idle") == 0 || strcmp(state, "held") == 0);
+	}
+	json_decref(doc);
+	return n;
+}
+
+/* One where some node can be had, by what the engine says. */
+static unsigned int free_of(const char *name)
+{
+	const struct engine *engine = engine_find(name);
+	struct engine_env env = { .environ = (const char *const *)environ };
+	const struct node_wish wish = { .gpus = 1 };
+	cleanup_free char *dir = fs_cache_dir();
+	cleanup_free struct node_offer *offers = NULL;
+	struct inventory have = { .known = false };
+	struct best_node best = { .at = BEST_NODE_NONE };
+	struct err e = ERR_INIT;
+
+	if (!engine || inventory_read(engine, &env, dir, INVENTORY_MAX_AGE_MS, &have, &e) < 0) {
+		printf("base: %s\n", engine ? e.text : "there is no such engine");
+		inventory_clear(&have);
+		return 0;
+	}
+	offers = xcalloc(have.nodes.n + 1, sizeof(*offers));
+	for (size_t i = 0; i < have.nodes.n; i++) {
+		const struct engine_node *n = &have.nodes.all[i];
+
+		offers[i] = (struct node_offer){ .name = n->name,
+						 .type = n->type,
+						 .total = n->total,
+						 .free = n->free - n->blocked,
+						 .blocked = n->blocked && n->blocked == n->free,
+						 .usable = n->usable };
+	}
+	best_node(offers, have.nodes.n, &wish, &best);
+	inventory_clear(&have);
+	return best.at != BEST_NODE_NONE;
+}
+
+/* What waits for GPUs, besides what is the base's own. */
+static bool others_wait(const struct spool *sp, const struct live_allocs *l)
+{
+	struct task_set active = { .n = 0 };
+	bool any = false;
+
+	if (select_all(sp, &active, NULL) < 0)
+		return true;
+	for (size_t i = 0; i < active.n && !any; i++) {
+		const struct scan_task *t = &active.tasks[i];
+		bool base = false;
+
+		for (size_t k = 0; k < l->n; k++)
+			base = base || (l->all[k].kind == ALLOC_BASE &&
+					l->all[k].task.name.id == t->name.id);
+		any = !base && t->dir == SPOOL_PENDING && t->name.gpus &&
+		      !(t->name.flags & NAME_PAUSED);
+	}
+	free(active.tasks);
+	return any;
+}
+
+static struct base_at look_at_base(const struct cmd_ctx *ctx, const struct spool *sp,
+				   const struct live_allocs *l, const struct given *given)
+{
+	struct alloc_limits limits = live_limits(ctx->settings);
+	struct base_at at = { .wanted = limits.base, .room = UINT_MAX };
+	unsigned int all = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		bool runs = l->all[i].task.dir == SPOOL_RUNNING;
+
+		all += live_alloc_gpus(&l->all[i]);
+		if (l->all[i].kind == ALLOC_BASE && !was_given(given, l->all[i].task.name.id))
+			*(runs ? &at.has : &at.waits) += live_alloc_gpus(&l->all[i]);
+	}
+	if (limits.total)
+		at.room = limits.total > all ? limits.total - all + at.waits : at.waits;
+	if (at.wanted || at.has || at.waits) {
+		at.others_wait = others_wait(sp, l);
+		at.free = base_engine(ctx) ? free_of(base_engine(ctx)) + at.waits : free_here(ctx);
+	}
+	return at;
+}
+
+static int add_to_base(const struct cmd_ctx *ctx, const struct spool *sp, struct err *e)
+{
+	const char *engine = base_engine(ctx);
+	struct task_spec *s = spec_new();
+	uint64_t id;
+	int r;
+
+	s->allocation = true;
+	s->gpus = 1;
+	s->preemptible = true;
+	s->priority = SPEC_PRIORITY_MAX;
+	submitter_umask(s);
+	r = alloc_make(ctx, sp, s, ALLOC_BASE, engine != NULL, &id, e);
+	if (r >= 0)
+		printf("base: allocation %s for a GPU that is free\n", s->name);
+	if (r >= 0 && engine && alloc_pool_up(ctx, engine, s->pool, 1) != CMD_OK)
+		r = err_set(e, -EIO, "%s asks for no node for it", engine);
+	(void)spec_free(s);
+	return r < 0 ? r : 0;
+}
+
+/* The last one that waits, or that has its GPU. */
+static int take_from_base(const struct cmd_ctx *ctx, const struct spool *sp,
+			  const struct live_allocs *l, bool waits, struct given *given,
+			  struct err *e)
+{
+	struct taskstop stop = {
+		.ctx = ctx, .sp = sp, .quiet = true, .remote_ms = AGENTS_LIMIT_MS
+	};
+	const struct live_alloc *a = NULL;
+	char word[24];
+	int r;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (l->all[i].kind == ALLOC_BASE && !was_given(given, l->all[i].task.name.id) &&
+		    (l->all[i].task.dir == SPOOL_PENDING) == waits)
+			a = &l->all[i];
+	if (!a)
+		return 0;
+	given->ids[given->n++] = a->task.name.id;
+	printf("base: allocation %s is given back, %s\n", a->task.name.name,
+	       waits ? "because nothing is free for it" : "because fewer are wanted");
+	r = taskstop_word(&stop, str_print(word, sizeof(word), "%" PRIu64, a->task.name.id), e);
+	r = r == 0 ? taskstop_finish(&stop, e) : r;
+	if (r == 0 && a->pool[0])
+		(void)alloc_pool_down(ctx, a->pool);
+	return r;
+}
+
+static int look_after_base(const struct cmd_ctx *ctx, const struct spool *sp, struct err *e)
+{
+	enum base_step step = BASE_ADD;
+	struct given given = { .n = 0 };
+	int r = 0;
+
+	for (int i = 0; i < STEPS_MOST && step != BASE_REST && r == 0; i++) {
+		struct live_allocs live = { .n = 0 };
+
+		r = live_allocs_read(sp, &live, e);
+		if (r == 0) {
+			struct base_at at = look_at_base(ctx, sp, &live, &given);
+
+			step = base_decide(&at);
+		}
+		if (r == 0 && step == BASE_ADD)
+			r = add_to_base(ctx, sp, e);
+		else if (r == 0 && step != BASE_REST)
+			r = take_from_base(ctx, sp, &live, step == BASE_WITHDRAW, &given, e);
+		live_allocs_clear(&live);
+		agent_look(ctx);
+	}
+	return r;
+}
+
+/* ---- the command ---- */
+
+static const struct cmd_example tick_examples[] = {
+	{ "tenure tick exp1", "now" },
+	{ 0 },
+};
+
+/* Of a node whose engine does not answer it is not told each minute. */
+static void tell_tick(const char *name, const struct pool_report *report)
+{
+	if (report->said.len)
+		printf("pool %s: %s", name, strbuf_str(&report->said));
+}
+
+static int run_tick(const struct cmd_ctx *ctx, struct err *e)
+{
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+	struct pool_caller caller = pools_caller_of_agent(ctx, root);
+	struct text_list names = { .n = 0 };
+	struct spool *sp = NULL;
+	int r = pool_call_open(ctx, 0, &sp, e);
+
+	if (r == 0)
+		r = pool_list(sp, &names, e);
+	for (size_t i = 0; i < names.n; i++) {
+		struct pool_report report;
+		struct err one = ERR_INIT;
+
+		if (pool_tick(sp, names.texts[i], &caller, &report, &one) < 0)
+			printf("pool %s: %s\n", names.texts[i], one.text);
+		tell_tick(names.texts[i], &report);
+		pool_report_clear(&report);
+	}
+	text_list_clear(&names);
+	/* Its agent, and its settings, are those of the instance that --instance names. */
+	if (r == 0 &&
+	    strcmp(pool_call_instance(ctx), settings_str(ctx->settings, SET_INSTANCE)) == 0)
+		r = look_after_base(ctx, sp, e);
+	sp = spool_close(sp);
+	return r;
+}
+
+const struct cmd cmd_tick = {
+	.name = "tick",
+	.group = QUEUE_GROUP,
+	.summary = "look after the pools of a queue, and its automatic base, once",
+	.args = "[NAME]",
+	.max_args = 1,
+	.description = "Agents do this once a minute; by hand, or from cron, where none runs.",
+	.examples = tick_examples,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_NODE | SETTING_GROUP_ALLOC |
+			  SETTING_GROUP_AGENT,
+	.flags = CMD_HIDDEN,
+	.run = run_tick,
+};
