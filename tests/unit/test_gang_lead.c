@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/attempt/claim.h"
 #include "agent/queue/gang_lead.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -436,6 +437,81 @@ static void two_leaders_say_one_thing(void **state)
 	assert_int_equal(g->generation, other->generation);
 }
 
+/* ---- who may claim ---- */
+
+/* As the plan of that agent would have it start this rank. */
+static int try_to_claim(struct agent *a, uint32_t element, unsigned int *ret_tries)
+{
+	struct claiming c = {
+		.ref = { id, element }, .key = "key", .run_dir = "/tmp", .log_fd = -1
+	};
+
+	look_around(&a->place);
+	claiming_work(&c.job, &a->place);
+	(void)fd_close(c.log_fd);
+	spec_free(c.spec);
+	if (ret_tries)
+		*ret_tries = c.tries;
+	return c.code;
+}
+
+static void assert_not_claimed(struct agent *a, uint32_t element)
+{
+	int before = count_files(a->place.spool, "running");
+
+	assert_int_equal(try_to_claim(a, element, NULL), CLAIM_LOST);
+	assert_int_equal(count_files(a->place.spool, "running"), before);
+}
+
+/* Whatever a plan says that has not heard of it yet. */
+static void nobody_claims_a_rank_but_who_is_called(void **state)
+{
+	const struct gang *g;
+
+	assert_not_claimed(alpha, 1); /* nothing was called */
+	g = look(alpha);
+	assert_not_claimed(gamma_, 1);
+	assert_not_claimed(alpha, 2); /* beta's */
+	(void)answer(beta, g, (struct gang_reply){ .answer = GANG_REFUSES });
+	assert_false(gang_stands(look(alpha)));
+	assert_not_claimed(alpha, 1); /* it was withdrawn */
+	pass_ms(10000);
+	beta->draining = false;
+	(void)look(alpha);
+	assert_int_equal(try_to_claim(alpha, 1, NULL), 0);
+}
+
+/* The call was for the attempt before. */
+static void a_rank_of_another_epoch_is_not_claimed(void **state)
+{
+	struct claim c;
+
+	(void)look(alpha);
+	c = claim_rank(alpha, 1);
+	requeue_rank(alpha, &c, false);
+	assert_not_claimed(alpha, 1);
+}
+
+static void a_gang_is_tried_as_often_as_its_unluckiest_rank(void **state)
+{
+	struct spool_again again = { .attempts = 2, .reason = "exit code 1" };
+	unsigned int tries = 0;
+	struct claim c;
+	struct batch *b;
+
+	(void)look(alpha);
+	c = claim_rank(beta, 2);
+	b = open_batch(beta->place.spool, id, "beta");
+	assert_int_equal(batch_requeue(b, NULL, &c, &again, NULL), 0);
+	b = batch_close(b);
+	pass_ms(10000);
+	(void)look(alpha); /* withdrawn */
+	pass_ms(10000);
+	assert_int_equal(look(alpha)->generation, 2);
+	assert_int_equal(try_to_claim(alpha, 1, &tries), 0);
+	assert_int_equal(tries, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -456,6 +532,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_lost_node_runs_all_again, begin, end),
 		cmocka_unit_test_setup_teardown(the_next_leader_goes_on, begin, end),
 		cmocka_unit_test_setup_teardown(two_leaders_say_one_thing, begin, end),
+		cmocka_unit_test_setup_teardown(nobody_claims_a_rank_but_who_is_called, begin, end),
+		cmocka_unit_test_setup_teardown(a_rank_of_another_epoch_is_not_claimed, begin, end),
+		cmocka_unit_test_setup_teardown(a_gang_is_tried_as_often_as_its_unluckiest_rank,
+						begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
