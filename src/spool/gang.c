@@ -444,6 +444,7 @@ static void take_ending(void *data, const char *line, size_t len)
 	const char *event = json_get_str(o, "event");
 	uint64_t epoch = json_get_u64(o, "epoch");
 	struct gang_ending *ret = s->ret;
+	struct spool_again again;
 
 	if (event && json_get_u64(o, "element") == s->element && strcmp(event, "end") == 0 &&
 	    epoch == s->epoch && end_from_json(o, &ret->end)) {
@@ -451,12 +452,15 @@ static void take_ending(void *data, const char *line, size_t len)
 		s->found = true;
 	} else if (event && json_get_u64(o, "element") == s->element &&
 		   strcmp(event, "requeue") == 0 && epoch == s->epoch + 1) {
+		again_from_json(o, &again);
 		ret->requeued = true;
-		ret->outside = json_get_flag(o, "outside");
+		ret->outside = again.outside;
 		ret->end = (struct spool_end){ .result = RESULT_FAILED,
 					       .epoch = s->epoch,
+					       .attempt = again.begun_ns ? again.attempts + 1 : 0,
+					       .begun_ns = again.begun_ns,
 					       .ended_ns = record_ns(json_object_get(o, "time")) };
-		json_get_text(o, "reason", ret->end.reason, sizeof(ret->end.reason));
+		(void)str_copy(ret->end.reason, sizeof(ret->end.reason), again.reason);
 		s->found = true;
 	}
 	if (s->found && !ret->agent[0])

@@ -95,7 +95,8 @@ struct gang_ending {
 	char agent[NAME_AGENT_MAX + 1];
 	bool requeued;
 	bool outside;	      /* of a requeue: struct spool_again has it */
-	struct spool_end end; /* of a requeue only its reason, and ended_ns */
+	struct spool_end end; /* of a requeue: its reason, ended_ns, and where it began begun_ns and
+				 attempt */
 };
 bool gang_how_it_ended(const struct spool *sp, uint64_t id, uint64_t element, uint64_t epoch,
 		       struct gang_ending *ret);

@@ -179,6 +179,9 @@ def test_rank_that_fails_ends_the_others(world, ranks):
     a.wait(i, "failed", 30)
     said = reasons(a, i)
     assert "rank 1 on beta failed (exit code 3, try 1 of 1); its log is logs/" in said, said
+    other = json.loads(a.run("show", f"{i}.1", "--json").stdout)
+    assert other["state"] == "cancelled" and other["attempts"] == 1, other
+    assert "has met 1 others" in a.run("logs", "--plain", f"{i}.1").stdout
     log, = re.findall(r"its log is (logs/[^\";]*)", said)[:1]
     assert "no way" in (a.spool / log).read_text()
     assert not a.runs() and not b.runs()

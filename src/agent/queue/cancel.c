@@ -34,10 +34,13 @@ static int get_by_name(struct spool_place *p, uint64_t id, struct waiting_batch 
 
 /* Its line is on disk when it returns. One that is over, or runs elsewhere, does not wait.
  * CLAIM_LOST: look again. */
-static int end_waiting(struct spool_place *p, struct batch *b, uint64_t element, const char *reason,
-		       struct err *e)
+static int end_waiting(struct spool_place *p, struct batch *b, uint64_t element,
+		       const struct cancel_how *how, struct err *e)
 {
-	struct spool_end end = { .result = RESULT_CANCELLED, .begun_ns = clock_wall_ns() };
+	struct spool_end end = { .result = RESULT_CANCELLED,
+				 .attempt = how->attempt,
+				 .exit = how->exit,
+				 .begun_ns = clock_wall_ns() };
 	struct claim c;
 	int r = batch_claim_to_end(b, element, &p->self, &c, e);
 
@@ -45,7 +48,7 @@ static int end_waiting(struct spool_place *p, struct batch *b, uint64_t element,
 		return r;
 	end.epoch = c.name.epoch;
 	end.ended_ns = clock_wall_ns();
-	(void)str_copy(end.reason, sizeof(end.reason), reason);
+	(void)str_copy(end.reason, sizeof(end.reason), how->reason);
 	r = batch_end(b, p->events, &c, &end, e);
 	if (r == BATCH_SUPERSEDED)
 		return CLAIM_LOST;
@@ -59,8 +62,8 @@ static int end_waiting(struct spool_place *p, struct batch *b, uint64_t element,
 }
 
 /* CANCELLED; 0: it does not wait; CLAIM_LOST: look again; or negative. */
-static int try_to_cancel(struct spool_place *p, const struct task_name *n, const char *reason,
-			 struct err *e)
+static int try_to_cancel(struct spool_place *p, const struct task_name *n,
+			 const struct cancel_how *how, struct err *e)
 {
 	struct waiting_batch b;
 	unsigned int attempts;
@@ -72,7 +75,7 @@ static int try_to_cancel(struct spool_place *p, const struct task_name *n, const
 		r = batch_refresh_now(b.batch, e);
 	state = r == 0 ? batch_state(b.batch, n->element, &epoch, &attempts) : BATCH_DONE;
 	if (state == BATCH_WAITING)
-		r = end_waiting(p, b.batch, n->element, reason, e);
+		r = end_waiting(p, b.batch, n->element, how, e);
 	else if (state == BATCH_RUNNING)
 		r = CLAIM_LOST;
 	waiting_put(p, &b);
@@ -86,11 +89,11 @@ static int kept(struct spool_place *p, unsigned int dirs, struct err *e)
 	return r < 0 ? r : 1;
 }
 
-static int cancel_element(struct spool_place *p, const struct task_name *n, const char *reason,
-			  struct err *e)
+int cancel_element(struct spool_place *p, const struct task_name *n, const struct cancel_how *how,
+		   struct err *e)
 {
 	for (int look = 0; look < LOOKS; look++) {
-		int r = try_to_cancel(p, n, reason, e);
+		int r = try_to_cancel(p, n, how, e);
 
 		if (r == -ENOENT) /* its batch does not wait any more */
 			return 0;
@@ -145,7 +148,7 @@ int cancel_waiting(struct spool_place *p, const struct task_name *n, const char 
 	int r = TRANSIT_GONE;
 
 	if (n->element)
-		return cancel_element(p, n, reason, e);
+		return cancel_element(p, n, &(struct cancel_how){ .reason = reason }, e);
 	for (int look = 0; look < LOOKS && r == TRANSIT_GONE; look++)
 		r = cancel_single(p, n, reason, e);
 	if (r == TRANSIT_GONE)

@@ -13,4 +13,13 @@
 int cancel_waiting(struct spool_place *place, const struct task_name *n, const char *reason,
 		   struct err *e);
 
+/* The same of an element that is not to run again, though its last attempt was requeued: attempt 0:
+ * it never began one. */
+struct cancel_how {
+	const char *reason;
+	unsigned int attempt, exit; /* of struct spool_end */
+};
+int cancel_element(struct spool_place *place, const struct task_name *n,
+		   const struct cancel_how *how, struct err *e);
+
 #endif

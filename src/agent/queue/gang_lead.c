@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -489,7 +490,8 @@ static int act_end_for_good(struct looking *k, struct seen *s, struct memory *m,
 	return end_it(k, s, why, false, e);
 }
 
-/* For the reason that its end was given, where there is one. */
+/* For the reason that its end was given, where there is one. A rank that was ended for another one
+ * has been run: it has a log. */
 static int act_cancel_rest(struct looking *k, struct seen *s, struct memory *m, const char *why,
 			   struct err *e)
 {
@@ -498,10 +500,19 @@ static int act_cancel_rest(struct looking *k, struct seen *s, struct memory *m, 
 
 	for (size_t i = 0; i < s->facts.n && r >= 0; i++) {
 		const struct task_name n = { .id = s->id, .element = i + 1 };
+		struct cancel_how how = { .reason = reason };
 		enum gang_standing is = s->ranks[i].standing;
+		struct gang_ending end;
 
-		if (is == GANG_OPEN || is == GANG_REQUEUED)
-			r = cancel_waiting(k->place, &n, reason, e);
+		if (is != GANG_OPEN && is != GANG_REQUEUED)
+			continue;
+		if (is == GANG_REQUEUED && s->g &&
+		    gang_how_it_ended(k->place->spool, s->id, i + 1, s->g->ranks[i].epoch, &end) &&
+		    end.end.attempt) {
+			how.attempt = end.end.attempt;
+			how.exit = NAME_SIGNALLED + SIGTERM;
+		}
+		r = cancel_element(k->place, &n, &how, e);
 	}
 	return r < 0 ? r : 0;
 }
