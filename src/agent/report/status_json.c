@@ -265,6 +265,7 @@ static void add_figures(json_t *o, const struct dev_status *d)
 	    known(d, KNOWN_POWER_LIMIT, json_real((double)d->power_limit_mw / 1e3)));
 	set(o, "temperature_c", known(d, KNOWN_TEMP, json_integer(d->temp_c)));
 	set(o, "processes", known(d, KNOWN_PROCS, json_integer(d->n_procs)));
+	set(o, "vacant", json_boolean(d->flags & DEVICE_VACANT));
 }
 
 /* Indices of the cards that NVLink joins with it. */

@@ -54,8 +54,22 @@ static bool was_given(const struct given *g, uint64_t id)
 	return false;
 }
 
-/* Devices that no task has, as the agent here sees them. */
-static unsigned int free_here(const struct cmd_ctx *ctx)
+/* "reserved: task 3": whether that is one of the base that waits. */
+static bool is_for_base(const char *use, const struct live_allocs *l)
+{
+	const char *task = strstr(use, "task ");
+	uint64_t id;
+
+	if (!task || sscanf(task, "task %" SCNu64, &id) != 1)
+		return false;
+	for (size_t i = 0; i < l->n; i++)
+		if (l->all[i].kind == ALLOC_BASE && l->all[i].task.name.id == id)
+			return l->all[i].task.dir == SPOOL_PENDING;
+	return false;
+}
+
+/* Devices that no task has, as the agent here sees them, or only one of the base that waits. */
+static unsigned int free_here(const struct cmd_ctx *ctx, const struct live_allocs *l)
 {
 	json_t *doc = agent_status(ctx, STATUS_MS, NULL), *device;
 	unsigned int n = 0;
@@ -64,8 +78,12 @@ static unsigned int free_here(const struct cmd_ctx *ctx)
 	json_array_foreach(json_object_get(doc, "devices"), i, device)
 	{
 		const char *state = json_get_str(device, "state");
+		const char *use = json_get_str(device, "use");
 
-		n += state && (strcmp(state, "idle") == 0 || strcmp(state, "held") == 0);
+		n += state && strcmp(state, "left") != 0 &&
+		     !json_is_integer(json_object_get(device, "xid")) &&
+		     (json_get_flag(device, "vacant") || strcmp(state, "held") == 0) &&
+		     (!use || is_for_base(use, l));
 	}
 	json_decref(doc);
 	return n;
@@ -144,7 +162,8 @@ static struct base_at look_at_base(const struct cmd_ctx *ctx, const struct spool
 		at.room = limits.total > all ? limits.total - all + at.waits : at.waits;
 	if (at.wanted || at.has || at.waits) {
 		at.others_wait = others_wait(sp, l);
-		at.free = base_engine(ctx) ? free_of(base_engine(ctx)) + at.waits : free_here(ctx);
+		at.free =
+			base_engine(ctx) ? free_of(base_engine(ctx)) + at.waits : free_here(ctx, l);
 	}
 	return at;
 }

@@ -80,7 +80,10 @@ static void judge(const json_t *o, const char *own, struct node_device *d)
 	const char *state = json_get_str(o, "state"), *use = json_get_str(o, "use");
 	const char *held_for = json_get_str(o, "held_for"), *text = NULL;
 
-	d->state = NODE_DEVICE_BUSY;
+	/* Not idle for long enough to be held, or never to be, and nobody is there. */
+	d->state = json_get_flag(o, "vacant") && !json_is_integer(json_object_get(o, "xid"))
+			   ? NODE_DEVICE_FREE
+			   : NODE_DEVICE_BUSY;
 	for (size_t i = 0; state && i < ARRAY_LEN(words); i++)
 		if (strcmp(words[i].word, state) == 0) {
 			d->state = words[i].state;
