@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from nodelib import kill_at_once, lines
+from nodelib import caching_nodes, kill_at_once, lines
 from patience import HANG, must_come, wait_for
 
 # Each rank writes down what it was told and meets the others at MASTER_ADDR:MASTER_PORT, as a framework's processes
@@ -352,6 +352,15 @@ def test_port_that_is_taken(world, ranks):
     assert [len(ranks.begun(r)) for r in (0, 1)] == [2, 2]
     assert ranks.begun(1)[1]["MASTER_PORT"] == ranks.begun(0)[1]["MASTER_PORT"] != str(port)
     assert f"somebody else has its port {port}" in reasons(a, i)
+
+
+def test_nodes_with_caches_of_their_own(world, faultfs, tmp_path, ranks):
+    """What one has written the other one finds late; it is one program all the same, with its retry and its end."""
+    a, b = caching_nodes(world, faultfs, tmp_path, "negative=3", "entry=3", "attr=3")
+    i = ranks.submit(b, "-r", "1", then=FAILS + AGAIN)
+    a.wait(i, "done", 90)
+    assert [len(ranks.begun(r)) for r in (0, 1)] == [2, 2]
+    assert ranks.begun(0)[1]["MASTER_PORT"] == ranks.begun(1)[1]["MASTER_PORT"]
 
 
 def test_rank_that_never_starts(world, ranks):
