@@ -159,7 +159,8 @@ static bool is_ours(const char *assignment)
 static void make_env(const struct keeper *k, struct text_list *env)
 {
 	for (char **v = environ; *v; v++)
-		if (!str_has_prefix(*v, TASK_TOKEN_ENV "="))
+		if (!str_has_prefix(*v, TASK_TOKEN_ENV "=") &&
+		    !str_has_prefix(*v, LIBRARIES_ENV "="))
 			text_list_add(env, *v);
 	for (size_t i = 0; i < k->spec->env.n; i++) {
 		cleanup_free char *v = alloc_fill_in(k->spec->env.texts[i], k->gpus, k->name);

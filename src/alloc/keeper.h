@@ -14,6 +14,9 @@
 
 /* What the agent starts: "/proc/self/exe keeper ROOT INSTANCE ID RUN_DIR NAME TRUST ACCEPTED"; the
  * last two are of struct spool_trust. It gives itself a name that says what it is. */
+/* Where the loader finds its libraries is the agent's, and nothing of its programs'. */
+#define LIBRARIES_ENV "LD_LIBRARY_PATH"
+
 #define KEEPER_VERB  "keeper"
 #define KEEPER_ARGV0 "tenure-alloc:"
 #define KEEPER_WORDS 8

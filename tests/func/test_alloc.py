@@ -505,3 +505,16 @@ def test_the_agent_looks_after_the_base(queue):
     must_come(lambda: [a["kind"] for a in allocs(q).values()] == ["base"], 30)
     total = q.run("alloc", "mine", "-g", "1", "--max-total-gpus", "1")  # the base makes room for it
     assert "mine" in allocs(q), total
+
+
+def test_libraries_that_only_the_agent_knows(queue):
+    """The keeper is tenure itself, and finds what that needs; its program has what its own owner has."""
+    q = queue(gpus=1)
+    q.more_env = {"LD_LIBRARY_PATH": q.env.get("LD_LIBRARY_PATH", "") + ":/of/the/agent"}
+    q.start("--no-hold")
+    q.run("alloc", "a")
+    has(q, "a")
+    _, keeper = shim_and_keeper(q, 1)
+    assert b":/of/the/agent" in pathlib.Path(f"/proc/{keeper}/environ").read_bytes()
+    q.run("start", "a", "--", "sh", "-c", 'echo "libraries <$LD_LIBRARY_PATH>"')
+    must_come(lambda: f"libraries <{q.env.get('LD_LIBRARY_PATH', '')}>" in q.log(1))

@@ -169,6 +169,7 @@ static void test_allocation(void **state)
 
 	text_list_add(&accepted, "alice");
 	text_list_add(&accepted, "7");
+	w.libraries = "/lib/own";
 	w.root = "/root";
 	w.trust = &trust;
 	assert_int_equal(launch_make(s, "tok", &w, &j, NULL), 0);
@@ -176,6 +177,7 @@ static void test_allocation(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(words); i++)
 		assert_string_equal(launch_get(j)->argv[i], words[i]);
 	assert_non_null(strstr(launch_get(j)->shown, "an allocation"));
+	assert_string_equal(variable(j, "LD_LIBRARY_PATH"), "/lib/own");
 	(void)launch_free(j);
 	(void)spec_free(s);
 	text_list_clear(&accepted);

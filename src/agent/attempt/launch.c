@@ -78,6 +78,8 @@ static void make_env(struct launch *j, const struct task_spec *spec, uint64_t id
 	add(&own, "TENURE_INSTANCE", w->instance);
 	if (w->job)
 		add(&own, ENGINE_KEY_VARIABLE, w->job);
+	if (spec->allocation && w->libraries)
+		add(&own, LIBRARIES_ENV, w->libraries);
 	add_number(&own, "TENURE_ATTEMPT", w->attempt);
 	add_number(&own, "TENURE_GPU_MEMORY", w->memory);
 	if (w->element && !spec_is_gang(spec))

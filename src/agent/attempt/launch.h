@@ -35,6 +35,7 @@ struct launch_with {
 	const char *spool_dir, *agent;
 	const char *root;		 /* of the spool, and ... */
 	const struct spool_trust *trust; /* ... whose it may be: for an allocation's keeper */
+	const char *libraries; /* LD_LIBRARY_PATH, by which that finds what it needs; NULL */
 	const struct claim *claim;
 	uint64_t heartbeat_ms, fence_timeout_ms;
 	const char *cgroup;   /* delegated, to make its own in; or NULL */

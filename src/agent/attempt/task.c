@@ -11,6 +11,7 @@
 #include "agent/attempt/shim.h"
 #include "agent/attempt/steps.h"
 #include "agent/queue/planview.h"
+#include "alloc/keeper.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -201,6 +202,7 @@ static void describe(const struct attempt *a, struct launch_with *w)
 	w->spool_dir = a->place->spool_dir;
 	w->root = a->place->c->root;
 	w->trust = &a->place->c->trust;
+	w->libraries = getenv(LIBRARIES_ENV);
 	w->agent = a->place->self->name;
 	w->claim = &a->claim;
 	w->heartbeat_ms = a->place->c->heartbeat_ms;
