@@ -35,6 +35,7 @@ const struct gang_step gang_steps[GANG_PHASE_MAX][GANG_EVENT_MAX] = {
 		[GANG_FAILED] = { GANG_CLOSING, GANG_WITHDRAW },
 		[GANG_LOST] = { GANG_CLOSING, GANG_WITHDRAW },
 		[GANG_LATE] = { GANG_CLOSING, GANG_WITHDRAW },
+		[GANG_BETTER] = { GANG_CLOSING, GANG_WITHDRAW },
 		[GANG_ALL] = { GANG_STARTING, GANG_GO },
 	},
 	[GANG_STARTING] = {
@@ -183,7 +184,9 @@ static enum gang_event find_event(const struct gang_facts *f, enum gang_phase ph
 	*rank = find(f, missing);
 	if (*rank == f->n)
 		return GANG_ALL;
-	return f->for_ms > limit_ms ? GANG_LATE : GANG_NOTHING;
+	if (f->for_ms > limit_ms)
+		return GANG_LATE;
+	return phase == GANG_MUSTERING && f->better ? GANG_BETTER : GANG_NOTHING;
 }
 
 struct gang_verdict gang_judge(const struct gang_facts *f, const struct gang_limits *limits)

@@ -33,6 +33,7 @@ enum gang_event {
 	GANG_FAILED, /* a rank has ended for good, and not well */
 	GANG_LOST,   /* a rank, or, before go, its agent: it waits again, refuses, or is dead */
 	GANG_LATE,   /* the phase has lasted for too long */
+	GANG_BETTER, /* a rank waits for its devices, and other nodes have them (MUSTERING) */
 	GANG_ALL,    /* all ranks are ready (MUSTERING), have begun (STARTING) */
 	GANG_DUE,    /* it may be called, and there are nodes for it (IDLE) */
 	GANG_NOTHING,
@@ -76,6 +77,7 @@ struct gang_facts {
 	bool go;	 /* and is go */
 	bool ended;	 /* its end was */
 	bool due;	 /* IDLE: it may be called and there are nodes */
+	bool better;	 /* MUSTERING: other nodes have room for what is not ready */
 	uint64_t for_ms; /* the phase has lasted */
 	size_t n;	 /* ranks; of a call that cannot be read 0 */
 	const struct gang_rank_facts *ranks;

@@ -402,6 +402,41 @@ def test_agent_that_drains_is_not_called(world, ranks):
     off.communicate(timeout=HANG)
 
 
+def test_agent_that_drains_lets_go_of_its_rank(world, ranks):
+    """It has taken its GPUs, and waits for the other rank: that is not waited for, and the gang runs elsewhere."""
+    nodes = start(world, "alpha", "beta", "gamma")
+    busy = [nodes[0].submit("-g", "2", "--", "sleep", "600") for _ in range(2)]
+    for i in busy:
+        nodes[0].wait(i, "running")
+    on = {nodes[0].task(k)["agent"] for k in busy}
+    free = next(n for n in nodes if n.name not in on)
+    b, c = [n for n in nodes if n is not free]
+    # By what they have said before, two others might be called.
+    must_come(lambda: all('"free":0' in (n.spool / f"agents/{n.name},status").read_text() for n in (b, c)))
+    i = ranks.submit(b, gpus=2)
+    must_come(lambda: any(t["state"] == "mustered" for t in free.runs().values()), 30)
+    off = free.popen("off", "--drain")
+    off.communicate(timeout=HANG)
+    assert free.agent.wait(HANG) == 0
+    for k in busy:
+        b.run("stop", str(k), "--now")
+    b.wait(i, "done", 60)
+    assert [len(ranks.begun(r)) for r in (0, 1)] == [1, 1]
+    assert b.said("its ranks are not started") or c.said("its ranks are not started") or free.said("its ranks are not started")
+
+
+def test_preempted_rank_requeues_all(world, ranks):
+    """A task that is not preemptible takes the GPUs of one of them."""
+    a, b = start(world, "alpha", "beta")
+    i = ranks.submit(a, "--preemptible", "--grace", "1s", gpus=2, then=AGAIN)
+    ranks.met(0, 1)
+    j = a.submit("-g", "2", "--", "true")
+    a.wait(j, "done", 30)
+    a.wait(i, "done", 60)
+    assert [len(ranks.begun(r)) for r in (0, 1)] == [2, 2]
+    assert {e["TENURE_ATTEMPT"] for r in (0, 1) for e in ranks.begun(r)} == {"1"}
+
+
 def test_why_says_how_many_nodes_have_room(world, ranks):
     a, b, c = start(world, "alpha", "beta", "gamma")
     c.run("off")

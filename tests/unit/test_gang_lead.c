@@ -323,6 +323,7 @@ static void a_rank_that_is_late_withdraws(void **state)
 {
 	const struct gang *g = look(alpha);
 
+	gamma_->dead = true; /* or it would be called instead */
 	g = ready(alpha, g);
 	pass_ms(limits.muster_ms / 2);
 	assert_false(look(alpha)->decided);
@@ -330,6 +331,30 @@ static void a_rank_that_is_late_withdraws(void **state)
 	g = look(alpha);
 	assert_true(g->decided && !g->go);
 	assert_string_equal(g->reason, "rank 1 on beta has not got its GPUs within 1m 00s");
+}
+
+/* It was chosen by a status of before. Not at once, since that of now may not have come yet. */
+static void a_rank_that_waits_is_called_where_there_is_room(void **state)
+{
+	const struct gang *g = look(alpha);
+
+	g = ready(alpha, g);
+	tell_status(alpha, 0);
+	tell_status(beta, 0);
+	assert_false(look(alpha)->decided);
+	pass_ms(4000);
+	g = look(alpha);
+	assert_true(g->decided && !g->go);
+	assert_string_equal(g->reason, "rank 1 on beta waits for GPUs, which other nodes have");
+	tell_status(alpha, 2);
+	pass_ms(100);
+	g = look(alpha);
+	assert_int_equal(g->generation, 2);
+	assert_int_equal(gang_rank_of(g, "gamma"), 1);
+	g = ready(alpha, g);
+	tell_status(alpha, 0);
+	pass_ms(4000); /* it takes its time, but nobody else has more */
+	assert_false(look(alpha)->decided);
 }
 
 static void an_agent_that_is_gone_before_go_withdraws(void **state)
@@ -525,6 +550,8 @@ int main(void)
 						end),
 		cmocka_unit_test_setup_teardown(a_refusal_withdraws_and_is_avoided, begin, end),
 		cmocka_unit_test_setup_teardown(a_rank_that_is_late_withdraws, begin, end),
+		cmocka_unit_test_setup_teardown(a_rank_that_waits_is_called_where_there_is_room,
+						begin, end),
 		cmocka_unit_test_setup_teardown(an_agent_that_is_gone_before_go_withdraws, begin,
 						end),
 		cmocka_unit_test_setup_teardown(what_is_claimed_is_waited_for, begin, end),

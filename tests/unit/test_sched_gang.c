@@ -273,6 +273,24 @@ static void a_rank_that_never_starts(void **state)
 	must_run(&s, 2);
 }
 
+/* It waits for its devices, and other nodes have some. */
+static void a_rank_that_is_better_elsewhere(void **state)
+{
+	struct sim s;
+
+	begin(&s);
+	s.ranks[1].stuck = true;
+	assert_true(reaches(&s, GANG_MUSTERING));
+	step(&s);
+	s.f.better = true;
+	assert_int_equal(judge(&s).event, GANG_BETTER);
+	assert_int_equal(judge(&s).rank, 1);
+	assert_int_equal(judge(&s).action, GANG_WITHDRAW);
+	s.ranks[1].stuck = false;
+	step(&s); /* it has them just now: that is as good */
+	assert_true(s.f.go);
+}
+
 static void an_agent_that_refuses(void **state)
 {
 	struct sim s;
@@ -553,6 +571,7 @@ int main(void)
 		cmocka_unit_test(all_ranks_start_and_end_well),
 		cmocka_unit_test(a_rank_that_never_gets_devices),
 		cmocka_unit_test(a_rank_that_never_starts),
+		cmocka_unit_test(a_rank_that_is_better_elsewhere),
 		cmocka_unit_test(an_agent_that_refuses),
 		cmocka_unit_test(a_call_that_cannot_be_read),
 		cmocka_unit_test(the_leader_is_lost_in_each_phase),

@@ -16,6 +16,8 @@
 #include "spool/agent_status.h"
 #include "task/claim_names.h"
 
+#define SETTLED_MS 3000 /* in so long what was called is seen in the status of its agents */
+
 /* What one look knows of a gang. */
 struct seen {
 	uint64_t id;
@@ -410,6 +412,9 @@ static char *cause_of(const struct looking *k, const struct seen *s, const struc
 		strbuf_adds(&b, "what was called cannot be read");
 	} else if (v->event == GANG_LATE) {
 		say_late(k, s, v, &b);
+	} else if (v->event == GANG_BETTER) {
+		say_rank(s, i, &b);
+		strbuf_adds(&b, " waits for GPUs, which other nodes have");
 	} else if (s->ranks[i].standing == GANG_STOPPED) {
 		say_ending(k, s, i, &b);
 	} else if (s->ranks[i].standing != GANG_OPEN && s->ranks[i].standing != GANG_WELL) {
@@ -449,14 +454,16 @@ static int act_go(struct looking *k, struct seen *s, struct memory *m, const cha
 	return gang_say(k->place->spool, &word, first->port != 0, e);
 }
 
-static void remember_failure(struct looking *k, const struct seen *s, struct memory *m, size_t rank,
-			     const char *why)
+static void remember_failure(struct looking *k, const struct seen *s, struct memory *m,
+			     const struct gang_verdict *v, const char *why)
 {
+	(void)str_copy(m->avoid, sizeof(m->avoid),
+		       v->rank < s->facts.n ? s->g->ranks[v->rank].agent : "");
+	if (v->event == GANG_BETTER) /* there are nodes for it now */
+		return;
 	m->failures++;
 	m->until_ns = k->now_ns + gang_backoff_ms(m->failures) * NS_PER_MS;
 	(void)str_copy(m->reason, sizeof(m->reason), why);
-	(void)str_copy(m->avoid, sizeof(m->avoid),
-		       rank < s->facts.n ? s->g->ranks[rank].agent : "");
 }
 
 static int act_withdraw(struct looking *k, struct seen *s, struct memory *m, const char *why,
@@ -568,6 +575,34 @@ static bool choose(const struct looking *k, const struct seen *s, const struct m
 	return true;
 }
 
+/* By the status of the agents of now, which may have been another one when it was called: all its
+ * ranks could have their devices at once, if those that wait for them were on other nodes. */
+static bool is_better_elsewhere(const struct looking *k, const struct seen *s)
+{
+	const struct task_spec *spec = s->b ? s->b->spec : NULL;
+	uint64_t settled_ms = 2 * k->m->status_ms > SETTLED_MS ? 2 * k->m->status_ms : SETTLED_MS;
+	cleanup_free struct gang_node *nodes = NULL;
+	cleanup_free size_t *chosen = NULL;
+	size_t n, i = 0;
+
+	if (!spec || !s->g || s->facts.n != spec->nodes || s->facts.for_ms < settled_ms)
+		return false;
+	n = nodes_for(k, spec, "", &nodes);
+	for (size_t j = 0; j < n; j++) {
+		int rank = gang_rank_of(s->g, nodes[j].agent);
+
+		nodes[j].busy = false; /* by itself */
+		if (rank >= 0)	       /* what it has it would have */
+			nodes[j].free = s->ranks[rank].ready ? (unsigned int)spec->gpus : 0;
+	}
+	chosen = xcalloc(spec->nodes, sizeof(*chosen));
+	if (!gang_choose(nodes, n, spec->nodes, (unsigned int)spec->gpus, chosen))
+		return false;
+	while (i < spec->nodes && nodes[chosen[i]].free >= spec->gpus)
+		i++;
+	return i == spec->nodes;
+}
+
 /* All ranks run again together: also one that was well, or failed because another was lost. */
 static int requeue_ended(struct seen *s, struct err *e)
 {
@@ -639,7 +674,7 @@ static void act(struct looking *k, struct seen *s, struct memory *m, const struc
 		note(k, s->id, "what is to become of its ranks cannot be written", e.text);
 	/* What is no fault of a node, a rank that failed, is not put off. */
 	else if (v->action == GANG_WITHDRAW || (v->action == GANG_END && v->event == GANG_LATE))
-		remember_failure(k, s, m, v->rank, why);
+		remember_failure(k, s, m, v, why);
 }
 
 /* The phase as it is to be told; what was called or decided is seen by the next look. */
@@ -652,6 +687,7 @@ static struct gang_verdict lead(struct looking *k, struct seen *s, struct memory
 	v = gang_judge(&s->facts, &k->m->limits);
 	remember(k, s, m, v.phase);
 	s->facts.for_ms = (k->now_ns - m->since_ns) / NS_PER_MS;
+	s->facts.better = v.phase == GANG_MUSTERING && k->leads && is_better_elsewhere(k, s);
 	v = gang_judge(&s->facts, &k->m->limits);
 	if (!k->leads)
 		return v;
