@@ -72,6 +72,7 @@ static char *status(void *user)
 		s->end_ns = v->job_end_ns;
 		s->unseen = v->guard.n_unseen;
 	}
+	s->only = c->pool_only;
 	s->knows_gangs = true;
 	s->free = q->mode == DISPATCH_RUN ? planview_free(v, c->instance, dispatch_busy_devices(q))
 					  : 0;

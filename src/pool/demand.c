@@ -20,6 +20,7 @@
 /* A task on several nodes that waits: each rank on one of its own. */
 struct gang {
 	unsigned int ranks, gpus;
+	bool named; /* for nodes of the pool alone */
 };
 
 struct counting {
@@ -132,7 +133,9 @@ static void add_gang(struct counting *c, const struct task_name *n)
 			return;
 	c->ret->ready += n->count;
 	c->gangs = xgrow(c->gangs, c->n_gangs, sizeof(*c->gangs));
-	c->gangs[c->n_gangs++] = (struct gang){ (unsigned int)n->count, (unsigned int)n->gpus };
+	c->gangs[c->n_gangs++] = (struct gang){ .ranks = (unsigned int)n->count,
+						.gpus = (unsigned int)n->gpus,
+						.named = c->named };
 }
 
 static void add_ready(struct counting *c, const struct task_name *n)
@@ -271,7 +274,7 @@ static void put_gangs(struct counting *c, struct bins *b)
 {
 	for (size_t i = 0; i < c->n_gangs; i++) {
 		const struct gang *g = &c->gangs[i];
-		bool ours = !have_room(b, g, false);
+		bool ours = g->named || !have_room(b, g, false);
 
 		if (ours && g->ranks > b->cap) {
 			c->ret->unfit++;

@@ -75,6 +75,8 @@ char *agent_status_text(const struct agent_status *s)
 	put_text(o, "pool", s->pool);
 	put_time(o, "deadline", s->end_ns);
 	put_number(o, "unseen", s->unseen);
+	if (s->only)
+		(void)json_object_set_new(o, "only", json_true());
 	if (s->knows_gangs)
 		(void)json_object_set_new(o, "free", json_integer((json_int_t)s->free));
 	for (unsigned int i = 0; i < s->n_devices; i++)
@@ -217,6 +219,7 @@ static int take_status(const struct parsing *p, const json_t *o, struct agent_st
 		r = get_number(p, o, "unseen", AGENT_STATUS_DEVICES_MAX, &unseen);
 	if (r == 0)
 		r = get_number(p, o, "free", AGENT_STATUS_DEVICES_MAX, &n_free);
+	ret->only = json_get_flag(o, "only");
 	ret->knows_gangs = json_object_get(o, "free");
 	ret->free = (unsigned int)n_free;
 	ret->restarts = (unsigned int)restarts;

@@ -54,6 +54,7 @@ struct agent_status {
 	char pool[SPEC_NAME_MAX + 1];		  /* --pool */
 	uint64_t end_ns;			  /* wall: the job's end; 0: none is known */
 	unsigned int unseen; /* devices that the job was given and that are not visible to it */
+	bool only;	     /* it runs none but tasks that name its pool */
 	bool knows_gangs;    /* it takes part in tasks on several nodes (spool/gang.h), and says: */
 	unsigned int free;   /* devices that such a task could have now */
 	unsigned int n_devices;

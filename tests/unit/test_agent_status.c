@@ -28,6 +28,7 @@ static const struct agent_status full = {
 	.pool = "night",
 	.end_ns = 2000 * NS_PER_S + 500 * NS_PER_MS,
 	.unseen = 1,
+	.only = true,
 	.knows_gangs = true,
 	.free = 1,
 	.n_devices = 2,

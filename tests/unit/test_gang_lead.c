@@ -36,7 +36,8 @@ struct agent {
 	const char *name;
 	struct spool_place place;
 	struct gang_lead *lead;
-	bool dead, draining, quiet;
+	bool dead, draining, quiet, only;
+	const char *pool;
 	struct gang_look last;
 };
 
@@ -50,9 +51,12 @@ static uint64_t id;
 /* As if so many of its two devices were free. */
 static void tell_status(const struct agent *a, unsigned int n_free)
 {
-	struct agent_status s = { .knows_gangs = true, .free = n_free, .n_devices = 2 };
+	struct agent_status s = {
+		.knows_gangs = true, .only = a->only, .free = n_free, .n_devices = 2
+	};
 	cleanup_free char *text = NULL;
 
+	(void)str_copy(s.pool, sizeof(s.pool), a->pool ? a->pool : "");
 	(void)str_copy(s.agent, sizeof(s.agent), a->name);
 	for (unsigned int i = 0; i < s.n_devices; i++) {
 		(void)str_print(s.devices[i].uuid, sizeof(s.devices[i].uuid), "GPU-%u", i);
@@ -279,6 +283,20 @@ static void who_is_silent_neither_leads_nor_is_called(void **state)
 	g = look(beta);
 	assert_non_null(g);
 	assert_int_equal(gang_rank_of(g, "alpha"), -1);
+}
+
+/* Of a pool that is for tasks that name it, and for such a task. */
+static void a_pool_has_its_own_tasks(void **state)
+{
+	alpha->pool = beta->pool = "night";
+	alpha->only = beta->only = true;
+	for (size_t i = 0; i < AGENTS; i++)
+		tell_status(&agents[i], 2);
+	assert_null(look(alpha));
+	assert_why(alpha, "1 of 1 agent has them, and 1 could");
+	id = submit(alpha->place.spool, "{\"script\":\"x\",\"nodes\":2,\"pool\":\"night\"}");
+	assert_non_null(look(alpha));
+	assert_int_equal(gang_rank_of(look(alpha), "gamma"), -1);
 }
 
 static void room_is_waited_for_where_nobody_has_more(void **state)
@@ -546,6 +564,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(who_is_not_to_be_asked_is_not_called, begin, end),
 		cmocka_unit_test_setup_teardown(who_is_silent_neither_leads_nor_is_called, begin,
 						end),
+		cmocka_unit_test_setup_teardown(a_pool_has_its_own_tasks, begin, end),
 		cmocka_unit_test_setup_teardown(room_is_waited_for_where_nobody_has_more, begin,
 						end),
 		cmocka_unit_test_setup_teardown(a_refusal_withdraws_and_is_avoided, begin, end),

@@ -499,6 +499,8 @@ static void ranks_are_on_a_node_each(void **state)
 	/* Others' nodes take all of it, or nothing. */
 	assert_int_equal(demand_beside(sp, 4, others, 3).nodes, 0);
 	assert_int_equal(demand_beside(sp, 4, others, 2).nodes, 3);
+	(void)submit(sp, "{\"script\":\"x\",\"nodes\":2,\"gpus\":1,\"pool\":\"other\"}");
+	assert_int_equal(demand_beside(sp, 4, others, 3).nodes, 0);
 	/* What a rank leaves free is for other tasks. */
 	(void)submit(sp, "{\"commands\":[\"true\"],\"gpus\":3}");
 	assert_int_equal(demand(sp, 4, 0).nodes, 3);

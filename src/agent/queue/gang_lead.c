@@ -240,7 +240,13 @@ static struct gang_node node_of(const struct looking *k, const struct agent_stat
 	return node;
 }
 
-/* Those that start something. */
+/* As place_is_elsewhere() says of the agent itself. */
+static bool is_for(const struct agent_status *s, const struct task_spec *spec)
+{
+	return spec->pool ? strcmp(spec->pool, s->pool) == 0 : !s->only;
+}
+
+/* Those that start something of it. */
 static size_t nodes_for(const struct looking *k, const struct task_spec *spec, const char *avoid,
 			struct gang_node **ret)
 {
@@ -250,7 +256,7 @@ static size_t nodes_for(const struct looking *k, const struct task_spec *spec, c
 	for (size_t i = 0; i < k->m->n; i++) {
 		const struct node_peer *peer = peer_of(k, k->m->all[i]->agent);
 
-		if (!peer || !(peer->draining || peer->quiet))
+		if (is_for(k->m->all[i], spec) && (!peer || !(peer->draining || peer->quiet)))
 			(*ret)[n++] = node_of(k, k->m->all[i], spec, avoid);
 	}
 	return n;
