@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/allocations.h"
 #include "agent/attempt/steps.h"
 #include "agent/attempt/sweep.h"
 #include "agent/attempt/task.h"
@@ -173,6 +174,7 @@ static void on_started(void *user, struct attempt *r)
 
 	q->claim_code = 0;
 	(void)sched_started(q->plan, r->ref, r->started_ns, r->spec ? r->spec->grace : 0);
+	allocations_on_started(q, r);
 	gangs_soon(q->gangs);
 }
 
@@ -304,8 +306,10 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 	const struct task_spec *spec = r->spec;
 
 	(r->late ? tell_late : r->claim_code ? tell_not_claimed : tell_over)(q, r, v);
-	if (!r->late && !r->claim_code)
+	if (!r->late && !r->claim_code) {
+		allocations_on_over(q, r);
 		device_trust_on_over(q->trust, r, v->what == RETRY_DONE);
+	}
 	/* Somebody has it, or it is called otherwise since it was planned. */
 	if (r->claim_code == CLAIM_LOST) {
 		gangs_claim_lost(q->gangs, r->ref);

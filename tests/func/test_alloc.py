@@ -518,3 +518,22 @@ def test_libraries_that_only_the_agent_knows(queue):
     assert b":/of/the/agent" in pathlib.Path(f"/proc/{keeper}/environ").read_bytes()
     q.run("start", "a", "--", "sh", "-c", 'echo "libraries <$LD_LIBRARY_PATH>"')
     must_come(lambda: f"libraries <{q.env.get('LD_LIBRARY_PATH', '')}>" in q.log(1))
+
+
+def test_events_of_allocations(queue):
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    q.run("alloc", "a", "-g", "2")
+    has(q, "a")
+    q.kill()
+    q.start("--no-hold")  # which has not allocated it
+    must_come(lambda: q.task(1)["state"] == "running")
+    q.run("release", "a")
+    q.run("wait", "1", check=False)
+
+    def told():
+        lines = [json.loads(line) for f in pathlib.Path(q.home).glob("**/events/*.jsonl") if ".tasks." not in f.name
+                 for line in f.read_text().splitlines()]
+        return [(e["event"], e["task"], e["name"], e["gpus"], len(e["uuids"])) for e in lines
+                if e["event"] in ("allocated", "released")]
+    must_come(lambda: told() == [("allocated", 1, "a", 2, 2), ("released", 1, "a", 2, 2)])
