@@ -537,3 +537,11 @@ def test_events_of_allocations(queue):
         return [(e["event"], e["task"], e["name"], e["gpus"], len(e["uuids"])) for e in lines
                 if e["event"] in ("allocated", "released")]
     must_come(lambda: told() == [("allocated", 1, "a", 2, 2), ("released", 1, "a", 2, 2)])
+
+
+def test_json_of_a_node_of_its_own(queue):
+    """One document, whatever is told of the pool."""
+    q = queue(gpus=1)
+    said = q.run("alloc", "a", "--engine", "local", "--wait", "0", "--json")
+    assert json.loads(said.stdout)["name"] == "a" and "submitted job" in said.stderr, said
+    q.run("release", "a")

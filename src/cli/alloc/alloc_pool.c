@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/alloc/alloc_pool.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -78,10 +81,22 @@ static void pass_on(const struct cmd_ctx *ctx, const char *name, struct text_lis
 			text_list_take(words, xasprintf("--set=%s", v->words.texts[i]));
 }
 
-static int run(const struct cmd *cmd, struct text_list *words)
+/* With --json its sentences are no part of the answer: they go to standard error. */
+static int run(const struct cmd_ctx *ctx, const struct cmd *cmd, struct text_list *words)
 {
-	int code = cmd_run(cmd, "tenure", (int)words->n, words->texts);
+	bool json = opts_has(ctx->opts, "json") && opts_flag(ctx->opts, "json");
+	cleanup_fd int out = -1;
+	int code;
 
+	(void)fflush(stdout);
+	if (json)
+		out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (out >= 0)
+		(void)dup2(STDERR_FILENO, STDOUT_FILENO);
+	code = cmd_run(cmd, "tenure", (int)words->n, words->texts);
+	(void)fflush(stdout);
+	if (out >= 0)
+		(void)dup2(out, STDOUT_FILENO);
 	text_list_clear(words);
 	return code;
 }
@@ -102,12 +117,12 @@ int alloc_pool_up(const struct cmd_ctx *ctx, const char *engine, const char *poo
 		text_list_add(&words, "--");
 	for (size_t i = 1; opts_has(ctx->opts, "engine") && i < opts_argc(ctx->opts); i++)
 		text_list_add(&words, opts_arg(ctx->opts, i));
-	return run(&cmd_up, &words);
+	return run(ctx, &cmd_up, &words);
 }
 
 int alloc_pool_down(const struct cmd_ctx *ctx, const char *pool)
 {
 	struct text_list words = words_of(ctx, "down", pool);
 
-	return run(&cmd_down, &words);
+	return run(ctx, &cmd_down, &words);
 }
