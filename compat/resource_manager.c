@@ -55,7 +55,8 @@ static void on_signal(int signum)
 struct manager {
 	struct manager_config config;
 	char *tenure, *instance;
-	unsigned int gpus; /* --gpus; 0: not said */
+	unsigned int gpus;  /* --gpus; 0: not said */
+	const char *engine; /* whose nodes they are; NULL: of this machine */
 	/* As last told: */
 	long free;
 	char *allocations;
@@ -191,8 +192,10 @@ static void look_after_base(const struct manager *m)
 static void ensure_agent(const struct manager *m)
 {
 	struct text_list words = words_of(m, "status");
-	struct answer a = ask(m, &words);
+	struct answer a = { .code = 0 };
 
+	if (!m->engine)
+		a = ask(m, &words);
 	text_list_clear(&words);
 	if (a.code == NO_AGENT) {
 		answer_clear(&a);
@@ -394,6 +397,8 @@ static int allocate(struct manager *m, const char *task)
 	add_limit(&words, "max-gpus-per-task", c->max_per_task);
 	add_limit(&words, "max-total-gpus", c->max_total);
 	add_limit(&words, "max-manual-gpus", c->max_manual);
+	if (m->engine)
+		text_list_take(&words, xasprintf("--engine=%s", m->engine));
 	text_list_add(&words, task);
 	a = ask(m, &words);
 	if (a.code == 0)
@@ -675,6 +680,9 @@ static int run_command(int argc, char **argv)
 	int code = EXIT_OK;
 
 	m.instance = xstrdup(instance && instance[0] ? instance : INSTANCE);
+	m.engine = getenv("TENURE_ENGINE");
+	if (m.engine && (!m.engine[0] || strcmp(m.engine, "local") == 0))
+		m.engine = NULL;
 	opts_add_rows(o, rows);
 	if (opts_parse(o, argc, argv, OPTS_DEFAULT, &e) < 0) {
 		code = fail(e.text);

@@ -287,3 +287,21 @@ def test_an_allocation_is_a_job_of_its_own(slurm, cluster):
     must_come(lambda: ended(slurm), 60)
     assert json.loads(cluster.run("allocs", "-i", "exp1", "--json"))["allocations"] == []
 
+
+def test_the_older_managers_session(slurm, cluster, build):
+    """gpu-resource-manager, where TENURE_ENGINE names the cluster: nodes, allocate, start, look, release."""
+    (slurm.share / "gpu_manager_config.json").write_text(
+        '{"program_template": {"command": "echo trains", "args": ["{gpu_list}"]}} // as its page has it\n')
+    slurm.env["TENURE_ENGINE"] = "slurm"
+
+    def manager(*args):
+        done = slurm.call(str(build / "compat/gpu-resource-manager"), *args)
+        assert done.returncode == 0, (args, done)
+        return done.stdout
+    assert "Total Nodes: 2\nTotal GPUs: 8\nFree GPUs: 8\n" in manager("--status")
+    manager("--allocate", "training_task_1", "--gpus", "2")
+    must_come(lambda: "Task training_task_1: 2 GPUs on qa-a10-00" in manager("--status"), 60)
+    manager("--start-program", "training_task_1")
+    must_come(lambda: "trains" in cluster.run("logs", "-i", "resource-manager", "training_task_1"), 30)
+    manager("--release", "training_task_1")
+    must_come(lambda: ended(slurm), 60)
