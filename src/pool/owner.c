@@ -63,26 +63,26 @@ static char *owner_path(const char *prefix, uint64_t epoch, char *buf)
 }
 
 /* By what stands in it, its process was one of ours here and is gone. */
-static bool is_gone_here(const struct spool *sp, const char *path)
+static bool is_gone_here(const struct spool *sp, const char *mark)
 {
 	char boot[SPOOL_BOOT_MAX] = "";
-	cleanup_free char *text = NULL;
-	size_t len;
 	int pid = 0;
 
-	return spool_read(sp, path, MARK_MAX, &text, &len, NULL) == 0 &&
-	       sscanf(text, "%*s %d %*s %63s", &pid, boot) == 2 && pid > 1 &&
+	return sscanf(mark, "%*s %d %*s %63s", &pid, boot) == 2 && pid > 1 &&
 	       strcmp(boot, spool_boot(sp)) == 0 && kill(pid, 0) < 0 && errno == ESRCH;
 }
 
-/* Its owner has refreshed it lately. */
+/* Its owner has refreshed it lately. It is opened for its times, too: what stat() knows of it on
+ * NFS may be a minute old, and an owner that has long left would be believed in. */
 static bool is_kept(const struct spool *sp, const char *path, uint64_t now_s)
 {
 	struct stat st;
+	cleanup_fd int fd = spool_open_file(sp, path, O_RDONLY, &st, NULL);
+	char mark[MARK_MAX] = "";
 
-	if (spool_stat(sp, path, &st) < 0)
+	if (fd < 0 || mtime_s(&st) + POOL_OWNER_MS / 1000 <= now_s)
 		return false;
-	return mtime_s(&st) + POOL_OWNER_MS / 1000 > now_s && !is_gone_here(sp, path);
+	return pread(fd, mark, sizeof(mark) - 1, 0) < 0 || !is_gone_here(sp, mark);
 }
 
 static int take(const struct spool *sp, const char *prefix, uint64_t epoch, struct pool_owner *ret,

@@ -90,6 +90,24 @@ def test_two_nodes_at_the_same_moment(shared):
         assert not s.server.open_jobs()
 
 
+def test_a_pool_is_free_as_soon_as_its_owner_has_left(shared):
+    """For a node, too, that has seen the owner there a moment before."""
+    s = shared(*CACHES)
+    s.a.up("-g", "1", "--min", "0", "--max", "4")
+    task = s.a.run("submit", "-i", "exp1", "-g", "1", "--", "true").stdout.strip()
+    assert len(s.server.open_jobs()) == 1
+    s.a.run("stop", "-i", "exp1", task)
+    with s.mounts["alpha"].ruled("open hang *main,state"):
+        owner = s.a.popen("tick", "exp1")
+        must_come(s.mounts["alpha"].met)
+        s.b.run("tick", "exp1")
+        assert any(path.stat().st_size for path in (s.b.root / "exp1/pools").glob("main,owner,*"))
+    assert owner.wait(HANG) == 0 and len(s.server.open_jobs()) == 1, "that job is too young"
+    s.server.later(200)
+    s.b.run("tick", "exp1")
+    assert not s.server.open_jobs()
+
+
 @pytest.mark.parametrize("rule", ["readdir hang */pools", "create hang *main,owner,*", "open hang *main,state",
                                   "rename hang *.sh", "rename hang *.job", "fsync hang *.job"])
 def test_a_tick_that_hangs_is_taken_over_and_does_nothing_when_it_wakes(shared, rule):

@@ -43,7 +43,8 @@ def test_bad_gpu(queue, tmp_path):
     shut(q, 1)
     why = f"tasks default {a} and default {b} failed on it with an ECC error"
     assert why in q.device(1)["quarantine"] and why in q.device(1)["reason"]
-    assert q.said("GPU 1 gets no tasks, it is in quarantine: " + why) and why in " ".join(q.run("status").stdout.split())
+    must_come(lambda: q.said("GPU 1 gets no tasks, it is in quarantine: " + why))
+    assert why in " ".join(q.run("status").stdout.split())
     waits = q.submit("-n", "third", "--", "true")
     assert f"GPU 1 in quarantine ({why})" in q.why(waits), q.why(waits)
     reason = json.loads(q.run("why", str(waits), "--json").stdout)["reasons"][0]
