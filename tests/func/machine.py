@@ -7,10 +7,13 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+
+import pytest
 
 from patience import HANG, Limit, Stopwatch, must_come, wait_for
 
@@ -201,11 +204,25 @@ class Machine(Looks):
         self.started.append(Hold(self, args, **more))
         return self.started[-1]
 
-    def start(self, *args, **env):
+    def start(self, *args, prefix=(), **env):
         """A newcomer in the background."""
-        p = subprocess.Popen([self.newcomer_path, *map(str, args)], env={**self.env, **env}, stdout=subprocess.PIPE, text=True)
+        p = subprocess.Popen([*prefix, self.newcomer_path, *map(str, args)], env={**self.env, **env}, stdout=subprocess.PIPE, text=True)
         self.others.append(p)
         return p
+
+    def somebody_else(self):
+        """What makes a command one of user 65534, who may use this machine, too."""
+        if os.getuid() != 0 or not shutil.which("setpriv"):
+            pytest.skip("needs root, to be two users")
+        sim = pathlib.Path(self.env["TENURE_SIM"]).parent
+        for d in (sim, *sim.parents):
+            if d.stat().st_uid == 0 and d != pathlib.Path("/") and not d.stat().st_mode & 0o001:
+                d.chmod(0o755)
+        for root, dirs, files in os.walk(self.env["TENURE_DEV_DIR"] + "/.."):
+            for name in [*dirs, *files]:
+                os.chmod(os.path.join(root, name), 0o777)
+        sim.chmod(0o777)
+        return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
     def newcomer(self, *args, **env):
         """Run a newcomer; what it met."""

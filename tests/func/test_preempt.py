@@ -2,10 +2,21 @@
 """Whoever comes to their GPU preempts preemptible tasks, which come again."""
 import json
 import os
+import pathlib
 import pwd
+import subprocess
 
-from patience import wait_for
+from machine import until
+from patience import must_come, wait_for
 from test_life import has, slow_to_end
+
+
+HERE = pathlib.Path(__file__).parent
+
+
+def until_told(path):
+    """A task that tells when it began and when it got SIGTERM, and ends when it may."""
+    return ["sh", "-c", f"trap 'echo TERM >> {path}/told' TERM; echo begun >> {path}/told; {until(path / 'end')}"]
 
 
 def name():
@@ -30,6 +41,26 @@ def test_a_newcomer_preempts(queue):
     q.wait(weak, "running", 30)
     q.begun(weak, 2)
     assert not q.log(weak, 2)  # still its first attempt
+
+
+def test_names_that_come_late(queue, tmp_path):
+    """A directory service that is slow: who took the GPU is known by name when the task's end is recorded."""
+    library, slow = tmp_path / "slowname.so", tmp_path / "slow"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, HERE / "slowname.c", "-ldl"], check=True)
+    q = queue(gpus=1)
+    prefix = q.m.somebody_else()
+    q.more_env = {"LD_PRELOAD": str(library), "SLOWNAME": str(slow), "ASAN_OPTIONS": "verify_asan_link_order=0:abort_on_error=1"}
+    q.start("--no-hold")
+    slow.touch()
+    weak = q.submit("--preemptible", "--grace", "60s", "--", *until_told(tmp_path))
+    must_come(has(tmp_path / "told", "begun"))
+    other = q.m.start("--take", "10G", "--stay", "600", prefix=prefix)
+    must_come(has(tmp_path / "told", "TERM"))
+    must_come(slow.read_text)  # it is looked up
+    slow.unlink()
+    must_come(slow.exists)  # it is known
+    (tmp_path / "end").touch()
+    must_come(lambda: f"preempted: GPU 0 was taken by PID {other.pid} ({pwd.getpwuid(65534).pw_name}, newcomer); back in the queue" in q.why(weak))
 
 
 def test_those_that_do_not(queue):

@@ -21,8 +21,23 @@ void attempt_stop_for(struct attempt *a, enum end_kind kind, const struct dev_re
 {
 	cleanup_strbuf struct strbuf text = STRBUF_INIT;
 
+	if (a->end_kind == END_MAX) {
+		a->has_reason = true;
+		a->reason = *why;
+	}
 	dev_reason_text(why, eventlog_names(a->place->eventlog), &text);
 	attempt_stop(a, kind, UINT32_MAX, strbuf_str(&text));
+}
+
+const char *attempt_why(struct attempt *a)
+{
+	cleanup_strbuf struct strbuf text = STRBUF_INIT;
+
+	if (a->has_reason && a->end_kind != END_STOPPED && a->end_kind != END_MAX) {
+		dev_reason_text(&a->reason, eventlog_names(a->place->eventlog), &text);
+		(void)str_copy(a->why, sizeof(a->why), strbuf_str(&text));
+	}
+	return a->why;
 }
 
 const char *attempt_state_name(enum attempt_state state)

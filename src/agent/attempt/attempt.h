@@ -246,6 +246,8 @@ struct attempt {
 	enum end_kind end_kind; /* what we ended it for; END_MAX: it ended by itself */
 	uint32_t stop_grace_ms; /* the shortest that it was told; UINT32_MAX: its own */
 	char why[RECORD_REASON_MAX];
+	bool has_reason;	  /* why is this in words: */
+	struct dev_reason reason; /* whose user's name may have been unknown then */
 	struct task_end end;
 	bool stopped_late; /* its owner has stopped it while the end was being recorded */
 	bool turned_away;  /* it could not be started, for nothing that it did */
@@ -285,6 +287,8 @@ void attempt_soon(struct attempt *a, uint64_t ms);
 void attempt_stop(struct attempt *a, enum end_kind kind, uint32_t grace_ms, const char *why);
 /* The same for what the guard says, with the name of the user that it speaks of. */
 void attempt_stop_for(struct attempt *a, enum end_kind kind, const struct dev_reason *why);
+/* a->why, with names that have become known since it was said. */
+const char *attempt_why(struct attempt *a);
 /* Of a state that people are told of; else NULL. */
 const char *attempt_state_name(enum attempt_state state);
 

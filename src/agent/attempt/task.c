@@ -348,7 +348,7 @@ static void commit(struct attempt *a)
 		.gpu_ns = resize_gpu_ns(a),
 		.most_bytes = use_most(&a->use),
 		.room_bytes = planview_room(a->place->view, a->spec->model),
-		.ended = commit_judge(&a->end, a->end_kind, a->why),
+		.ended = commit_judge(&a->end, a->end_kind, attempt_why(a)),
 		.token = a->token,
 		.run_dir = a->place->run_dir,
 		.log_path = a->log_path,

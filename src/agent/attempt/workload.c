@@ -248,7 +248,7 @@ static void over(struct attempt *a)
 
 	logtext_how(&how, &a->end);
 	if (told_to_end || !*why)
-		why = told_to_end ? a->why : strbuf_str(&how);
+		why = told_to_end ? attempt_why(a) : strbuf_str(&how);
 	count(p, a);
 	(void)sched_end(p->all->c.plan, a->ref);
 	if (!put_off(p, told_to_end, why))

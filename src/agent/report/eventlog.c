@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/report/sentence.h"
 #include "base/clock.h"
@@ -165,6 +166,7 @@ struct eventlog *eventlog_new(uv_loop_t *loop, const struct eventlog_config *con
 	n->last = &n->first;
 	n->users = users_new(loop, on_name, n);
 	n->names = (struct user_names){ .name = name_of, .user = n->users };
+	(void)name_of(n->users, geteuid()); /* whoever comes to our GPUs is often we */
 	(void)uv_timer_init(loop, &n->timer);
 	n->timer.data = n;
 	return n;
