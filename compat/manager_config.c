@@ -227,13 +227,15 @@ static int take_object(struct manager_config *c, const char *outer, const json_t
 /* Limits that contradict each other. */
 static int check(const struct manager_config *c, struct err *e)
 {
+	unsigned int each = c->max_per_task == MANAGER_UNSET ? MANAGER_PER_TASK : c->max_per_task;
+
 	if (c->max_gpus && c->min_gpus > c->max_gpus)
 		return err_set(e, -EINVAL, "scaling.min_gpus: %u is more than scaling.max_gpus: %u",
 			       c->min_gpus, c->max_gpus);
-	if (c->max_per_task && c->min_gpus > c->max_per_task)
+	if (each && c->min_gpus > each)
 		return err_set(e, -EINVAL,
 			       "scaling.min_gpus: %u is more than max_gpus_per_task: %u",
-			       c->min_gpus, c->max_per_task);
+			       c->min_gpus, each);
 	if (c->down >= c->up)
 		return err_set(e, -EINVAL,
 			       "scaling.scale_down_threshold: %g has to be below "
@@ -247,9 +249,9 @@ static void set_defaults(struct manager_config *c)
 {
 	*c = (struct manager_config){
 		.interval_s = 5,
-		.max_per_task = 4,
-		.max_total = 8,
-		.max_manual = 6,
+		.max_per_task = MANAGER_UNSET,
+		.max_total = MANAGER_UNSET,
+		.max_manual = MANAGER_UNSET,
 		.max_auto = 2,
 		.auto_scale = true,
 		.scaling = true,

@@ -9,6 +9,7 @@
  * type is an error that names the key.
  */
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -16,9 +17,13 @@
 #include "base/strbuf.h"
 #include "base/textlist.h"
 
+#define MANAGER_UNSET	 UINT_MAX /* a limit that the file does not have */
+#define MANAGER_PER_TASK 4	  /* what max_gpus_per_task is then */
+
 struct manager_config {
-	double interval_s; /* of the monitor */
-	unsigned int max_per_task, max_total, max_manual, max_auto;
+	double interval_s;				  /* of the monitor */
+	unsigned int max_per_task, max_total, max_manual; /* 0: no limit; or MANAGER_UNSET */
+	unsigned int max_auto;
 	bool auto_scale;
 	char *command;		    /* of the program template; NULL: there is none */
 	struct text_list args, env; /* env: NAME=VALUE */

@@ -57,10 +57,11 @@ struct manager {
 	char *tenure, *instance;
 	unsigned int gpus;  /* --gpus; 0: not said */
 	const char *engine; /* whose nodes they are; NULL: of this machine */
+	char id[32];	    /* of this process among the monitors */
 	/* As last told: */
 	long free;
 	char *allocations;
-	bool failed;
+	bool failed, base_failed;
 };
 
 static void __attribute__((format(printf, 2, 3))) say(const char *level, const char *fmt, ...)
@@ -172,19 +173,43 @@ static json_t *ask_json(const struct manager *m, const char *command, struct ans
 	return doc;
 }
 
-/* The automatic base: it is the monitor's, as with the older tool. */
-static void look_after_base(const struct manager *m)
+static void add_number(struct text_list *words, const char *name, unsigned int n)
+{
+	text_list_take(words, xasprintf("--%s=%u", name, n));
+}
+
+/* What the config does not say is tenure's own, which has the same defaults, or what a site says.
+ */
+static void add_limit(struct text_list *words, const char *name, unsigned int n)
+{
+	if (n != MANAGER_UNSET)
+		add_number(words, name, n);
+}
+
+/* The automatic base: it is the monitor's, as with the older tool. What this one wants counts for
+ * three times as long as it is between two looks, so nothing stays of one that was killed. */
+#define BASE_LEAST_S 180
+
+static void look_after_base(struct manager *m)
 {
 	struct text_list words = words_of(m, "tick");
+	unsigned int most = m->config.max_total, wanted = m->config.max_auto;
+	unsigned int for_s = (unsigned int)(m->config.interval_s * 3) + 1;
 	struct answer a;
 	char *save = NULL;
 
-	text_list_take(&words, xasprintf("--base-gpus=%u", m->config.max_auto));
-	text_list_take(&words, xasprintf("--max-total-gpus=%u", m->config.max_total));
+	add_number(&words, "base-gpus", most && wanted > most ? most : wanted);
+	text_list_take(&words, xasprintf("--base-by=manager-%s", m->id));
+	text_list_take(&words,
+		       xasprintf("--base-for=%us", for_s > BASE_LEAST_S ? for_s : BASE_LEAST_S));
+	add_limit(&words, "max-total-gpus", most);
 	a = ask(m, &words);
 	text_list_clear(&words);
 	for (char *line = strtok_r(a.out, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
 		say(INFO, "%s", line);
+	if (a.code && !m->base_failed && !told)
+		say(ERROR, "automatic base: %s", a.err);
+	m->base_failed = a.code != 0;
 	answer_clear(&a);
 }
 
@@ -345,21 +370,16 @@ static int show_status(struct manager *m, const char *task)
 
 /* ---- --allocate, --release, --start-program ---- */
 
-static void add_limit(struct text_list *words, const char *name, unsigned int n)
-{
-	text_list_take(words, xasprintf("--%s=%u", name, n));
-}
-
 /* Its own maximum does not let a task grow beyond max_gpus_per_task. */
 static void add_scaling(const struct manager_config *c, unsigned int gpus, struct text_list *words)
 {
-	unsigned int most =
-		c->max_per_task && c->max_per_task < c->max_gpus ? c->max_per_task : c->max_gpus;
+	unsigned int each = c->max_per_task == MANAGER_UNSET ? MANAGER_PER_TASK : c->max_per_task;
+	unsigned int most = each && each < c->max_gpus ? each : c->max_gpus;
 
 	if (!c->auto_scale || !c->scaling || most <= gpus)
 		return;
-	add_limit(words, "gpus-max", most);
-	add_limit(words, "gpus-min", c->min_gpus && c->min_gpus < gpus ? c->min_gpus : gpus);
+	add_number(words, "gpus-max", most);
+	add_number(words, "gpus-min", c->min_gpus && c->min_gpus < gpus ? c->min_gpus : gpus);
 	text_list_take(words, xasprintf("--scale-up=%g%%", c->up * 100));
 	text_list_take(words, xasprintf("--scale-down=%g%%", c->down * 100));
 }
@@ -392,7 +412,7 @@ static int allocate(struct manager *m, const char *task)
 	ensure_agent(m);
 	text_list_add(&words, "--json");
 	text_list_add(&words, "--wait=" WAIT);
-	add_limit(&words, "gpus", gpus);
+	add_number(&words, "gpus", gpus);
 	add_scaling(c, gpus, &words);
 	add_limit(&words, "max-gpus-per-task", c->max_per_task);
 	add_limit(&words, "max-total-gpus", c->max_total);
@@ -520,6 +540,8 @@ static int monitor(struct manager *m, const char *task)
 
 	(void)sigaction(SIGINT, &act, NULL);
 	(void)sigaction(SIGTERM, &act, NULL);
+	(void)str_print(m->id, sizeof(m->id), "%llx-%d", (unsigned long long)clock_wall_ns(),
+			(int)getpid());
 	say(INFO, "GPU Resource Manager started, it looks every %g s", m->config.interval_s);
 	ensure_agent(m);
 	m->free = -1;

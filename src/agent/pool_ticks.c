@@ -7,6 +7,7 @@
 
 #include "agent/dispatch_state.h"
 #include "agent/queue/spooler.h"
+#include "alloc/base.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "pool/job.h"
@@ -24,12 +25,12 @@ struct pool_ticks {
 	bool known, stay; /* whether we are to stay, by the record of our job */
 };
 
-/* ---- whether there are pools ---- */
+/* ---- whether there is something to look after ---- */
 
 struct look {
 	struct spool_job job;
 	const struct agent_config *c;
-	bool any;
+	bool any; /* pools, or somebody's wish for a base */
 	int code; /* of the record of our job */
 	bool stay;
 };
@@ -41,7 +42,8 @@ static void look_work(struct spool_job *job, struct spool_place *place)
 	struct pool_job record;
 	struct err e = ERR_INIT;
 
-	look->any = place->spool && pool_list(place->spool, &names, NULL) == 0 && names.n;
+	look->any = place->spool && ((pool_list(place->spool, &names, NULL) == 0 && names.n) ||
+				     base_is_known(place->spool));
 	text_list_clear(&names);
 	look->code = -ENOENT;
 	if (look->c->pool && look->c->token && place->spool)
@@ -81,6 +83,7 @@ static void start(struct pool_ticks *t)
 	text_list_take(&words, xasprintf("--expire=%llums", (unsigned long long)c->expire_ms));
 	if (c->alloc_base)
 		text_list_take(&words, xasprintf("--base-gpus=%u", (unsigned int)c->alloc_base));
+	text_list_take(&words, xasprintf("--base-by=%s", t->q->self->name));
 	add_trust(&words, &c->trust);
 	t->runs = subcommand_start(&t->q->sweeping.run, &words, LIMIT_MS, on_ended, t);
 	text_list_clear(&words);

@@ -509,6 +509,34 @@ def test_the_agent_looks_after_the_base(queue):
     assert "mine" in allocs(q), total
 
 
+def test_the_base_is_what_anybody_wants_of_it(queue):
+    """Two that look after it, of which one wants less, are no see-saw; and who is gone wants nothing any more."""
+    q = queue(gpus=3)
+    q.start("--no-hold")
+    more = ("--base-gpus", "2", "--base-by", "one")
+    assert tick(q, *more).count("for a GPU that is free") == 2
+    for _ in range(2):
+        assert tick(q, "--base-gpus", "1", "--base-by", "other") == "" and tick(q, *more) == "" and tick(q) == ""
+    assert tick(q, "--base-by", "one") == "base: allocation base-2 is given back, because fewer are wanted\n"
+    must_come(lambda: list(allocs(q)) == ["base-1"])
+    # Said for so short a time that it is over when the next one looks.
+    tick(q, "--base-gpus", "1", "--base-by", "other", "--base-for", "1s")
+    must_come(lambda: "is given back" in tick(q))
+    must_come(lambda: allocs(q) == {})
+    assert not list(pathlib.Path(q.spool, "allocs").glob("base,*"))
+
+
+def test_an_agent_takes_back_a_base_that_nobody_wants(queue):
+    """Of a manager that was killed, say: the agent of the node looks, though it wants none itself."""
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    tick(q, "--base-gpus", "1", "--base-for", "1s")
+    must_come(lambda: [a["state"] for a in allocs(q).values()] == ["allocated"])
+    q.kill()  # and the next one looks as soon as it is there
+    q.start("--no-hold")
+    must_come(lambda: allocs(q) == {}, 90)
+
+
 def test_libraries_that_only_the_agent_knows(queue):
     """The keeper is tenure itself, and finds what that needs; its program has what its own owner has."""
     q = queue(gpus=1)

@@ -193,3 +193,32 @@ def test_the_automatic_base_is_the_monitors(manager):
     m.monitor.send_signal(signal.SIGTERM)
     assert m.monitor.wait(HANG) == 0
     must_come(lambda: "Task base-" not in m("--status"))
+
+
+def test_two_monitors_agree_on_the_base(manager, tmp_path):
+    """Of two that want other numbers the larger one counts; who ends takes nothing of the other one's."""
+    m = manager
+    (m.dir / "gpu_manager_config.json").write_text(CONFIG.replace('"max_auto_gpus": 0,', ""))
+    m.start_monitor()
+
+    def base():
+        return re.findall(r"Task (base-\d+): 1 GPU on ", m("--status"))
+    must_come(lambda: sorted(base()) == ["base-1", "base-2"])
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "gpu_manager_config.json").write_text(CONFIG.replace('"max_auto_gpus": 0,', '"max_auto_gpus": 1,'))
+    with subprocess.Popen([m.program], env=m.m.env, cwd=other, stdout=subprocess.PIPE, text=True) as second:
+        must_come(lambda: (log := other / "gpu_manager.log").exists() and "Free GPUs: 2 of 4" in log.read_text())  # it has looked after the base
+        second.send_signal(signal.SIGTERM)
+        said = second.communicate(timeout=HANG)[0]
+    assert "base:" not in said and sorted(base()) == ["base-1", "base-2"], (said, m.log())
+
+
+def test_a_site_limits_what_the_config_does_not_say(manager):
+    m = manager
+    (m.dir / "gpu_manager_config.json").unlink()
+    pathlib.Path(m.m.env["TENURE_SITE_CONFIG"]).write_text("max_total_gpus: 3\n")
+    assert "all allocations may have 3 GPUs (max_total_gpus)" in " ".join(m("--allocate", "a", "--gpus", "4", code=1).split())
+    assert "Allocated 1 GPU" in m("--allocate", "a")
+    (m.dir / "gpu_manager_config.json").write_text('{"max_total_gpus": 4}')
+    assert "more than this site allows" in " ".join(m("--allocate", "b", code=1).split())

@@ -2,6 +2,7 @@
 """`up` and `down` with a real Slurm (slurmlab.py)."""
 import json
 import pathlib
+import subprocess
 
 import pytest
 
@@ -304,4 +305,29 @@ def test_the_older_managers_session(slurm, cluster, build):
     manager("--start-program", "training_task_1")
     must_come(lambda: "trains" in cluster.run("logs", "-i", "resource-manager", "training_task_1"), 30)
     manager("--release", "training_task_1")
+    must_come(lambda: ended(slurm), 60)
+
+
+def test_the_base_of_the_older_managers_monitor(slurm, cluster, build):
+    """Jobs of the engine, which their own agents leave alone, and which make room for who allocates by hand."""
+    (slurm.share / "gpu_manager_config.json").write_text('{"monitor_interval": 0.5, "max_manual_gpus": 8}')
+    slurm.env["TENURE_ENGINE"] = "slurm"
+    program, log = str(build / "compat/gpu-resource-manager"), slurm.share / "gpu_manager.log"
+
+    def kinds():
+        found = json.loads(cluster.run("allocs", "-i", "resource-manager", "--json"))["allocations"]
+        return sorted((a["kind"], a["state"]) for a in found)
+    with subprocess.Popen([program], env=slurm.env, cwd=slurm.share, stdout=subprocess.DEVNULL) as monitor:
+        must_come(lambda: log.exists() and log.read_text().count("for a GPU that is free on slurm") == 2, 60)
+        must_come(lambda: kinds() == [("base", "allocated")] * 2, 60)
+        assert cluster.run("tick", "resource-manager") == "" and len(slurm.jobs()) == 2, "as an agent of a job does it"
+        for name in ("a", "b"):
+            cluster.run("alloc", "-i", "resource-manager", name, "-g", "4", "--max-manual-gpus", "8", "--engine", "slurm",
+                        "--wait", "0")
+        must_come(lambda: kinds() == [("manual", "allocated")] * 2, 90)
+        assert "is given back, because somebody waits" in log.read_text()
+        assert not [line for line in log.read_text().splitlines() if "Next:" in line or "shows how it goes" in line]
+        monitor.terminate()
+        assert monitor.wait(60) == 0
+    cluster.run("release", "-i", "resource-manager", "a", "b")
     must_come(lambda: ended(slurm), 60)

@@ -37,6 +37,17 @@ static void steps_are_a_table(void **state)
 		{ "and one waits", AT(.wanted = 1, .has = 1, .waits = 1, .free = 4, .room = 8),
 		  BASE_WITHDRAW },
 		{ "the base is switched off", AT(.has = 1, .free = 4, .room = 8), BASE_GIVE },
+		{ "somebody else wants more", AT(.wanted = 1, .kept = 2, .has = 2, .room = 8),
+		  BASE_REST },
+		{ "somebody else wants what is not there yet",
+		  AT(.wanted = 1, .kept = 2, .has = 1, .free = 4, .room = 8), BASE_REST },
+		{ "who wants none himself does not know what is free for it",
+		  AT(.kept = 2, .waits = 2, .others_wait = true, .room = 8), BASE_REST },
+		{ "others wait for what the planner gives them",
+		  AT(.wanted = 2, .has = 2, .others_wait = true, .room = 8), BASE_REST },
+		{ "others wait, and its GPUs are jobs of their own",
+		  AT(.wanted = 2, .has = 2, .others_wait = true, .apart = true, .room = 8),
+		  BASE_GIVE },
 	};
 
 	(void)state;

@@ -47,7 +47,7 @@ static void the_example_of_its_page(void **state)
 	assert_string_equal(strbuf_str(&notes), "");
 	assert_true(c.interval_s > 4.9 && c.interval_s < 5.1);
 	assert_int_equal(c.max_per_task, 4);
-	assert_int_equal(c.max_total, 8);
+	assert_int_equal(c.max_total, MANAGER_UNSET);
 	assert_true(c.auto_scale && c.scaling && c.notify);
 	assert_string_equal(c.command, "python train.py");
 	assert_int_equal(c.args.n, 2);

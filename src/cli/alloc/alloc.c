@@ -204,7 +204,7 @@ static int tell(const struct asked *a, struct err *e)
 static int bring_up(const struct asked *a, const struct task_spec *s, struct err *e)
 {
 	unsigned int gpus = (unsigned int)(s->gpus_max ? s->gpus_max : s->gpus);
-	int code = alloc_pool_up(a->ctx, alloc_pool_engine(a->ctx), s->pool, gpus);
+	int code = alloc_pool_up(a->ctx, alloc_pool_engine(a->ctx), s->pool, gpus, ALLOC_POOL_TELL);
 	struct err other = ERR_INIT;
 
 	if (code == CMD_OK) {
@@ -349,7 +349,7 @@ static int run_release(const struct cmd_ctx *ctx, struct err *e)
 	if (r.stop.changed)
 		agent_look(ctx);
 	for (size_t i = 0; i < r.pools.n; i++) {
-		int code = alloc_pool_down(ctx, r.pools.texts[i]);
+		int code = alloc_pool_down(ctx, r.pools.texts[i], ALLOC_POOL_TELL);
 
 		first = first ? first : code;
 	}

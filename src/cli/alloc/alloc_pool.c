@@ -81,28 +81,37 @@ static void pass_on(const struct cmd_ctx *ctx, const char *name, struct text_lis
 			text_list_take(words, xasprintf("--set=%s", v->words.texts[i]));
 }
 
-/* With --json its sentences are no part of the answer: they go to standard error. */
-static int run(const struct cmd_ctx *ctx, const struct cmd *cmd, struct text_list *words)
+/* The descriptor that is standard output meanwhile; -1: as it is. */
+static int open_words(const struct cmd_ctx *ctx, enum alloc_pool_words words)
 {
-	bool json = opts_has(ctx->opts, "json") && opts_flag(ctx->opts, "json");
-	cleanup_fd int out = -1;
+	if (words == ALLOC_POOL_QUIET)
+		return open("/dev/null", O_WRONLY | O_CLOEXEC);
+	if (opts_has(ctx->opts, "json") && opts_flag(ctx->opts, "json"))
+		return fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	return -1;
+}
+
+static int run(const struct cmd_ctx *ctx, const struct cmd *cmd, struct text_list *argv,
+	       enum alloc_pool_words words)
+{
+	cleanup_fd int told = open_words(ctx, words), out = -1;
 	int code;
 
 	(void)fflush(stdout);
-	if (json)
+	if (told >= 0)
 		out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	if (out >= 0)
-		(void)dup2(STDERR_FILENO, STDOUT_FILENO);
-	code = cmd_run(cmd, "tenure", (int)words->n, words->texts);
+		(void)dup2(told, STDOUT_FILENO);
+	code = cmd_run(cmd, "tenure", (int)argv->n, argv->texts);
 	(void)fflush(stdout);
 	if (out >= 0)
 		(void)dup2(out, STDOUT_FILENO);
-	text_list_clear(words);
+	text_list_clear(argv);
 	return code;
 }
 
 int alloc_pool_up(const struct cmd_ctx *ctx, const char *engine, const char *pool,
-		  unsigned int gpus)
+		  unsigned int gpus, enum alloc_pool_words told)
 {
 	static const char *const passed[] = { "time", "type", "prefix", "set" };
 	struct text_list words = words_of(ctx, "up", pool);
@@ -117,12 +126,12 @@ int alloc_pool_up(const struct cmd_ctx *ctx, const char *engine, const char *poo
 		text_list_add(&words, "--");
 	for (size_t i = 1; opts_has(ctx->opts, "engine") && i < opts_argc(ctx->opts); i++)
 		text_list_add(&words, opts_arg(ctx->opts, i));
-	return run(ctx, &cmd_up, &words);
+	return run(ctx, &cmd_up, &words, told);
 }
 
-int alloc_pool_down(const struct cmd_ctx *ctx, const char *pool)
+int alloc_pool_down(const struct cmd_ctx *ctx, const char *pool, enum alloc_pool_words told)
 {
 	struct text_list words = words_of(ctx, "down", pool);
 
-	return run(ctx, &cmd_down, &words);
+	return run(ctx, &cmd_down, &words, told);
 }

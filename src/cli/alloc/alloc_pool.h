@@ -12,12 +12,19 @@ char *alloc_pool_name(uint64_t id, char *buf);
 
 /* The engine that was asked for; NULL: none, the allocation is of the nodes that there are. */
 const char *alloc_pool_engine(const struct cmd_ctx *ctx);
+/* Where `up` and `down` say what they do: errors are on standard error in each case. */
+enum alloc_pool_words {
+	ALLOC_POOL_TELL,  /* on standard output; with --json, whose answer that is, on the other one
+			   */
+	ALLOC_POOL_QUIET, /* nowhere */
+};
+
 /* A node with so many GPUs is asked for, by what the command line says of it, where the command has
  * alloc_pool_opts. An exit code; what failed has been printed. */
 int alloc_pool_up(const struct cmd_ctx *ctx, const char *engine, const char *pool,
-		  unsigned int gpus);
+		  unsigned int gpus, enum alloc_pool_words words);
 /* Its node is given back, and none is asked for any more. Likewise. */
-int alloc_pool_down(const struct cmd_ctx *ctx, const char *pool);
+int alloc_pool_down(const struct cmd_ctx *ctx, const char *pool, enum alloc_pool_words words);
 
 /* --engine, and what goes with it. */
 extern const struct opt alloc_pool_opts[];

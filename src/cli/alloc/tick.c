@@ -145,10 +145,14 @@ static bool others_wait(const struct spool *sp, const struct live_allocs *l)
 }
 
 static struct base_at look_at_base(const struct cmd_ctx *ctx, const struct spool *sp,
-				   const struct live_allocs *l, const struct given *given)
+				   const struct live_allocs *l, unsigned int kept,
+				   const struct given *given)
 {
 	struct alloc_limits limits = live_limits(ctx->settings);
-	struct base_at at = { .wanted = limits.base, .room = UINT_MAX };
+	struct base_at at = { .wanted = limits.base,
+			      .kept = kept,
+			      .room = UINT_MAX,
+			      .apart = base_engine(ctx) != NULL };
 	unsigned int all = 0;
 
 	for (size_t i = 0; i < l->n; i++) {
@@ -182,17 +186,28 @@ static int add_to_base(const struct cmd_ctx *ctx, const struct spool *sp, struct
 	submitter_umask(s);
 	r = alloc_make(ctx, sp, s, ALLOC_BASE, engine != NULL, &id, e);
 	if (r >= 0)
-		printf("base: allocation %s for a GPU that is free\n", s->name);
-	if (r >= 0 && engine && alloc_pool_up(ctx, engine, s->pool, 1) != CMD_OK)
+		printf("base: allocation %s for a GPU that is free%s%s\n", s->name,
+		       engine ? " on " : "", engine ? engine : "");
+	if (r >= 0 && engine && alloc_pool_up(ctx, engine, s->pool, 1, ALLOC_POOL_QUIET) != CMD_OK)
 		r = err_set(e, -EIO, "%s asks for no node for it", engine);
 	(void)spec_free(s);
 	return r < 0 ? r : 0;
 }
 
+/* Why it is given back. */
+static const char *reason_of(const struct base_at *at, enum base_step step)
+{
+	if (step == BASE_WITHDRAW)
+		return "because nothing is free for it";
+	return at->others_wait && at->has <= (at->kept > at->wanted ? at->kept : at->wanted)
+		       ? "because somebody waits"
+		       : "because fewer are wanted";
+}
+
 /* The last one that waits, or that has its GPU. */
 static int take_from_base(const struct cmd_ctx *ctx, const struct spool *sp,
-			  const struct live_allocs *l, bool waits, struct given *given,
-			  struct err *e)
+			  const struct live_allocs *l, bool waits, const char *reason,
+			  struct given *given, struct err *e)
 {
 	struct taskstop stop = {
 		.ctx = ctx, .sp = sp, .quiet = true, .remote_ms = AGENTS_LIMIT_MS
@@ -208,12 +223,11 @@ static int take_from_base(const struct cmd_ctx *ctx, const struct spool *sp,
 	if (!a)
 		return 0;
 	given->ids[given->n++] = a->task.name.id;
-	printf("base: allocation %s is given back, %s\n", a->task.name.name,
-	       waits ? "because nothing is free for it" : "because fewer are wanted");
+	printf("base: allocation %s is given back, %s\n", a->task.name.name, reason);
 	r = taskstop_word(&stop, str_print(word, sizeof(word), "%" PRIu64, a->task.name.id), e);
 	r = r == 0 ? taskstop_finish(&stop, e) : r;
 	if (r == 0 && a->pool[0])
-		(void)alloc_pool_down(ctx, a->pool);
+		(void)alloc_pool_down(ctx, a->pool, ALLOC_POOL_QUIET);
 	return r;
 }
 
@@ -221,21 +235,27 @@ static int look_after_base(const struct cmd_ctx *ctx, const struct spool *sp, st
 {
 	enum base_step step = BASE_ADD;
 	struct given given = { .n = 0 };
-	int r = 0;
+	unsigned int kept;
+	int r = base_want(sp, opts_value(ctx->opts, "base-by")->str,
+			  (unsigned int)settings_num(ctx->settings, SET_ALLOC_BASE),
+			  (unsigned int)(opts_value(ctx->opts, "base-for")->num / 1000), e);
 
+	if (r == 0)
+		r = base_wanted(sp, &kept, e);
 	for (int i = 0; i < STEPS_MOST && step != BASE_REST && r == 0; i++) {
 		struct live_allocs live = { .n = 0 };
+		struct base_at at = { .wanted = 0 };
 
 		r = live_allocs_read(sp, &live, e);
 		if (r == 0) {
-			struct base_at at = look_at_base(ctx, sp, &live, &given);
-
+			at = look_at_base(ctx, sp, &live, kept, &given);
 			step = base_decide(&at);
 		}
 		if (r == 0 && step == BASE_ADD)
 			r = add_to_base(ctx, sp, e);
 		else if (r == 0 && step != BASE_REST)
-			r = take_from_base(ctx, sp, &live, step == BASE_WITHDRAW, &given, e);
+			r = take_from_base(ctx, sp, &live, step == BASE_WITHDRAW,
+					   reason_of(&at, step), &given, e);
 		live_allocs_clear(&live);
 		agent_look(ctx);
 	}
@@ -243,6 +263,22 @@ static int look_after_base(const struct cmd_ctx *ctx, const struct spool *sp, st
 }
 
 /* ---- the command ---- */
+
+/* Who wants base_gpus, and when he does not any more unless he says it again: an agent looks each
+ * minute. */
+static const struct opt tick_opts[] = {
+	{ .name = "base-by",
+	  .spec = { VALUE_NAME },
+	  .arg = "WHO",
+	  .def = "by-hand",
+	  .help = "who wants base_gpus; each has a wish of his own, and the largest one counts" },
+	{ .name = "base-for",
+	  .spec = { VALUE_DURATION, .min = 1000, .max = 24 * 3600 * 1000 },
+	  .arg = "DURATION",
+	  .def = "3m",
+	  .help = "for how long, unless he says it again" },
+	{ 0 },
+};
 
 static const struct cmd_example tick_examples[] = {
 	{ "tenure tick exp1", "now" },
@@ -262,7 +298,8 @@ static int run_tick(const struct cmd_ctx *ctx, struct err *e)
 	struct pool_caller caller = pools_caller_of_agent(ctx, root);
 	struct text_list names = { .n = 0 };
 	struct spool *sp = NULL;
-	int r = pool_call_open(ctx, 0, &sp, e);
+	bool wants = settings_num(ctx->settings, SET_ALLOC_BASE) != 0;
+	int r = pool_call_open(ctx, wants ? SPOOL_CREATE : 0, &sp, e);
 
 	if (r == 0)
 		r = pool_list(sp, &names, e);
@@ -292,6 +329,7 @@ const struct cmd cmd_tick = {
 	.max_args = 1,
 	.description = "Agents do this once a minute; by hand, or from cron, where none runs.",
 	.examples = tick_examples,
+	.opts = tick_opts,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_NODE | SETTING_GROUP_ALLOC |
 			  SETTING_GROUP_AGENT,
 	.flags = CMD_HIDDEN,
