@@ -373,11 +373,16 @@ int transit_skip_backoff(const struct spool *sp, struct task_name *n, struct err
 
 /* Elements that have ended, run or wait are known by their numbers: those stay what they are. Of an
  * array may change how many run at once. */
-static int check_elements(const struct index_range *was, const struct index_range *now,
-			  const json_t *set, struct err *e)
+static int check_elements(const struct index_range *was, uint64_t nodes_were,
+			  const struct task_spec *is, const json_t *set, struct err *e)
 {
+	const struct index_range *now = &is->array;
 	bool same = was->set == now->set && was->from == now->from && was->to == now->to;
 
+	if (is->nodes != nodes_were && (is->nodes > 1 || nodes_were > 1))
+		return err_set(e, -EINVAL,
+			       "on how many nodes a task runs cannot be changed; stop it and "
+			       "submit what you want");
 	if (same && !json_object_get(set, "sweep") && !json_object_get(set, "commands"))
 		return 0;
 	return err_set(e, -EINVAL,
@@ -388,6 +393,7 @@ static int check_elements(const struct index_range *was, const struct index_rang
 static int check_edit(struct task_file *t, json_t *set, struct err *e)
 {
 	struct index_range was = t->spec->array;
+	uint64_t nodes_were = t->spec->nodes;
 	size_t i = 0;
 	const char *key;
 	json_t *value;
@@ -405,7 +411,8 @@ static int check_edit(struct task_file *t, json_t *set, struct err *e)
 		if (r < 0)
 			return r;
 	}
-	return check_elements(&was, &t->spec->array, set, e) < 0 ? -EINVAL : spec_check(t->spec, e);
+	return check_elements(&was, nodes_were, t->spec, set, e) < 0 ? -EINVAL
+								     : spec_check(t->spec, e);
 }
 
 /* The file is ours, under the name `held`. */

@@ -26,6 +26,7 @@ static struct spool *world(void)
 		"{\"argv\":[\"true\"],\"name\":\"running\"}",
 		"{\"argv\":[\"true\"],\"name\":\"many\",\"array\":\"1-3\"}",
 		"{\"argv\":[\"true\"],\"name\":\"later\",\"after\":[1]}",
+		"{\"argv\":[\"true\"],\"name\":\"ranks\",\"nodes\":2}",
 	};
 	struct spool *sp = open_spool();
 	struct claimer me = self(sp, "n1");
@@ -202,6 +203,10 @@ static const struct {
 	{ "4 array=1-4", CMD_FAILED, "which elements a task has cannot be changed" },
 	{ "4 commands=[\"a\"]", CMD_FAILED,
 	  "which elements a task has cannot be changed (of an array only how many run at once)" },
+	{ "6 nodes=3", CMD_FAILED, "on how many nodes a task runs cannot be changed" },
+	{ "6 nodes=", CMD_FAILED, "on how many nodes a task runs cannot be changed" },
+	{ "1 nodes=2 lane=", CMD_FAILED, "on how many nodes a task runs cannot be changed" },
+	{ "6 gpus=all", CMD_FAILED, "nodes: say with gpus how many GPUs it needs on each node" },
 };
 
 static void what_is_wrong_changes_nothing(void **state)

@@ -254,6 +254,8 @@ int room_check(const struct cmd_ctx *ctx, const struct spool *sp, const struct t
 	struct nodes nodes = { .agents = &agents };
 	int r = 0;
 
+	if (spec_is_gang(s) && s->gpus == SPEC_ALL) /* spec_check() refuses it */
+		return 0;
 	if (!many && !spec_is_gang(s) && !(s->gpus && (s->model || memory_of(s))))
 		return 0;
 	/* What cannot be read says nothing against the task. */
