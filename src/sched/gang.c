@@ -34,6 +34,7 @@ const struct gang_step gang_steps[GANG_PHASE_MAX][GANG_EVENT_MAX] = {
 		[GANG_GONE] = { GANG_CLOSING, GANG_WITHDRAW },
 		[GANG_FAILED] = { GANG_CLOSING, GANG_WITHDRAW },
 		[GANG_LOST] = { GANG_CLOSING, GANG_WITHDRAW },
+		[GANG_CHANGED] = { GANG_CLOSING, GANG_WITHDRAW },
 		[GANG_LATE] = { GANG_CLOSING, GANG_WITHDRAW },
 		[GANG_BETTER] = { GANG_CLOSING, GANG_WITHDRAW },
 		[GANG_ALL] = { GANG_STARTING, GANG_GO },
@@ -181,6 +182,8 @@ static enum gang_event find_event(const struct gang_facts *f, enum gang_phase ph
 		return f->due ? GANG_DUE : GANG_NOTHING;
 	if (phase == GANG_CLOSING)
 		return GANG_NOTHING;
+	if (phase == GANG_MUSTERING && f->changed)
+		return GANG_CHANGED;
 	*rank = find(f, missing);
 	if (*rank == f->n)
 		return GANG_ALL;

@@ -28,14 +28,15 @@ enum gang_phase {
 
 /* What is the case with it. Of several the first one counts. */
 enum gang_event {
-	GANG_OVER,   /* the task does not wait any more, and nothing of it is claimed */
-	GANG_GONE,   /* it does not wait any more: stopped, as a rule */
-	GANG_FAILED, /* a rank has ended for good, and not well */
-	GANG_LOST,   /* a rank, or, before go, its agent: it waits again, refuses, or is dead */
-	GANG_LATE,   /* the phase has lasted for too long */
-	GANG_BETTER, /* a rank waits for its devices, and other nodes have them (MUSTERING) */
-	GANG_ALL,    /* all ranks are ready (MUSTERING), have begun (STARTING) */
-	GANG_DUE,    /* it may be called, and there are nodes for it (IDLE) */
+	GANG_OVER,    /* the task does not wait any more, and nothing of it is claimed */
+	GANG_GONE,    /* it does not wait any more: stopped, as a rule */
+	GANG_FAILED,  /* a rank has ended for good, and not well */
+	GANG_LOST,    /* a rank, or, before go, its agent: it waits again, refuses, or is dead */
+	GANG_CHANGED, /* its task was edited or paused since its ranks were called (MUSTERING) */
+	GANG_LATE,    /* the phase has lasted for too long */
+	GANG_BETTER,  /* a rank waits for its devices, and other nodes have them (MUSTERING) */
+	GANG_ALL,     /* all ranks are ready (MUSTERING), have begun (STARTING) */
+	GANG_DUE,     /* it may be called, and there are nodes for it (IDLE) */
 	GANG_NOTHING,
 	GANG_EVENT_MAX
 };
@@ -77,6 +78,7 @@ struct gang_facts {
 	bool go;	 /* and is go */
 	bool ended;	 /* its end was */
 	bool due;	 /* IDLE: it may be called and there are nodes */
+	bool changed;	 /* its task's file has another name than when it was called */
 	bool better;	 /* MUSTERING: other nodes have room for what is not ready */
 	uint64_t for_ms; /* the phase has lasted */
 	size_t n;	 /* ranks; of a call that cannot be read 0 */

@@ -101,8 +101,9 @@ static char *call_text(const struct gang *g)
 		(void)json_array_append_new(ranks,
 					    json_pack("{s:s, s:I}", "agent", g->ranks[i].agent,
 						      "epoch", (json_int_t)g->ranks[i].epoch));
-	return record_line(
-		json_pack("{s:o, s:f}", "ranks", ranks, "time", record_seconds(clock_wall_ns())));
+	return record_line(json_pack("{s:o, s:I, s:I, s:f}", "ranks", ranks, "epoch",
+				     (json_int_t)g->epoch, "edits", (json_int_t)g->edits, "time",
+				     record_seconds(clock_wall_ns())));
 }
 
 static char *word_text(const struct gang *g, bool go)
@@ -164,6 +165,8 @@ static bool take_call(const json_t *o, struct gang *g)
 	free(g->ranks);
 	g->ranks = all;
 	g->n = n;
+	g->epoch = json_get_u64(o, "epoch");
+	g->edits = json_get_u64(o, "edits");
 	return true;
 }
 

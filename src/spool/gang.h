@@ -7,7 +7,7 @@
  * is a try to start all of them together; it has its number in the names of its files:
  *
  *	gangs/42,g3		the call: which agent is to run which rank, and the epoch that the
- *				rank's element had then
+ *				rank's element had then; and which version of the task
  *	gangs/42,g3,r0		what the agent of rank 0 has answered last
  *	gangs/42,g3,word	the leader's word: go, with the address of rank 0; or not, and why
  *	gangs/42,g3,end		after go: the ranks are to end, why, and whether they run again
@@ -53,7 +53,8 @@ struct gang_rank {
 /* One generation. */
 struct gang {
 	uint64_t id, generation;
-	size_t n; /* 0: what was called cannot be read */
+	uint64_t epoch, edits; /* as its task's file was called: all ranks run what that said */
+	size_t n;	       /* 0: what was called cannot be read */
 	struct gang_rank *ranks;
 	bool decided, go; /* the word, and whether it is go */
 	bool ended, again;

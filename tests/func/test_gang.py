@@ -386,6 +386,39 @@ def test_rank_that_never_starts(world, ranks):
     assert [len(ranks.begun(r)) for r in (0, 1)] == [1, 1]
 
 
+def one_of_two_waits(world, ranks, **more):
+    """Another task has the GPUs of one node: (both, that task, a gang whose other rank has its own and waits)."""
+    a, b = start(world, "alpha", "beta")
+    busy = a.submit("-g", "2", "--", "sleep", "600")
+    a.wait(busy, "running")
+    i = ranks.submit(a, **more)
+    must_come(lambda: any(t["state"] == "mustered" for n in (a, b) for t in n.runs().values()), 30)
+    return a, b, busy, i
+
+
+def test_what_is_paused_keeps_no_gpus(world, ranks):
+    """Not until gang_wait is over."""
+    a, b, busy, i = one_of_two_waits(world, ranks)
+    a.run("pause", str(i))
+    must_come(lambda: [t for n in (a, b) for t in n.runs().values()] and
+              not any(t["id"] == i for n in (a, b) for t in n.runs().values()))
+    assert "is paused" in a.why(i)
+    a.run("stop", str(busy), "--now")
+    a.wait(busy, "cancelled")
+    a.run("resume", str(i))
+    a.wait(i, "done", 30)
+    assert [len(ranks.begun(r)) for r in (0, 1)] == [1, 1]
+
+
+def test_what_is_edited_meanwhile_is_the_same_for_all_ranks(world, ranks):
+    """One of them has what it asked for before."""
+    a, _, busy, i = one_of_two_waits(world, ranks)
+    a.run("edit", str(i), "gpus=2")
+    a.run("stop", str(busy), "--now")
+    a.wait(i, "done", 30)
+    assert [(e["gpus"], e["WORLD_SIZE"]) for r in (0, 1) for e in ranks.begun(r)] == [("0,1", "4")] * 2
+
+
 def test_agent_that_drains_is_not_called(world, ranks):
     a, b, c = start(world, "alpha", "beta", "gamma")
     keep = b.submit("-g", "1", "--", "sleep", "600")

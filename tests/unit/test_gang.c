@@ -18,7 +18,9 @@ static struct gang call_of(uint64_t id, uint64_t generation, struct gang_rank ra
 {
 	(void)str_copy(ranks[0].agent, sizeof(ranks[0].agent), "alpha");
 	(void)str_copy(ranks[1].agent, sizeof(ranks[1].agent), "beta");
-	return (struct gang){ .id = id, .generation = generation, .n = 2, .ranks = ranks };
+	return (struct gang){
+		.id = id, .generation = generation, .epoch = 2, .edits = 5, .n = 2, .ranks = ranks
+	};
 }
 
 static const struct gang *read_one(struct gangs_read *all, uint64_t id)
@@ -41,6 +43,8 @@ static void from_the_call_to_the_end(void **state)
 	assert_int_equal(found->n, 2);
 	assert_string_equal(found->ranks[1].agent, "beta");
 	assert_int_equal(found->ranks[1].epoch, 3);
+	assert_int_equal(found->epoch, 2);
+	assert_int_equal(found->edits, 5);
 	assert_int_equal(gang_rank_of(found, "beta"), 1);
 	assert_int_equal(gang_rank_of(found, "gamma"), -1);
 	assert_true(gang_stands(found) && !found->decided);

@@ -46,7 +46,7 @@ static struct agent agents[AGENTS] = { { .name = "alpha" },
 				       { .name = "gamma" } };
 static struct agent *const alpha = &agents[0], *const beta = &agents[1], *const gamma_ = &agents[2];
 static const struct gang_limits limits = { .muster_ms = 60000, .start_ms = 10000 };
-static uint64_t id;
+static uint64_t id, edits; /* edits: of the version that is planned */
 
 /* As if so many of its two devices were free. */
 static void tell_status(const struct agent *a, unsigned int n_free)
@@ -71,6 +71,7 @@ static int begin(void **state)
 {
 	if (spool_setup(state) != 0)
 		return -1;
+	edits = 0;
 	for (size_t i = 0; i < AGENTS; i++) {
 		agents[i] = (struct agent){ .name = agents[i].name,
 					    .place = open_place(agents[i].name),
@@ -375,6 +376,36 @@ static void a_rank_that_waits_is_called_where_there_is_room(void **state)
 	assert_false(look(alpha)->decided);
 }
 
+static struct task_name name_now(const struct agent *a)
+{
+	const struct scan_task *t = scan_find(a->place.scan, id, 0);
+
+	assert_non_null(t);
+	return t->name;
+}
+
+/* Its ranks would not all run what it says now, and a paused one keeps nobody's devices. All are
+ * ready, even. */
+static void what_is_changed_meanwhile_is_called_anew(void **state)
+{
+	const struct gang *g = look(alpha);
+	struct task_name n = name_now(alpha);
+
+	assert_int_equal(transit_pause(alpha->place.spool, &n, true, NULL), 0);
+	(void)ready(beta, g);
+	g = ready(alpha, g);
+	assert_true(g->decided && !g->go);
+	assert_string_equal(g->reason, "the task was paused");
+	n = name_now(alpha);
+	assert_int_equal(transit_pause(alpha->place.spool, &n, false, NULL), 0);
+	g = look(alpha); /* at once: it is no node's fault */
+	assert_int_equal(g->generation, 2);
+	assert_int_equal(g->edits, 2);
+	(void)ready(beta, g);
+	g = ready(alpha, g);
+	assert_true(g->decided && g->go);
+}
+
 static void an_agent_that_is_gone_before_go_withdraws(void **state)
 {
 	const struct gang *g = look(alpha);
@@ -485,9 +516,11 @@ static void two_leaders_say_one_thing(void **state)
 /* As the plan of that agent would have it start this rank. */
 static int try_to_claim(struct agent *a, uint32_t element, unsigned int *ret_tries)
 {
-	struct claiming c = {
-		.ref = { id, element }, .key = "key", .run_dir = "/tmp", .log_fd = -1
-	};
+	struct claiming c = { .ref = { id, element },
+			      .edits = edits,
+			      .key = "key",
+			      .run_dir = "/tmp",
+			      .log_fd = -1 };
 
 	look_around(&a->place);
 	claiming_work(&c.job, &a->place);
@@ -535,6 +568,23 @@ static void a_rank_of_another_epoch_is_not_claimed(void **state)
 	assert_not_claimed(alpha, 1);
 }
 
+/* The call was for what the task said before, or its agent has not read what it says now. */
+static void a_rank_of_another_version_is_not_claimed(void **state)
+{
+	struct task_name n;
+
+	(void)look(alpha);
+	n = name_now(alpha);
+	assert_int_equal(transit_priority(alpha->place.spool, &n, 7, NULL), 0);
+	look_around(&alpha->place);
+	edits = name_now(alpha).edits;
+	assert_not_claimed(alpha, 1);
+	(void)look(alpha); /* withdrawn */
+	assert_int_equal(look(alpha)->generation, 2);
+	place_forget_batch(&alpha->place, id); /* as reading what was edited does */
+	assert_int_equal(try_to_claim(alpha, 1, NULL), 0);
+}
+
 static void a_gang_is_tried_as_often_as_its_unluckiest_rank(void **state)
 {
 	struct spool_again again = { .attempts = 2, .reason = "exit code 1" };
@@ -571,6 +621,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_rank_that_is_late_withdraws, begin, end),
 		cmocka_unit_test_setup_teardown(a_rank_that_waits_is_called_where_there_is_room,
 						begin, end),
+		cmocka_unit_test_setup_teardown(what_is_changed_meanwhile_is_called_anew, begin,
+						end),
 		cmocka_unit_test_setup_teardown(an_agent_that_is_gone_before_go_withdraws, begin,
 						end),
 		cmocka_unit_test_setup_teardown(what_is_claimed_is_waited_for, begin, end),
@@ -580,6 +632,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(two_leaders_say_one_thing, begin, end),
 		cmocka_unit_test_setup_teardown(nobody_claims_a_rank_but_who_is_called, begin, end),
 		cmocka_unit_test_setup_teardown(a_rank_of_another_epoch_is_not_claimed, begin, end),
+		cmocka_unit_test_setup_teardown(a_rank_of_another_version_is_not_claimed, begin,
+						end),
 		cmocka_unit_test_setup_teardown(a_gang_is_tried_as_often_as_its_unluckiest_rank,
 						begin, end),
 	};

@@ -291,6 +291,23 @@ static void a_rank_that_is_better_elsewhere(void **state)
 	assert_true(s.f.go);
 }
 
+/* Edited, or paused: before go all begin anew, after it nothing changes. */
+static void a_task_that_is_changed(void **state)
+{
+	struct sim s;
+
+	begin(&s);
+	assert_true(reaches(&s, GANG_MUSTERING));
+	s.f.changed = true;
+	for (size_t i = 0; i < RANKS; i++)
+		s.facts[i].ready = true;
+	assert_int_equal(judge(&s).event, GANG_CHANGED);
+	assert_int_equal(judge(&s).action, GANG_WITHDRAW);
+	s.f.decided = s.f.go = true;
+	assert_int_equal(judge(&s).phase, GANG_STARTING);
+	assert_int_equal(judge(&s).action, GANG_WAIT);
+}
+
 static void an_agent_that_refuses(void **state)
 {
 	struct sim s;
@@ -572,6 +589,7 @@ int main(void)
 		cmocka_unit_test(a_rank_that_never_gets_devices),
 		cmocka_unit_test(a_rank_that_never_starts),
 		cmocka_unit_test(a_rank_that_is_better_elsewhere),
+		cmocka_unit_test(a_task_that_is_changed),
 		cmocka_unit_test(an_agent_that_refuses),
 		cmocka_unit_test(a_call_that_cannot_be_read),
 		cmocka_unit_test(the_leader_is_lost_in_each_phase),

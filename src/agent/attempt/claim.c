@@ -59,17 +59,20 @@ static int claim_single(struct claiming *k, struct spool_place *p)
 	return 0;
 }
 
-/* A rank is for the agent that the gang's generation of now names, and for no other attempt than
- * the one that was called. After the claim, since the generation may have been another before. */
+/* A rank is for the agent that the gang's generation of now names, for no other attempt than the
+ * one that was called, and of the version that was: else ranks of one program would ask for other
+ * things, where one was claimed before an edit and one after it. After the claim, since the
+ * generation may have been another before. */
 static int check_call(const struct claiming *k, const struct spool_place *p, struct err *e)
 {
 	struct gangs_read all;
 	int r = gang_read_all(p->spool, &all, e);
 	const struct gang *g = r == 0 ? gang_find(&all, k->ref.id) : NULL;
+	const struct scan_task *t = scan_find(p->scan, k->ref.id, 0);
 	size_t rank = k->ref.element - 1;
 
-	if (r == 0 && !(g && gang_stands(g) && rank < g->n &&
-			strcmp(g->ranks[rank].agent, p->self.agent) == 0 &&
+	if (r == 0 && !(g && gang_stands(g) && rank < g->n && t && g->epoch == t->name.epoch &&
+			g->edits == k->edits && strcmp(g->ranks[rank].agent, p->self.agent) == 0 &&
 			g->ranks[rank].epoch == k->claim.name.epoch))
 		r = CLAIM_LOST;
 	gang_clear(&all);

@@ -312,6 +312,29 @@ static void see_rank(const struct looking *k, struct seen *s, size_t i, bool end
 		f->claimed = has_claim(k, s->id, i + 1, r->epoch);
 }
 
+static const struct scan_task *file_of(const struct looking *k, uint64_t id)
+{
+	const struct scan_task *t = scan_find(k->place->scan, id, 0);
+
+	return t && t->dir == SPOOL_PENDING ? t : NULL;
+}
+
+/* Ranks that took their devices for what the task said before, and others that do for what it says
+ * now, are no one program. */
+static bool is_changed(const struct looking *k, const struct gang *g)
+{
+	const struct scan_task *t = file_of(k, g->id);
+
+	return t && (t->name.epoch != g->epoch || t->name.edits != g->edits);
+}
+
+static bool is_paused(const struct looking *k, uint64_t id)
+{
+	const struct scan_task *t = file_of(k, id);
+
+	return t && t->name.flags & NAME_PAUSED;
+}
+
 /* 0; or negative: nothing can be said of it now. */
 static int see(const struct looking *k, uint64_t id, const struct gang *g, struct seen *s)
 {
@@ -327,6 +350,7 @@ static int see(const struct looking *k, uint64_t id, const struct gang *g, struc
 					.decided = g && g->decided,
 					.go = g && g->go,
 					.ended = g && g->ended,
+					.changed = g && is_changed(k, g),
 					.n = g	    ? g->n
 					     : s->b ? s->b->spec->nodes
 						    : 0 };
@@ -414,6 +438,8 @@ static char *cause_of(const struct looking *k, const struct seen *s, const struc
 
 	if (v->event == GANG_GONE) {
 		strbuf_adds(&b, "the task was stopped");
+	} else if (v->event == GANG_CHANGED) {
+		strbuf_addf(&b, "the task was %s", is_paused(k, s->id) ? "paused" : "changed");
 	} else if (i >= s->facts.n) {
 		strbuf_adds(&b, "what was called cannot be read");
 	} else if (v->event == GANG_LATE) {
@@ -465,7 +491,8 @@ static void remember_failure(struct looking *k, const struct seen *s, struct mem
 {
 	(void)str_copy(m->avoid, sizeof(m->avoid),
 		       v->rank < s->facts.n ? s->g->ranks[v->rank].agent : "");
-	if (v->event == GANG_BETTER) /* there are nodes for it now */
+	/* There are nodes for it now; or it is its owner's doing. */
+	if (v->event == GANG_BETTER || v->event == GANG_CHANGED)
 		return;
 	m->failures++;
 	m->until_ns = k->now_ns + gang_backoff_ms(m->failures) * NS_PER_MS;
@@ -623,10 +650,13 @@ static int requeue_ended(struct seen *s, struct err *e)
 static int call(struct looking *k, struct seen *s, struct gang *call, struct err *e)
 {
 	cleanup_strbuf struct strbuf names = STRBUF_INIT;
+	const struct scan_task *t = file_of(k, s->id);
 	unsigned int attempts;
-	int r = requeue_ended(s, e);
+	int r = t ? requeue_ended(s, e) : err_set(e, -EAGAIN, "it does not wait any more");
 
 	call->id = s->id;
+	call->epoch = t ? t->name.epoch : 0;
+	call->edits = t ? t->name.edits : 0;
 	call->generation = s->g ? s->g->generation + 1 : 1;
 	for (size_t i = 0; i < call->n; i++) {
 		(void)batch_state(s->b->batch, i + 1, &call->ranks[i].epoch, &attempts);
