@@ -761,7 +761,7 @@ bool dispatch_is_known(const struct dispatch *q)
 	return spoolwatch_state(q->spoolwatch) == QUEUE_KNOWN && !spoolwatch_trouble(q->spoolwatch);
 }
 
-bool dispatch_may_leave(const struct dispatch *q)
+bool dispatch_may_leave(struct dispatch *q)
 {
 	return !q->ticks || pool_ticks_may_leave(q->ticks);
 }

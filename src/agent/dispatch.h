@@ -45,7 +45,7 @@ void dispatch_stop_all(struct dispatch *q);
 /* What waits has been read, and can be. */
 bool dispatch_is_known(const struct dispatch *q);
 /* No pool wants it to be there when there is nothing to do (pool_ticks.h). */
-bool dispatch_may_leave(const struct dispatch *q);
+bool dispatch_may_leave(struct dispatch *q);
 /* As sched_is_empty() says. */
 bool dispatch_is_empty(const struct dispatch *q);
 /* Devices that have the workload, or are not free of it yet; no task is counted. */

@@ -8,6 +8,7 @@
 #include "agent/dispatch_state.h"
 #include "agent/queue/spooler.h"
 #include "alloc/base.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "pool/job.h"
@@ -16,13 +17,16 @@
 #define FIRST_MS 2000
 #define EACH_MS	 60000
 #define LIMIT_MS 300000 /* many pools, each with an engine that does not answer */
+#define FRESH_MS 5000	/* who leaves has looked so lately whether it is to stay */
 
 struct pool_ticks {
 	struct dispatch *q;
 	uv_timer_t timer;
 	struct subcommand *runs;
 	bool stopped;
-	bool known, stay; /* whether we are to stay, by the record of our job */
+	bool looking;
+	uint64_t looked_ns; /* when it was known last whether we are to stay; 0: never */
+	bool stay;	    /* by the record of our job */
 };
 
 /* ---- whether there is something to look after ---- */
@@ -33,6 +37,7 @@ struct look {
 	bool any; /* pools, or somebody's wish for a base */
 	int code; /* of the record of our job */
 	bool stay;
+	bool alone; /* for the record of our job: no tick follows */
 };
 
 static void look_work(struct spool_job *job, struct spool_place *place)
@@ -94,26 +99,33 @@ static void look_done(struct spool_job *job)
 	struct look *look = (struct look *)job;
 	struct pool_ticks *t = job->user;
 
+	t->looking = false;
 	if (look->code == 0 || look->code == -ENOENT || look->code == -EINVAL) {
 		t->stay = look->stay;
-		t->known = true;
+		t->looked_ns = clock_mono_ns();
 	}
-	if ((look->any || t->q->c->alloc_base) && !t->stopped && !t->runs)
+	if ((look->any || t->q->c->alloc_base) && !look->alone && !t->stopped && !t->runs)
 		start(t);
 	free(look);
+}
+
+static void look(struct pool_ticks *t, bool alone)
+{
+	struct look *look = xcalloc(1, sizeof(*look));
+
+	t->looking = true;
+	look->c = t->q->c;
+	look->alone = alone;
+	look->job = (struct spool_job){ .work = look_work, .done = look_done, .user = t };
+	spooler_do(t->q->spooler, &look->job);
 }
 
 static void on_timer(uv_timer_t *timer)
 {
 	struct pool_ticks *t = timer->data;
-	struct look *look;
 
-	if (t->runs)
-		return;
-	look = xcalloc(1, sizeof(*look));
-	look->c = t->q->c;
-	look->job = (struct spool_job){ .work = look_work, .done = look_done, .user = t };
-	spooler_do(t->q->spooler, &look->job);
+	if (!t->runs)
+		look(t, false);
 }
 
 /* ---- its life ---- */
@@ -129,9 +141,13 @@ struct pool_ticks *pool_ticks_new(struct dispatch *q)
 	return t;
 }
 
-bool pool_ticks_may_leave(const struct pool_ticks *t)
+bool pool_ticks_may_leave(struct pool_ticks *t)
 {
-	return !t->q->c->pool || (t->known && !t->stay);
+	bool fresh = t->looked_ns && clock_mono_ns() - t->looked_ns < FRESH_MS * NS_PER_MS;
+
+	if (t->q->c->pool && !fresh && !t->looking)
+		look(t, true);
+	return !t->q->c->pool || (fresh && !t->stay);
 }
 
 void pool_ticks_stop(struct pool_ticks *t)

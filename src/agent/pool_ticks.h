@@ -14,9 +14,9 @@
 struct dispatch;
 
 struct pool_ticks *pool_ticks_new(struct dispatch *q);
-/* An agent of a pool that has nothing to do is not one of those that stay; false also while that
- * was not looked at yet. */
-bool pool_ticks_may_leave(const struct pool_ticks *t);
+/* An agent of a pool that has nothing to do is not one of those that stay. False also where that
+ * was not looked at lately: then it is looked at, and the caller asks again. */
+bool pool_ticks_may_leave(struct pool_ticks *t);
 /* No more of them; one that runs goes on. */
 void pool_ticks_stop(struct pool_ticks *t);
 /* Its memory goes with its handles in the loop. */

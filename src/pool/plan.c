@@ -207,19 +207,32 @@ unsigned int pool_kept(const struct pool *p, uint64_t now_s)
 	return p->min;
 }
 
+#define STAY_RANKS 4
+
+/* Who has an agent comes before who waits for one, and who was told to stay before who was not:
+ * what an agent was told holds. 0: it is over. */
+static unsigned int stay_rank(const struct pool_job *job)
+{
+	return is_open(job) ? 1 + job->stay + 2 * (job->agent[0] != '\0') : 0;
+}
+
 void pool_plan_stay(struct pool_jobs *jobs, unsigned int kept,
 		    void (*changed)(void *user, struct pool_job *job), void *user)
 {
+	cleanup_free bool *stay = xcalloc(jobs->n + 1, sizeof(*stay));
+
+	for (unsigned int rank = STAY_RANKS; rank; rank--)
+		for (size_t i = 0; i < jobs->n; i++)
+			if (stay_rank(&jobs->all[i]) == rank && kept) {
+				stay[i] = true;
+				kept--;
+			}
 	for (size_t i = 0; i < jobs->n; i++) {
 		struct pool_job *job = &jobs->all[i];
-		bool stay = is_open(job) && kept > 0;
 
-		if (!is_open(job))
+		if (!is_open(job) || job->stay == stay[i])
 			continue;
-		kept -= stay;
-		if (job->stay == stay)
-			continue;
-		job->stay = stay;
+		job->stay = stay[i];
 		changed(user, job);
 	}
 }

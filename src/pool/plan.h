@@ -58,8 +58,8 @@ struct pool_decision {
 void pool_plan(const struct pool_view *v, struct pool_state *st, struct pool_decision *ret);
 /* Nodes that are kept whatever waits; for so long as holding is wanted, where it is. */
 unsigned int pool_kept(const struct pool *p, uint64_t now_s);
-/* By the jobs as they are: the agents of the oldest of them are those that are kept. Those whose
- * record changes are told. */
+/* By the jobs as they are: which agents are those that are kept. Those that were stay so; then
+ * those that have come up, the oldest first. Those whose record changes are told. */
 void pool_plan_stay(struct pool_jobs *jobs, unsigned int kept,
 		    void (*changed)(void *user, struct pool_job *job), void *user);
 /* st->next, for people, by the counts as they are after all was done. */

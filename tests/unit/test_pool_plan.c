@@ -52,12 +52,13 @@ static struct pool_job *add(struct world *w, uint64_t age_s)
 	return job;
 }
 
-static void add_live(struct world *w)
+static struct pool_job *add_live(struct world *w)
 {
 	struct pool_job *job = add(w, 1000);
 
 	(void)snprintf(job->agent, sizeof(job->agent), "node%zu", w->jobs.n);
 	w->live[w->jobs.n - 1] = true;
+	return job;
 }
 
 static unsigned int submits(struct world *w)
@@ -369,6 +370,32 @@ static void count_changed(void *user, struct pool_job *job)
 	++*(int *)user;
 }
 
+/* Two of the same second, of which the other one comes first by its name; and one that waits. */
+static void who_was_told_to_stay_does(void **state)
+{
+	struct world *w = world_new(8);
+	int changed = 0;
+
+	(void)state;
+	add_live(w);
+	pool_plan_stay(&w->jobs, 1, count_changed, &changed);
+	assert_true(w->jobs.all[0].stay);
+	add_live(w)->stay = true;
+	w->jobs.all[0].stay = false;
+	changed = 0;
+	pool_plan_stay(&w->jobs, 1, count_changed, &changed);
+	assert_true(!w->jobs.all[0].stay && w->jobs.all[1].stay);
+	assert_int_equal(changed, 0);
+	/* What waits is not there yet, whatever it was told before. */
+	w->jobs.all[0].agent[0] = '\0';
+	w->jobs.all[0].stay = true;
+	w->jobs.all[1].stay = false;
+	pool_plan_stay(&w->jobs, 1, count_changed, &changed);
+	assert_true(!w->jobs.all[0].stay && w->jobs.all[1].stay);
+	assert_int_equal(changed, 2);
+	world_free(w);
+}
+
 static void the_oldest_stay(void **state)
 {
 	struct world *w = world_new(8);
@@ -405,6 +432,7 @@ int main(void)
 		cmocka_unit_test(what_waits_and_is_not_asked_for_any_more_is_replaced),
 		cmocka_unit_test(what_serves_and_does_not_fit_is_said),
 		cmocka_unit_test(the_oldest_stay),
+		cmocka_unit_test(who_was_told_to_stay_does),
 		cmocka_unit_test(no_more_than_its_caps),
 		cmocka_unit_test(refusals_make_it_wait),
 		cmocka_unit_test(three_lost_in_a_row_pause_it_with_the_reason),
