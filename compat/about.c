@@ -10,6 +10,7 @@
 
 #define WIDTH 80
 #define TAB   6
+#define USAGE 14 /* columns of a usage's words */
 
 /* -------- --help -------- */
 
@@ -26,6 +27,21 @@ static void add_rows(struct strbuf *b, const char *title, const char *before,
 	}
 }
 
+/* What it does stands beside it, or, of one that is long, in the column of the others below it. */
+static void add_usage(struct strbuf *b, const struct about *a, const struct about_row *u)
+{
+	cleanup_free char *head = xasprintf("  %s%s%s", a->name, u->name[0] ? " " : "", u->name);
+	size_t column = strlen(a->name) + USAGE + 4, len = strlen(head);
+
+	strbuf_adds(b, head);
+	if (len >= column) {
+		strbuf_addc(b, '\n');
+		len = 0;
+	}
+	strbuf_pad(b, ' ', column - len);
+	strbuf_add_wrapped(b, u->what, column, WIDTH);
+}
+
 char *about_help(const struct about *a)
 {
 	struct opts *o = opts_new();
@@ -38,13 +54,8 @@ char *about_help(const struct about *a)
 
 	strbuf_add_wrapped(&b, title, 0, WIDTH);
 	strbuf_adds(&b, "\nUsage:\n");
-	for (const struct about_row *u = a->usages; u->name; u++) {
-		cleanup_free char *head =
-			xasprintf("  %s%s%-14s ", a->name, u->name[0] ? " " : "", u->name);
-
-		strbuf_adds(&b, head);
-		strbuf_add_wrapped(&b, u->what, strlen(head), WIDTH);
-	}
+	for (const struct about_row *u = a->usages; u->name; u++)
+		add_usage(&b, a, u);
 	strbuf_addc(&b, '\n');
 	strbuf_add_wrapped(&b, a->description, 0, WIDTH);
 	strbuf_addf(&b, "\n%s", options);

@@ -101,7 +101,7 @@ say(const struct compete *c, const char *level, const char *fmt, ...)
 	va_start(ap, fmt);
 	strbuf_addv(&b, fmt, ap);
 	va_end(ap);
-	rolling_log_say(c->log, level, strbuf_str(&b));
+	(void)rolling_log_say(c->log, level, strbuf_str(&b));
 }
 
 /* ---- tenure as a child ---- */

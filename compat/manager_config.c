@@ -12,16 +12,21 @@
 
 #define FILE_MAX (1UL << 20)
 
-enum kind { NUMBER, COUNT, SHARE, FLAG, TEXT, WORDS, PAIRS, OBJECT };
+#define COUNT_MAX    4096
+#define INTERVAL_MIN 0.1
+#define INTERVAL_MAX 86400
+
+enum kind { SECONDS, COUNT, SHARE, FLAG, TEXT, COMMAND, WORDS, PAIRS, OBJECT };
 
 static const char *const kind_words[] = {
-	[NUMBER] = "a number above 0",
-	[COUNT] = "a whole number, 0 or more",
+	[SECONDS] = "a number of seconds, 0.1 to 86400",
+	[COUNT] = "a whole number, 0 to 4096",
 	[SHARE] = "a share between 0 and 1",
 	[FLAG] = "true or false",
 	[TEXT] = "a text",
+	[COMMAND] = "a command, as a text",
 	[WORDS] = "a list of texts",
-	[PAIRS] = "an object of texts",
+	[PAIRS] = "an object of texts under names of variables (letters, digits and _)",
 	[OBJECT] = "an object",
 };
 
@@ -31,14 +36,14 @@ static const struct row {
 	size_t at;
 } rows[] = {
 #define AT(field) offsetof(struct manager_config, field)
-	{ "monitor_interval", NUMBER, AT(interval_s) },
+	{ "monitor_interval", SECONDS, AT(interval_s) },
 	{ "max_gpus_per_task", COUNT, AT(max_per_task) },
 	{ "max_total_gpus", COUNT, AT(max_total) },
 	{ "max_manual_gpus", COUNT, AT(max_manual) },
 	{ "max_auto_gpus", COUNT, AT(max_auto) },
 	{ "auto_scale", FLAG, AT(auto_scale) },
 	{ "program_template", OBJECT, 0 },
-	{ "program_template.command", TEXT, AT(command) },
+	{ "program_template.command", COMMAND, AT(command) },
 	{ "program_template.args", WORDS, AT(args) },
 	{ "program_template.env_vars", PAIRS, AT(env) },
 	{ "scaling", OBJECT, 0 },
@@ -74,7 +79,11 @@ static size_t comment_len(const char *text, size_t len)
 
 void manager_config_strip(char *text, size_t len)
 {
+	static const char mark[] = "\xef\xbb\xbf";
 	bool in_text = false;
+
+	if (len >= strlen(mark) && memcmp(text, mark, strlen(mark)) == 0)
+		(void)memset(text, ' ', strlen(mark));
 
 	for (size_t i = 0; i < len; i++) {
 		size_t n = in_text ? 0 : comment_len(text + i, len - i);
@@ -141,6 +150,23 @@ static bool take_words(const json_t *v, struct text_list *ret)
 	return true;
 }
 
+static bool is_blank(const char *text)
+{
+	return !text[strspn(text, " \t\n")];
+}
+
+static bool is_variable(const char *name)
+{
+	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
+	static const char more[] = "0123456789";
+
+	if (!name[0] || !strchr(letters, name[0]))
+		return false;
+	while (*name && (strchr(letters, *name) || strchr(more, *name)))
+		name++;
+	return !*name;
+}
+
 static bool take_pairs(const json_t *v, struct text_list *ret)
 {
 	const char *name;
@@ -153,14 +179,12 @@ static bool take_pairs(const json_t *v, struct text_list *ret)
 	{
 		cleanup_free char *text = scalar(one);
 
-		if (!text || !name[0] || strchr(name, '='))
+		if (!text || !is_variable(name))
 			return false;
 		text_list_take(ret, xasprintf("%s=%s", name, text));
 	}
 	return true;
 }
-
-#define COUNT_MAX 4096
 
 static bool take(struct manager_config *c, const struct row *row, const json_t *v)
 {
@@ -168,12 +192,14 @@ static bool take(struct manager_config *c, const struct row *row, const json_t *
 	double n = json_number_value(v);
 
 	switch (row->kind) {
-	case NUMBER:
+	case SECONDS:
 		*(double *)at = n;
-		return json_is_number(v) && n > 0 && n < 1e6;
+		return json_is_number(v) && n >= INTERVAL_MIN && n <= INTERVAL_MAX;
 	case COUNT:
-		*(unsigned int *)at = n >= 0 && n <= COUNT_MAX ? (unsigned int)n : 0;
-		return json_is_integer(v) && n >= 0 && n <= COUNT_MAX;
+		if (!json_is_number(v) || !(n >= 0 && n <= COUNT_MAX))
+			return false;
+		*(unsigned int *)at = (unsigned int)n;
+		return n - (double)(unsigned int)n < 1e-9; /* 4.0 is one */
 	case SHARE:
 		*(double *)at = n;
 		return json_is_number(v) && n >= 0 && n <= 1;
@@ -181,9 +207,10 @@ static bool take(struct manager_config *c, const struct row *row, const json_t *
 		*(bool *)at = json_is_true(v);
 		return json_is_boolean(v);
 	case TEXT:
+	case COMMAND:
 		free(*(char **)at);
 		*(char **)at = json_is_string(v) ? xstrdup(json_string_value(v)) : NULL;
-		return json_is_string(v);
+		return json_is_string(v) && (row->kind == TEXT || !is_blank(*(char **)at));
 	case WORDS:
 		return take_words(v, at);
 	case PAIRS:
@@ -224,18 +251,34 @@ static int take_object(struct manager_config *c, const char *outer, const json_t
 	return 0;
 }
 
-/* Limits that contradict each other. */
+static unsigned int or_default(unsigned int n, unsigned int def)
+{
+	return n == MANAGER_UNSET ? def : n;
+}
+
+/* Limits that contradict each other; one that the file does not have follows the others. */
 static int check(const struct manager_config *c, struct err *e)
 {
-	unsigned int each = c->max_per_task == MANAGER_UNSET ? MANAGER_PER_TASK : c->max_per_task;
+	unsigned int each = or_default(c->max_per_task, MANAGER_PER_TASK);
+	const struct {
+		const char *key;
+		unsigned int n; /* UNSET: nothing was said */
+		const char *limit;
+		unsigned int most; /* 0: no limit */
+	} pairs[] = {
+		{ "scaling.min_gpus", c->min_gpus, "scaling.max_gpus", c->max_gpus },
+		{ "scaling.min_gpus", c->min_gpus, "max_gpus_per_task", each },
+		{ "scaling.min_gpus", c->min_gpus, "max_total_gpus", or_default(c->max_total, 0) },
+		{ "max_gpus_per_task", c->max_per_task, "max_total_gpus",
+		  or_default(c->max_total, 0) },
+		{ "max_manual_gpus", c->max_manual, "max_total_gpus", or_default(c->max_total, 0) },
+		{ "max_auto_gpus", c->max_auto, "max_total_gpus", or_default(c->max_total, 0) },
+	};
 
-	if (c->max_gpus && c->min_gpus > c->max_gpus)
-		return err_set(e, -EINVAL, "scaling.min_gpus: %u is more than scaling.max_gpus: %u",
-			       c->min_gpus, c->max_gpus);
-	if (each && c->min_gpus > each)
-		return err_set(e, -EINVAL,
-			       "scaling.min_gpus: %u is more than max_gpus_per_task: %u",
-			       c->min_gpus, each);
+	for (size_t i = 0; i < ARRAY_LEN(pairs); i++)
+		if (pairs[i].most && pairs[i].n != MANAGER_UNSET && pairs[i].n > pairs[i].most)
+			return err_set(e, -EINVAL, "%s: %u is more than %s: %u", pairs[i].key,
+				       pairs[i].n, pairs[i].limit, pairs[i].most);
 	if (c->down >= c->up)
 		return err_set(e, -EINVAL,
 			       "scaling.scale_down_threshold: %g has to be below "
@@ -252,7 +295,7 @@ static void set_defaults(struct manager_config *c)
 		.max_per_task = MANAGER_UNSET,
 		.max_total = MANAGER_UNSET,
 		.max_manual = MANAGER_UNSET,
-		.max_auto = 2,
+		.max_auto = MANAGER_UNSET,
 		.auto_scale = true,
 		.scaling = true,
 		.min_gpus = 1,
@@ -283,15 +326,15 @@ int manager_config_parse(const char *file, char *text, size_t len, struct manage
 	return r < 0 ? err_wrap(e, "%s", file) : 0;
 }
 
-int manager_config_read(const char *path, struct manager_config *ret, struct strbuf *notes,
-			struct err *e)
+int manager_config_read(const char *path, bool named, struct manager_config *ret,
+			struct strbuf *notes, struct err *e)
 {
 	cleanup_free char *text = NULL;
 	size_t len;
 	int r = fs_read_file(path, FILE_MAX, &text, &len, e);
 
 	set_defaults(ret);
-	if (r == -ENOENT)
+	if (r == -ENOENT && !named)
 		return 0;
 	return r < 0 ? r : manager_config_parse(path, text, len, ret, notes, e);
 }

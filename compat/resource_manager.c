@@ -46,9 +46,13 @@
 enum exit_code { EXIT_OK, EXIT_FAILED, EXIT_USAGE };
 
 static volatile sig_atomic_t told;
+static bool unlogged; /* that was said */
 
+/* Told twice it does not wait for what it is just asking. */
 static void on_signal(int signum)
 {
+	if (told)
+		_exit(EXIT_FAILED);
 	told = signum;
 }
 
@@ -62,17 +66,24 @@ struct manager {
 	long free;
 	char *allocations;
 	bool failed, base_failed;
+	bool monitors;
 };
 
 static void __attribute__((format(printf, 2, 3))) say(const char *level, const char *fmt, ...)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	va_list ap;
+	int r;
 
 	va_start(ap, fmt);
 	strbuf_addv(&b, fmt, ap);
 	va_end(ap);
-	rolling_log_say(LOG, level, strbuf_str(&b));
+	r = rolling_log_say(LOG, level, strbuf_str(&b));
+	if (r < 0 && !unlogged) {
+		unlogged = true; /* once */
+		(void)fprintf(stderr, "gpu-resource-manager: cannot write %s: %s\n", LOG,
+			      strerror(-r));
+	}
 }
 
 /* ---- tenure as a child ---- */
@@ -130,6 +141,8 @@ static struct answer ask(const struct manager *m, const struct text_list *words)
 	(void)fflush(NULL);
 	pid = out >= 0 && err >= 0 ? fork() : -1;
 	if (pid == 0) {
+		if (m->monitors) /* Ctrl-C is for the monitor, which ends when it has its answer */
+			(void)setpgid(0, 0);
 		if (dup2(out, STDOUT_FILENO) >= 0 && dup2(err, STDERR_FILENO) >= 0)
 			(void)execvp(argv[0], argv);
 		(void)dprintf(STDERR_FILENO, "cannot run %s: %s\n", argv[0], strerror(errno));
@@ -156,7 +169,8 @@ static struct text_list words_of(const struct manager *m, const char *command)
 	return words;
 }
 
-/* A command with --json, and what it says; NULL: it does not work, and a->err says why. */
+/* A command with --json, and what it says; NULL: it does not work, or not for now, and a->err says
+ * why. */
 static json_t *ask_json(const struct manager *m, const char *command, struct answer *a)
 {
 	struct text_list words = words_of(m, command);
@@ -165,7 +179,8 @@ static json_t *ask_json(const struct manager *m, const char *command, struct ans
 	text_list_add(&words, "--json");
 	*a = ask(m, &words);
 	text_list_clear(&words);
-	doc = json_loads(a->out, 0, NULL);
+	/* With an error it says what it knew before: that is not how it is now. */
+	doc = a->code == 0 ? json_loads(a->out, 0, NULL) : NULL;
 	if (!doc && !a->err[0]) {
 		free(a->err);
 		a->err = xasprintf("tenure %s says nothing", command);
@@ -193,7 +208,9 @@ static void add_limit(struct text_list *words, const char *name, unsigned int n)
 static void look_after_base(struct manager *m)
 {
 	struct text_list words = words_of(m, "tick");
-	unsigned int most = m->config.max_total, wanted = m->config.max_auto;
+	unsigned int most = m->config.max_total;
+	unsigned int wanted =
+		m->config.max_auto == MANAGER_UNSET ? MANAGER_AUTO : m->config.max_auto;
 	unsigned int for_s = (unsigned int)(m->config.interval_s * 3) + 1;
 	struct answer a;
 	char *save = NULL;
@@ -207,7 +224,8 @@ static void look_after_base(struct manager *m)
 	text_list_clear(&words);
 	for (char *line = strtok_r(a.out, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
 		say(INFO, "%s", line);
-	if (a.code && !m->base_failed && !told)
+	/* An instance that is not there yet has none, and lacks none. */
+	if (a.code && wanted && !m->base_failed && !told)
 		say(ERROR, "automatic base: %s", a.err);
 	m->base_failed = a.code != 0;
 	answer_clear(&a);
@@ -542,7 +560,13 @@ static int monitor(struct manager *m, const char *task)
 	(void)sigaction(SIGTERM, &act, NULL);
 	(void)str_print(m->id, sizeof(m->id), "%llx-%d", (unsigned long long)clock_wall_ns(),
 			(int)getpid());
+	m->monitors = true;
 	say(INFO, "GPU Resource Manager started, it looks every %g s", m->config.interval_s);
+	if (m->config.notify)
+		say(WARNING,
+		    "notification: no mail is sent%s%s; a line \"GPU available\" is written here, and "
+		    "on standard output",
+		    m->config.email ? " to " : "", m->config.email ? m->config.email : "");
 	ensure_agent(m);
 	m->free = -1;
 	while (!told) {
@@ -646,9 +670,15 @@ static const struct about about = {
 	.see = see,
 };
 
-static int fail(const char *text)
+static int __attribute__((format(printf, 1, 2))) fail(const char *fmt, ...)
 {
-	(void)fprintf(stderr, "gpu-resource-manager: %s\n", text);
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	va_list ap;
+
+	va_start(ap, fmt);
+	strbuf_addv(&b, fmt, ap);
+	va_end(ap);
+	(void)fprintf(stderr, "gpu-resource-manager: %s\n", strbuf_str(&b));
 	return EXIT_USAGE;
 }
 
@@ -657,13 +687,16 @@ static int read_config(struct manager *m, const struct opts *o)
 	cleanup_strbuf struct strbuf notes = STRBUF_INIT;
 	struct err e = ERR_INIT;
 	char *save = NULL, *text;
-	int r = manager_config_read(opts_value(o, "config")->str, &m->config, &notes, &e);
+	const char *path = opts_value(o, "config")->str;
+	int r = manager_config_read(path, opts_given(o, "config"), &m->config, &notes, &e);
 
-	if (r < 0)
-		return fail(e.text);
+	if (r < 0) {
+		say(ERROR, "%s", e.text);
+		return EXIT_USAGE;
+	}
 	text = strbuf_take(&notes);
 	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-		say(WARNING, "%s: %s", opts_value(o, "config")->str, line);
+		say(WARNING, "%s: %s", path, line);
 	free(text);
 	return EXIT_OK;
 }
@@ -671,18 +704,14 @@ static int read_config(struct manager *m, const struct opts *o)
 /* One of the acts, or the monitor. */
 static int act_of(struct manager *m, const struct opts *o)
 {
-	const char *first = NULL;
+	const char *first = NULL, *task;
 	int which = -1;
 
 	for (size_t i = 0; i < ARRAY_LEN(acts); i++) {
 		if (!opts_given(o, acts[i].option))
 			continue;
-		if (first) {
-			cleanup_free char *text = xasprintf("--%s and --%s: one of them at a time",
-							    first, acts[i].option);
-
-			return fail(text);
-		}
+		if (first)
+			return fail("--%s and --%s: one of them at a time", first, acts[i].option);
 		first = acts[i].option;
 		which = (int)i;
 	}
@@ -690,7 +719,14 @@ static int act_of(struct manager *m, const struct opts *o)
 		return fail("--gpus goes with --allocate");
 	if (opts_given(o, "gpus"))
 		m->gpus = (unsigned int)opts_value(o, "gpus")->num;
-	return which < 0 ? monitor(m, NULL) : acts[which].run(m, opts_text(o, first));
+	if (which < 0)
+		return monitor(m, NULL);
+	task = opts_text(o, first);
+	/* Or tenure would take it for an option of its own. */
+	if (task && task[0] == '-')
+		return fail("--%s: \"%s\" is not the ID of a task; one does not begin with a dash",
+			    first, task);
+	return acts[which].run(m, task);
 }
 
 static int run_command(int argc, char **argv)
@@ -707,7 +743,7 @@ static int run_command(int argc, char **argv)
 		m.engine = NULL;
 	opts_add_rows(o, rows);
 	if (opts_parse(o, argc, argv, OPTS_DEFAULT, &e) < 0) {
-		code = fail(e.text);
+		code = fail("%s", e.text);
 	} else if (opts_flag(o, "help")) {
 		cleanup_free char *text = about_help(&about);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "compat/rolling_log.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -27,18 +28,18 @@ static void rotate(const char *path)
 	}
 }
 
-void rolling_log_say(const char *path, const char *level, const char *text)
+int rolling_log_say(const char *path, const char *level, const char *text)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	char when[CLOCK_TEXT_MAX];
-	int fd;
+	int fd, r;
 
 	strbuf_addf(&b, "%s - %s - %s\n", clock_format_local(clock_wall_ns(), when), level, text);
 	(void)fputs(strbuf_str(&b), stdout);
 	(void)fflush(stdout);
 	rotate(path);
 	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-	if (fd >= 0)
-		(void)fs_write_all(fd, b.data, b.len);
+	r = fd < 0 ? -errno : fs_write_all(fd, b.data, b.len);
 	(void)fd_close(fd);
+	return r;
 }

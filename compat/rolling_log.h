@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 /* "2026-11-24 20:41:07 - INFO - text" on standard output and at the end of the log, which is opened
- * anew for each line. What cannot be written is lost. */
-void rolling_log_say(const char *path, const char *level, const char *text);
+ * anew for each line. 0; -errno: it is not in the log. */
+int rolling_log_say(const char *path, const char *level, const char *text);
 
 #endif

@@ -145,6 +145,9 @@ def test_what_is_not_there(manager):
     (["--gpus", "2"], "--gpus goes with --allocate"),
     (["--allocate", "x", "--gpus", "none"], "--gpus"),
     (["status"], "it takes options only"),
+    (["--release", "--help"], '--release: "--help" is not the ID of a task'),
+    (["--allocate", "--json"], '--allocate: "--json" is not the ID of a task'),
+    (["--status", "--config", "nowhere.json"], "nowhere.json: No such file or directory"),
 ])
 def test_usage(manager, args, text):
     assert text in manager(*args, code=2)
@@ -154,11 +157,63 @@ def test_a_bad_config_is_named(manager):
     m = manager
     config = m.dir / "gpu_manager_config.json"
     config.write_text('{\n  "monitor_interval": "5" // no number\n}\n')
-    assert 'gpu_manager_config.json: monitor_interval: "5" is not a number above 0' in m("--status", code=2)
+    said = 'ERROR - gpu_manager_config.json: monitor_interval: "5" is not a number of seconds'
+    assert said in m("--status", code=2) and said in m.log()
     config.write_text('{\n  "monitor_interval": 5,\n  "x" 3\n}\n')
     assert "gpu_manager_config.json:3:" in m("--status", code=2)
     config.write_text('{"monitor_intervall": 5}')
     assert 'unknown key "monitor_intervall" is passed over; did you mean monitor_interval?' in m("--status")
+
+
+def test_mail_is_not_sent_and_that_is_said(manager):
+    """Its page's 邮件通知: an address is no error, and nothing pretends to write to it."""
+    m = manager
+    (m.dir / "gpu_manager_config.json").write_text(
+        '{"notification": {"enabled": true, "email": "zchen27@nd.edu", "gpu_available_threshold": 1}}')
+    m.start_monitor()
+    must_come(lambda: "WARNING - notification: no mail is sent to zchen27@nd.edu" in m.log())
+    must_come(lambda: "GPU available: " in m.log())
+
+
+def test_a_log_that_cannot_be_written(manager):
+    m = manager
+    (m.dir / "gpu_manager.log").mkdir()
+    done = subprocess.run([m.program, "--allocate", "a"], env=m.m.env, cwd=m.dir, text=True, capture_output=True, timeout=HANG)
+    assert done.returncode == 0 and "Allocated 1 GPU" in done.stdout, done
+    assert done.stderr == "gpu-resource-manager: cannot write gpu_manager.log: Is a directory\n", done.stderr
+
+
+def test_an_engine_that_fails_is_not_a_cluster_without_gpus(manager):
+    m = manager
+    fakes = m.dir / "bin"
+    fakes.mkdir()
+    (fakes / "sinfo").write_text("#!/bin/sh\necho 'sinfo: error: Unable to contact slurm controller' >&2\nexit 1\n")
+    (fakes / "sinfo").chmod(0o755)
+    m.m.env.update(PATH=f"{fakes}:{m.m.env['PATH']}", TENURE_ENGINE="slurm", SLURM_CONF="/nowhere")
+    said = m("--status", code=1)
+    assert "ERROR - " in said and "Unable to contact slurm controller" in said and "Total Nodes" not in said, said
+    m.start_monitor()
+    must_come(lambda: m.log().count("Unable to contact slurm controller") == 2)
+    assert "Free GPUs" not in m.log()
+
+
+def test_ctrl_c_is_for_the_monitor_alone(manager):
+    """What it has asked may answer, and is no error of its own."""
+    m = manager
+    slow = m.dir / "bin"
+    slow.mkdir()
+    asked, go = m.dir / "asked", m.dir / "go"
+    (slow / "sinfo").write_text(f"#!/bin/sh\ntouch {asked}\nwhile [ ! -e {go} ]; do sleep 0.05; done\n"
+                                "echo 'n1|mixed|1/15/0/16|100|16000|gpu:a10:4|gpu:a10:1(IDX:0)|none|'\n")
+    (slow / "sinfo").chmod(0o755)
+    m.m.env.update(PATH=f"{slow}:{m.m.env['PATH']}", TENURE_ENGINE="slurm", SLURM_CONF="/nowhere")
+    (m.dir / "gpu_manager_config.json").write_text(CONFIG)
+    m.monitor = subprocess.Popen([m.program], env=m.m.env, cwd=m.dir, stdout=subprocess.DEVNULL, start_new_session=True)
+    must_come(asked.exists)
+    os.killpg(m.monitor.pid, signal.SIGINT)
+    go.touch()
+    assert m.monitor.wait(HANG) == 0
+    assert "ERROR" not in m.log() and "Free GPUs: 3 of 4" in m.log(), m.log()
 
 
 def test_two_managers_at_once(manager):

@@ -66,6 +66,7 @@ static void comments_in_odd_places(void **state)
 		const char *text, *stripped;
 	} cases[] = {
 		{ "{}//x", "{}   " },
+		{ "\xef\xbb\xbf{}", "   {}" },
 		{ "//x\n{}", "   \n{}" },
 		{ "{\"a\": \"//no\"}", "{\"a\": \"//no\"}" },
 		{ "{\"a\\\"//\": 1}", "{\"a\\\"//\": 1}" },
@@ -95,11 +96,15 @@ static void mistakes_are_named(void **state)
 		{ "// nothing but this", "f.json:1:19: " },
 		{ "[]", "f.json: it is not an object" },
 		{ "{\"monitor_interval\": \"5\"}",
-		  "monitor_interval: \"5\" is not a number above 0" },
-		{ "{\"monitor_interval\": 0}", "monitor_interval: 0 is not a number above 0" },
+		  "monitor_interval: \"5\" is not a number of seconds" },
+		{ "{\"monitor_interval\": 0}", "monitor_interval: 0 is not a number of seconds" },
+		{ "{\"monitor_interval\": 1e-9}", "is not a number of seconds, 0.1 to 86400" },
+		{ "{\"monitor_interval\": 1e9}", "is not a number of seconds, 0.1 to 86400" },
 		{ "{\"max_gpus_per_task\": 2.5}", "max_gpus_per_task: 2.5 is not a whole number" },
 		{ "{\"max_total_gpus\": -1}",
-		  "max_total_gpus: -1 is not a whole number, 0 or more" },
+		  "max_total_gpus: -1 is not a whole number, 0 to 4096" },
+		{ "{\"max_total_gpus\": 100000}",
+		  "max_total_gpus: 100000 is not a whole number, 0 to 4096" },
 		{ "{\"auto_scale\": \"yes\"}", "auto_scale: \"yes\" is not true or false" },
 		{ "{\"scaling\": 3}", "scaling: 3 is not an object" },
 		{ "{\"scaling\": {\"scale_up_threshold\": 80}}",
@@ -108,11 +113,22 @@ static void mistakes_are_named(void **state)
 		  "args: \"--x\" is not a list of texts" },
 		{ "{\"program_template\": {\"args\": [[]]}}", "args: [[]] is not a list of texts" },
 		{ "{\"program_template\": {\"env_vars\": {\"A=B\": 1}}}",
-		  "is not an object of texts" },
+		  "is not an object of texts under names of variables" },
+		{ "{\"program_template\": {\"env_vars\": {\"A B\": 1}}}", "names of variables" },
+		{ "{\"program_template\": {\"command\": \" \"}}",
+		  "command: \" \" is not a command" },
 		{ "{\"scaling\": {\"min_gpus\": 3, \"max_gpus\": 2}}",
 		  "scaling.min_gpus: 3 is more than scaling.max_gpus: 2" },
 		{ "{\"scaling\": {\"min_gpus\": 3}, \"max_gpus_per_task\": 2}",
 		  "scaling.min_gpus: 3 is more than max_gpus_per_task: 2" },
+		{ "{\"scaling\": {\"min_gpus\": 3}, \"max_total_gpus\": 2}",
+		  "scaling.min_gpus: 3 is more than max_total_gpus: 2" },
+		{ "{\"max_gpus_per_task\": 4, \"max_total_gpus\": 2}",
+		  "max_gpus_per_task: 4 is more than max_total_gpus: 2" },
+		{ "{\"max_manual_gpus\": 6, \"max_total_gpus\": 2}",
+		  "max_manual_gpus: 6 is more than max_total_gpus: 2" },
+		{ "{\"max_auto_gpus\": 3, \"max_total_gpus\": 2}",
+		  "max_auto_gpus: 3 is more than max_total_gpus: 2" },
 		{ "{\"scaling\": {\"scale_up_threshold\": 0.2}}",
 		  "has to be below scaling.scale_up_threshold" },
 		{ "{\n \"a\": 1,\n \"a\": 2}", "f.json:3:" },
@@ -147,6 +163,27 @@ static void unknown_keys_are_told(void **state)
 	manager_config_clear(&c);
 }
 
+/* One of them alone lets the others be what they are without it. */
+static void what_is_no_contradiction(void **state)
+{
+	static const char *const texts[] = {
+		"{\"max_total_gpus\": 1}",
+		"{\"max_gpus_per_task\": 4.0, \"scaling\": {\"max_gpus\": 8}}",
+		"{\"max_total_gpus\": 0, \"max_manual_gpus\": 9}",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+		cleanup_strbuf struct strbuf notes = STRBUF_INIT;
+		struct manager_config c;
+		struct err e = ERR_INIT;
+
+		if (parse(texts[i], &c, &notes, &e) < 0)
+			fail_msg("%s: %s", texts[i], e.text);
+		manager_config_clear(&c);
+	}
+}
+
 static void other_scalars_are_texts_of_an_environment(void **state)
 {
 	struct manager_config c;
@@ -171,6 +208,7 @@ int main(void)
 		cmocka_unit_test(comments_in_odd_places),
 		cmocka_unit_test(mistakes_are_named),
 		cmocka_unit_test(unknown_keys_are_told),
+		cmocka_unit_test(what_is_no_contradiction),
 		cmocka_unit_test(other_scalars_are_texts_of_an_environment),
 	};
 
