@@ -65,6 +65,14 @@ static char *find_command(const struct command *c, const char *const *env, const
 	return path ? path : find_in(c->path, name);
 }
 
+bool command_is_there(const char *name, const struct command *how)
+{
+	const char *const *env = how->environ ? how->environ : (const char *const *)environ;
+	cleanup_free char *path = find_command(how, env, name);
+
+	return path;
+}
+
 static bool is_cleared(const char *const *clear, const char *variable_text)
 {
 	for (; clear && *clear; clear++)

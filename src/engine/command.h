@@ -48,6 +48,8 @@ struct command_output {
 int command_run(const char *const *argv, const struct command *how, struct command_output *ret,
 		struct err *e);
 void command_output_clear(struct command_output *o);
+/* command_run() would find it. */
+bool command_is_there(const char *name, const struct command *how);
 
 /* "squeue: slurm_load_jobs error: .." in e: the first line of stderr that says something to
  * people, else the last one of stdout. Returns code. */

@@ -28,11 +28,31 @@ static const char *const cleared[] = { "http_proxy=", "https_proxy=", "all_proxy
 				       "no_proxy=",   "HTTP_PROXY=",  "HTTPS_PROXY=",
 				       "ALL_PROXY=",  "NO_PROXY=",    NULL };
 
+/* Where its own installer puts it; NULL. The caller frees it. */
+static char *own_dir(const struct engine_env *env)
+{
+	const char *home = script_variable(env->environ, "HOME=");
+
+	return home && home[0] ? xasprintf("%s/.sco/bin", home) : NULL;
+}
+
+/* Nobody has said with what it is to be asked, so there is no cluster of it here: -ENOENT. */
+static int not_told(const struct engine_env *env, const char *key, const char *what, struct err *e)
+{
+	cleanup_free char *path = own_dir(env);
+
+	if (!command_is_there("sco", &(struct command){ .environ = env->environ, .path = path }))
+		return err_set(e, -ENOENT, "sco: there is no such command on PATH here");
+	return err_set(e, -ENOENT,
+		       "sco is here, and needs to be told %s= (%s): by engine: sco and "
+		       "engine_settings in the config, or tenure up --set",
+		       key, what);
+}
+
 static int run(const struct engine_env *env, struct text_list *argv, struct command_output *ret,
 	       struct err *e)
 {
-	const char *home = script_variable(env->environ, "HOME=");
-	cleanup_free char *path = home && home[0] ? xasprintf("%s/.sco/bin", home) : NULL;
+	cleanup_free char *path = own_dir(env);
 	struct command how = {
 		.environ = env->environ, .clear = cleared, .path = path, .limit_ms = env->limit_ms
 	};
@@ -140,8 +160,11 @@ static int sco_probe(const struct engine_env *env, struct err *e)
 	static const char *const words[] = { "-o", "json", "--page-size=1", NULL };
 	struct engine_jobs jobs = { .n = 0 };
 	size_t listed;
-	int r = list(env, words, "", &jobs, &listed, e);
+	int r;
 
+	if (!engine_key_value(sco_keys, env->settings, "workspace"))
+		return not_told(env, "workspace", "the workspace's name", e);
+	r = list(env, words, "", &jobs, &listed, e);
 	engine_jobs_clear(&jobs);
 	return r;
 }
@@ -254,8 +277,7 @@ static int usage(const struct engine_env *env, unsigned int *total, unsigned int
 
 	*cluster = engine_key_value(sco_keys, env->settings, "aec2");
 	if (!*cluster)
-		return err_set(e, -EINVAL,
-			       "sco needs to be told aec2= (the name of the computing cluster)");
+		return not_told(env, "aec2", "the name of the computing cluster", e);
 
 	cleanup_free char *name = xasprintf("--name=%s", *cluster);
 	const char *const words[] = { name, NULL };

@@ -340,6 +340,23 @@ def test_an_engine_that_only_fails_hides_no_other_one(cluster):
     assert "note: cannot count the GPUs of k8s: kubectl: The connection to the server k8s.example was refused" in said_of(done)
 
 
+def test_an_engine_that_nobody_has_configured_is_absent(cluster):
+    """And leaves nothing behind in the cache."""
+    def sco():
+        return next(e for e in json.loads(cluster.tenure("engines", "--json").stdout)["engines"] if e["name"] == "sco")
+    assert (sco()["state"], sco()["error"]) == ("absent", "sco: there is no such command on PATH here")
+    cluster.put("sco", "echo '[]'")
+    assert sco()["state"] == "absent" and "needs to be told workspace=" in sco()["error"], sco()
+    assert cluster.tenure("nodes").stderr == ""
+    assert {f.name.split("-")[1] for f in cluster.cache.iterdir()} == {"slurm"}, list(cluster.cache.iterdir())
+    config = pathlib.Path(cluster.env["HOME"]) / ".config/tenure"
+    config.mkdir(parents=True)
+    (config / "config.yaml").write_text("engine: sco\nengine_settings: 'workspace=w; aec2=c'\n")
+    assert sco()["state"] == "ready"
+    (config / "config.yaml").write_text("memory: 38Q\n")  # a mistake in what it does not need
+    assert sco()["state"] == "absent"
+
+
 def test_what_may_not_be_seen_is_unknown(cluster):
     """Kubernetes, of a user who may list nodes and not the pods of others."""
     cluster.put("kubectl", """case "$*" in

@@ -11,15 +11,30 @@ extern char **environ;
 
 #define WORDS_MAX 64
 
-/* Whether it answers here: "ready", "absent", or "fails"; e: why not. */
-static const char *state_of(const struct engine *eng, const struct engine_env *env, struct err *e)
+/* What the config says of the engine that it names. */
+static struct text_list settings_of(const struct cmd_ctx *ctx, const struct engine *eng)
 {
-	int r = eng->probe(env, e);
+	const char *name = settings_str(ctx->settings, SET_ENGINE);
+	struct text_list own = { .n = 0 };
 
+	if (name && strcmp(name, eng->name) == 0)
+		text_list_add_lines(&own, settings_str(ctx->settings, SET_ENGINE_SETTINGS));
+	return own;
+}
+
+/* Whether it answers here: "ready", "absent", or "fails"; e: why not. */
+static const char *state_of(const struct cmd_ctx *ctx, const struct engine *eng, struct err *e)
+{
+	struct text_list settings = settings_of(ctx, eng);
+	const struct engine_env env = { .environ = (const char *const *)environ,
+					.settings = &settings };
+	int r = eng->probe(&env, e);
+
+	text_list_clear(&settings);
 	return r == 0 ? "ready" : r == -ENOENT ? "absent" : "fails";
 }
 
-static void print_engines(const struct engine_env *env)
+static void print_engines(const struct cmd_ctx *ctx)
 {
 	static const struct table_column columns[] = { { "ENGINE" }, { "HERE" }, { "" }, { 0 } };
 	struct table *t = table_new(columns);
@@ -28,7 +43,7 @@ static void print_engines(const struct engine_env *env)
 
 	for (size_t i = 0; (eng = engine_at(i)); i++) {
 		struct err e = ERR_INIT;
-		const char *state = state_of(eng, env, &e);
+		const char *state = state_of(ctx, eng, &e);
 
 		any = any || (e.code == 0 && eng != &engine_local);
 		table_add(t,
@@ -45,22 +60,22 @@ static void print_engines(const struct engine_env *env)
 		       "\"module load\"; docs/cluster.md tells of each.\n");
 }
 
-static json_t *engine_json(const struct engine *eng, const struct engine_env *env)
+static json_t *engine_json(const struct cmd_ctx *ctx, const struct engine *eng)
 {
 	struct err e = ERR_INIT;
-	const char *state = state_of(eng, env, &e);
+	const char *state = state_of(ctx, eng, &e);
 
 	return json_pack("{s:s, s:s, s:s, s:s?}", "name", eng->name, "title", eng->title, "state",
 			 state, "error", e.code ? e.text : NULL);
 }
 
-static void print_engines_json(const struct engine_env *env)
+static void print_engines_json(const struct cmd_ctx *ctx)
 {
 	json_t *all = json_array();
 	const struct engine *eng;
 
 	for (size_t i = 0; (eng = engine_at(i)); i++)
-		(void)json_array_append_new(all, engine_json(eng, env));
+		(void)json_array_append_new(all, engine_json(ctx, eng));
 	cmd_print_json(json_pack("{s:o}", "engines", all));
 }
 
@@ -75,8 +90,6 @@ static int tell_nodes(const char *name, struct err *e)
 
 static int run_engines(const struct cmd_ctx *ctx, struct err *e)
 {
-	const struct text_list none = { .n = 0 };
-	struct engine_env env = { .environ = (const char *const *)environ, .settings = &none };
 	const char *name = opts_arg(ctx->opts, 0);
 
 	if (name && engine_find(name))
@@ -89,9 +102,9 @@ static int run_engines(const struct cmd_ctx *ctx, struct err *e)
 		return CMD_USAGE;
 	}
 	if (opts_flag(ctx->opts, "json"))
-		print_engines_json(&env);
+		print_engines_json(ctx);
 	else
-		print_engines(&env);
+		print_engines(ctx);
 	return CMD_OK;
 }
 
@@ -110,9 +123,9 @@ const struct cmd cmd_engines = {
 	.description =
 		"An engine (Slurm, Grid Engine, SCO ACP, Kubernetes) is asked by its own commands, "
 		"each for 15 seconds at most. \"ready\": it answers here. \"absent\": its commands, "
-		"or what tells them where it is, are not on this machine. \"fails\": it is here, and "
-		"does not answer now. What its nodes have is shown by tenure nodes.",
+		"or what tells them where it is (of sco: engine_settings), are not on this machine. "
+		"\"fails\": it is here, and does not answer now. What its nodes have is shown by tenure nodes.",
 	.examples = engines_examples,
-	.flags = CMD_JSON | CMD_NO_SETTINGS,
+	.flags = CMD_JSON,
 	.run = run_engines,
 };
