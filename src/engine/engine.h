@@ -63,6 +63,8 @@ struct engine_job {
 	char *reason; /* why it waits, or has ended, in the engine's words; NULL: it does not say */
 	enum engine_job_state state;
 	uint64_t start_ns, end_ns; /* wall; of one that waits the engine's estimate; 0: not known */
+	unsigned int gpus;	   /* that it has, or waits for, on all of its nodes */
+	bool gpus_known;	   /* else the engine does not say how many */
 };
 
 /* Zeroed: empty. A job of ours that is not listed has ended, and how is not known any more. */
@@ -136,6 +138,7 @@ struct engine_env {
 		*environ;  /* of whoever asks; the engine's own changes are made on a copy */
 	uint64_t limit_ms; /* of one command; 0: ENGINE_LIMIT_MS */
 	const struct text_list *settings; /* as in a request; may be NULL */
+	bool gpus; /* jobs() is to say how many GPUs each has, though it may take a command more */
 };
 
 /* What a job's processes know of it. Strings are the caller's: engine_here_clear(). */

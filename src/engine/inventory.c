@@ -39,7 +39,8 @@
 #define GPUS_MOST     65536
 #define NODE_NAME_MAX 256
 #define WHY_MAX	      512
-#define PREFIX	      "nodes-"
+#define NODES	      "nodes-" /* the names of the files begin so */
+#define JOBS	      "jobs-"
 #define KEPT_S	      (7 * 86400ULL)
 #define PAUSE_MS      20
 
@@ -63,13 +64,29 @@ static json_t *node_json(const struct engine_node *node)
 	return o;
 }
 
+static json_t *job_json(const struct engine_job *job)
+{
+	json_t *o = json_object();
+
+	(void)json_object_set_new(o, "id", json_new_text(job->id));
+	(void)json_object_set_new(o, "name", json_new_text(job->name));
+	if (job->node)
+		(void)json_object_set_new(o, "node", json_new_text(job->node));
+	(void)json_object_set_new(o, "state", json_string(engine_job_state_name(job->state)));
+	if (job->gpus_known)
+		(void)json_object_set_new(o, "gpus", json_integer(job->gpus));
+	return o;
+}
+
 char *inventory_text(const struct inventory *inventory)
 {
-	json_t *doc = json_object(), *nodes = json_array();
+	json_t *doc = json_object(), *nodes = json_array(), *jobs = json_array();
 	char *text;
 
 	for (size_t i = 0; i < inventory->nodes.n; i++)
 		(void)json_array_append_new(nodes, node_json(&inventory->nodes.all[i]));
+	for (size_t i = 0; i < inventory->jobs.n; i++)
+		(void)json_array_append_new(jobs, job_json(&inventory->jobs.all[i]));
 	(void)json_object_set_new(doc, "format", json_integer(FORMAT));
 	(void)json_object_set_new(doc, "known", json_boolean(inventory->known));
 	(void)json_object_set_new(doc, "asked", json_integer((json_int_t)inventory->asked_ns));
@@ -77,6 +94,7 @@ char *inventory_text(const struct inventory *inventory)
 	(void)json_object_set_new(doc, "code", json_integer(inventory->code));
 	(void)json_object_set_new(doc, "error", json_new_text(inventory->error));
 	(void)json_object_set_new(doc, "nodes", nodes);
+	(void)json_object_set_new(doc, "jobs", jobs);
 	text = json_dumps(doc, JSON_COMPACT);
 	json_decref(doc);
 	return text ? text : xstrdup("");
@@ -123,6 +141,40 @@ static bool read_nodes(const json_t *list, struct engine_nodes *nodes)
 	return ok;
 }
 
+static enum engine_job_state state_of(const char *word)
+{
+	for (unsigned int i = 0; word && i < ENGINE_JOB_STATE_MAX; i++)
+		if (strcmp(engine_job_state_name(i), word) == 0)
+			return (enum engine_job_state)i;
+	return ENGINE_JOB_UNKNOWN;
+}
+
+static bool read_job(const json_t *o, struct engine_jobs *jobs)
+{
+	const char *id = json_get_str(o, "id"), *name = json_get_str(o, "name");
+	struct engine_job *job;
+
+	if (!id || !id[0] || !name || !name[0])
+		return false;
+	job = engine_jobs_add(jobs);
+	job->id = new_text(o, "id");
+	job->name = new_text(o, "name");
+	job->node = new_text(o, "node");
+	job->state = state_of(json_get_str(o, "state"));
+	job->gpus_known = json_is_integer(json_object_get(o, "gpus"));
+	job->gpus = json_get_small(o, "gpus", GPUS_MOST);
+	return true;
+}
+
+static bool read_jobs(const json_t *list, struct engine_jobs *jobs)
+{
+	bool ok = json_is_array(list);
+
+	for (size_t i = 0; ok && i < json_array_size(list); i++)
+		ok = read_job(json_array_get(list, i), jobs);
+	return ok;
+}
+
 /* The negative errno that it says; anything else is -EIO. */
 static int code_of(const json_t *doc)
 {
@@ -142,7 +194,8 @@ int inventory_parse(const char *text, size_t len, struct inventory *ret)
 				   .failed_ns = json_get_u64(doc, "failed") };
 	ok = json_get_small(doc, "format", FORMAT + 1) == FORMAT &&
 	     read_nodes(json_object_get(doc, "nodes"), &ret->nodes) &&
-	     ret->known == (ret->asked_ns != 0) && (ret->known || !ret->nodes.n);
+	     read_jobs(json_object_get(doc, "jobs"), &ret->jobs) &&
+	     ret->known == (ret->asked_ns != 0) && (ret->known || (!ret->nodes.n && !ret->jobs.n));
 	if (ret->failed_ns) {
 		ret->code = code_of(doc);
 		json_get_text(doc, "error", ret->error, sizeof(ret->error));
@@ -156,6 +209,7 @@ int inventory_parse(const char *text, size_t len, struct inventory *ret)
 void inventory_clear(struct inventory *inventory)
 {
 	engine_nodes_clear(&inventory->nodes);
+	engine_jobs_clear(&inventory->jobs);
 	*inventory = (struct inventory){ .known = false };
 }
 
@@ -249,7 +303,9 @@ static void add_settings(struct strbuf *b, const struct text_list *settings)
 	text_list_clear(&sorted);
 }
 
-char *inventory_path(const struct engine *engine, const struct engine_env *env, const char *dir)
+/* prefix: of jobs; NULL: of nodes. */
+static char *path_of(const struct engine *engine, const struct engine_env *env, const char *prefix,
+		     const char *dir)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	char sum[SHA256_HEX_MAX];
@@ -264,8 +320,15 @@ char *inventory_path(const struct engine *engine, const struct engine_env *env, 
 
 		add_file(&b, path);
 	}
+	if (prefix)
+		strbuf_addf(&b, "%s\n", prefix);
 	sha256_hex(strbuf_str(&b), b.len, sum);
-	return xasprintf("%s/" PREFIX "%s-%.*s", dir, engine->name, SUM_LEN, sum);
+	return xasprintf("%s/%s%s-%.*s", dir, prefix ? JOBS : NODES, engine->name, SUM_LEN, sum);
+}
+
+char *inventory_path(const struct engine *engine, const struct engine_env *env, const char *dir)
+{
+	return path_of(engine, env, NULL, dir);
 }
 
 /* -------- the files -------- */
@@ -298,7 +361,7 @@ static void prune(const char *dir)
 	struct stat st;
 
 	while (d && (entry = readdir(d))) {
-		if (str_has_prefix(entry->d_name, PREFIX) &&
+		if ((str_has_prefix(entry->d_name, NODES) || str_has_prefix(entry->d_name, JOBS)) &&
 		    fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 		    clock_timespec_ns(&st.st_mtim) + KEPT_S * NS_PER_S < clock_wall_ns())
 			(void)unlinkat(dirfd(d), entry->d_name, 0);
@@ -323,25 +386,48 @@ static void store(const char *path, const struct inventory *inventory)
 		(void)unlink(tmp);
 }
 
+/* What is locked is still the file of that name: forget_lock() takes it away. */
+static bool is_named(int fd, const char *file)
+{
+	struct stat ours, named;
+
+	return fstat(fd, &ours) == 0 && lstat(file, &named) == 0 && ours.st_ino == named.st_ino &&
+	       ours.st_dev == named.st_dev;
+}
+
 /* A descriptor that has the lock; -1: there are no locks here; -EBUSY: it is not to be had in that
  * time. */
 static int lock(const char *path, uint64_t limit_ms)
 {
 	static const struct timespec pause = { .tv_nsec = PAUSE_MS * (long)NS_PER_MS };
 	cleanup_free char *file = xasprintf("%s.lock", path);
-	cleanup_fd int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	uint64_t end_ns = clock_mono_ns() + limit_ms * NS_PER_MS;
 
-	while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0) {
+	for (;;) {
+		cleanup_fd int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+		if (fd < 0)
+			return -1;
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+			if (!is_named(fd, file))
+				continue;
+			(void)futimens(fd, NULL); /* it is in use: prune() */
+			return take_fd(fd);
+		}
 		if (errno != EWOULDBLOCK && errno != EINTR)
 			return -1;
 		if (clock_mono_ns() > end_ns)
 			return -EBUSY;
 		(void)nanosleep(&pause, NULL);
 	}
-	if (fd >= 0)
-		(void)futimens(fd, NULL); /* it is in use: prune() */
-	return take_fd(fd);
+}
+
+/* By who has the lock: nothing is remembered of what is not here. */
+static void forget_lock(const char *path)
+{
+	cleanup_free char *file = xasprintf("%s.lock", path);
+
+	(void)unlink(file);
 }
 
 /* -------- asking -------- */
@@ -353,13 +439,23 @@ static uint64_t age_of(const struct inventory *inventory, uint64_t now_ns)
 		       : 0;
 }
 
+static int ask_jobs(const struct engine *engine, const struct engine_env *env, const char *prefix,
+		    struct engine_jobs *ret, struct err *e)
+{
+	struct engine_env with = *env;
+
+	with.gpus = true;
+	return engine->jobs(&with, prefix, ret, e);
+}
+
 /* What it answers takes the place of what ret has; where it fails, that stays. */
-static int ask(const struct engine *engine, const struct engine_env *env, struct inventory *ret,
-	       struct err *e)
+static int ask(const struct engine *engine, const struct engine_env *env, const char *prefix,
+	       struct inventory *ret, struct err *e)
 {
 	struct err why = ERR_INIT;
 	struct inventory now = { .known = true };
-	int r = engine->inventory(env, &now.nodes, &why);
+	int r = prefix ? ask_jobs(engine, env, prefix, &now.jobs, &why)
+		       : engine->inventory(env, &now.nodes, &why);
 
 	if (r == 0) {
 		now.asked_ns = clock_wall_ns();
@@ -369,6 +465,7 @@ static int ask(const struct engine *engine, const struct engine_env *env, struct
 		return 0;
 	}
 	engine_nodes_clear(&now.nodes);
+	engine_jobs_clear(&now.jobs);
 	ret->failed_ns = clock_wall_ns();
 	ret->code = r;
 	(void)str_copy(ret->error, sizeof(ret->error), why.text);
@@ -389,8 +486,10 @@ static int recall(const char *path, uint64_t max_age_ms, struct inventory *ret, 
 	return step == INVENTORY_USE ? 0 : 1;
 }
 
-int inventory_read(const struct engine *engine, const struct engine_env *env, const char *dir,
-		   uint64_t max_age_ms, struct inventory *ret, struct err *e)
+/* prefix: as in path_of() */
+static int read_or_ask(const struct engine *engine, const struct engine_env *env,
+		       const char *prefix, const char *dir, uint64_t max_age_ms,
+		       struct inventory *ret, struct err *e)
 {
 	uint64_t limit_ms = (env->limit_ms ? env->limit_ms : ENGINE_LIMIT_MS) + INVENTORY_WAIT_MS;
 	cleanup_free char *path = NULL;
@@ -399,8 +498,8 @@ int inventory_read(const struct engine *engine, const struct engine_env *env, co
 
 	*ret = (struct inventory){ .known = false };
 	if (!dir || !make_dir(dir))
-		return ask(engine, env, ret, e);
-	path = inventory_path(engine, env, dir);
+		return ask(engine, env, prefix, ret, e);
+	path = path_of(engine, env, prefix, dir);
 	r = recall(path, max_age_ms, ret, e);
 	if (r != 1)
 		return r;
@@ -413,11 +512,35 @@ int inventory_read(const struct engine *engine, const struct engine_env *env, co
 	r = recall(path, max_age_ms, ret, e);
 	if (r != 1)
 		return r;
-	r = ask(engine, env, ret, e);
+	r = ask(engine, env, prefix, ret, e);
 	/* That its commands are not here is no answer of a cluster. */
-	if (r != -ENOENT) {
+	if (r == -ENOENT && !ret->known) {
+		forget_lock(path);
+	} else if (r != -ENOENT) {
 		store(path, ret);
 		prune(dir);
 	}
 	return r;
+}
+
+int inventory_read(const struct engine *engine, const struct engine_env *env, const char *dir,
+		   uint64_t max_age_ms, struct inventory *ret, struct err *e)
+{
+	return read_or_ask(engine, env, NULL, dir, max_age_ms, ret, e);
+}
+
+int inventory_read_jobs(const struct engine *engine, const struct engine_env *env,
+			const char *prefix, const char *dir, uint64_t max_age_ms,
+			struct inventory *ret, struct err *e)
+{
+	return read_or_ask(engine, env, prefix, dir, max_age_ms, ret, e);
+}
+
+void inventory_forget_jobs(const struct engine *engine, const struct engine_env *env,
+			   const char *prefix, const char *dir)
+{
+	cleanup_free char *path = path_of(engine, env, prefix, dir);
+	cleanup_free char *file = xasprintf("%s.json", path);
+
+	(void)unlink(file);
 }

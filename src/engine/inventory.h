@@ -3,8 +3,9 @@
 #define TENURE_ENGINE_INVENTORY_H
 
 /*
- * What an engine's nodes have (engine.inventory()), remembered for all commands and agents of a
- * user, so that the engine is asked once a minute at most, whoever wants to know.
+ * What an engine's nodes have (engine.inventory()), and which jobs it lists of this user
+ * (engine.jobs()), remembered for all commands and agents of a user, so that the engine is asked
+ * once a minute at most, whoever wants to know.
  *
  *	r = inventory_read(engine, &env, dir, INVENTORY_MAX_AGE_MS, &inventory, &e);
  *	if (r == 0 || inventory.known)
@@ -12,14 +13,16 @@
  *	inventory_clear(&inventory);
  *
  * In the directory of the cache (~/.cache/tenure, 0700) there are, for each engine, the settings
- * that it was asked with and the cluster that its commands speak to:
+ * that it was asked with and the cluster that its commands speak to (and, of jobs, the beginning of
+ * their names):
  *
  *	nodes-ENGINE-SUM.json	what it answered last, and how the last try failed, 0600
  *	nodes-ENGINE-SUM.lock	locked (flock) by who asks: who comes meanwhile waits for his answer
+ *	jobs-ENGINE-SUM.json, .lock	the same of its jobs
  *
- * What nobody has asked for in a week goes. A file that is not whole, or that this user has not
- * written, or that is from the future, is as good as none, and where there can be no directory the
- * engine is asked each time.
+ * An engine whose commands are not here leaves nothing. What nobody has asked for in a week goes. A
+ * file that is not whole, or that this user has not written, or that is from the future, is as good
+ * as none, and where there can be no directory the engine is asked each time.
  */
 
 #include <stdbool.h>
@@ -37,7 +40,8 @@
 
 struct inventory {
 	struct engine_nodes nodes; /* node_sums_tidy() */
-	bool known;		   /* there is an answer; else nodes has nothing */
+	struct engine_jobs jobs;   /* of inventory_read_jobs(), without their reasons and times */
+	bool known;		   /* there is an answer; else they have nothing */
 	bool cached;		   /* and it was not given just now */
 	uint64_t asked_ns;	   /* wall: when it was given */
 	uint64_t age_ms;	   /* since then */
@@ -61,6 +65,13 @@ enum inventory_step inventory_judge(const struct inventory *known, uint64_t now_
  */
 int inventory_read(const struct engine *engine, const struct engine_env *env, const char *dir,
 		   uint64_t max_age_ms, struct inventory *ret, struct err *e);
+/* The same of the jobs whose names begin so, with their GPUs. */
+int inventory_read_jobs(const struct engine *engine, const struct engine_env *env,
+			const char *prefix, const char *dir, uint64_t max_age_ms,
+			struct inventory *ret, struct err *e);
+/* What is remembered of them is not so any more: one was submitted, or cancelled. */
+void inventory_forget_jobs(const struct engine *engine, const struct engine_env *env,
+			   const char *prefix, const char *dir);
 void inventory_clear(struct inventory *inventory);
 
 /* Where that is remembered, without ".json" and ".lock"; the caller frees it. */

@@ -115,7 +115,8 @@ static int k8s_jobs(const struct engine_env *env, const char *prefix, struct eng
 	int r = ask(env, env->settings, "get", words, NULL, &o, e);
 
 	if (r == 0)
-		r = k8s_text_jobs(strbuf_str(&o.out), o.out.len, prefix, &jobs, e);
+		r = k8s_text_jobs(strbuf_str(&o.out), o.out.len, prefix,
+				  k8s_setting(env->settings, "gpu_resource"), &jobs, e);
 	if (r == 0 && k8s_text_lacks_pods(&jobs))
 		explain(env, &jobs);
 	if (r == 0)

@@ -315,8 +315,35 @@ static void take_pods(const json_t *items, struct engine_job *job)
 
 static const char no_pod[] = "it has no pod yet";
 
+static unsigned int count_of(const char *text)
+{
+	uint64_t n;
+
+	return str_to_u64(text, &n) == 0 && n <= GPUS_MAX ? (unsigned int)n : 0;
+}
+
+/* Of the resource, in all containers of all its pods. */
+static void read_gpus(const json_t *object, const char *resource, struct engine_job *job)
+{
+	const json_t *spec = json_object_get(object, "spec"), *one;
+	const json_t *pod = json_object_get(json_object_get(spec, "template"), "spec");
+	unsigned int pods = json_get_small(spec, "parallelism", GPUS_MAX);
+	size_t i;
+
+	job->gpus_known = json_is_object(pod);
+	json_array_foreach(json_object_get(pod, "containers"), i, one)
+	{
+		const json_t *limits = json_object_get(json_object_get(one, "resources"), "limits");
+		const char *text = json_get_str(limits, resource);
+
+		job->gpus += text ? count_of(text) : json_get_small(limits, resource, GPUS_MAX);
+	}
+	job->gpus *= pods ? pods : 1;
+}
+
 /* Jobs first, whatever their order, then what their pods say, then what they say themselves. */
-static void take_items(const json_t *items, const char *prefix, struct engine_jobs *jobs)
+static void take_items(const json_t *items, const char *prefix, const char *resource,
+		       struct engine_jobs *jobs)
 {
 	const json_t *one;
 	struct engine_job *job;
@@ -331,6 +358,7 @@ static void take_items(const json_t *items, const char *prefix, struct engine_jo
 		job->name = xstrdup(name_of(one));
 		job->state = ENGINE_JOB_WAITING;
 		job->reason = xstrdup(no_pod);
+		read_gpus(one, resource, job);
 	}
 	for (i = 0; i < jobs->n; i++)
 		take_pods(items, &jobs->all[i]);
@@ -342,8 +370,8 @@ static void take_items(const json_t *items, const char *prefix, struct engine_jo
 	}
 }
 
-int k8s_text_jobs(const char *text, size_t len, const char *prefix, struct engine_jobs *jobs,
-		  struct err *e)
+int k8s_text_jobs(const char *text, size_t len, const char *prefix, const char *resource,
+		  struct engine_jobs *jobs, struct err *e)
 {
 	json_error_t wrong;
 	json_t *answer = json_loadb(text, len, 0, &wrong);
@@ -353,7 +381,7 @@ int k8s_text_jobs(const char *text, size_t len, const char *prefix, struct engin
 		return err_set(e, -EBADMSG, "kubectl's answer is no list: line %d: %s",
 			       answer ? 1 : wrong.line, answer ? "no items" : wrong.text);
 	}
-	take_items(json_object_get(answer, "items"), prefix, jobs);
+	take_items(json_object_get(answer, "items"), prefix, resource, jobs);
 	json_decref(answer);
 	return 0;
 }
@@ -462,13 +490,6 @@ static size_t split(char *line, char **fields, size_t most)
 			*p++ = '\0';
 	}
 	return n;
-}
-
-static unsigned int count_of(const char *text)
-{
-	uint64_t n;
-
-	return str_to_u64(text, &n) == 0 && n <= GPUS_MAX ? (unsigned int)n : 0;
 }
 
 static void add_node(char *const fields[NODE_COLUMNS], struct engine_nodes *nodes)

@@ -23,9 +23,10 @@ void k8s_text_command(const struct text_list *settings, const char *verb, struct
 char *k8s_text_node_lines(const struct text_list *settings);
 char *k8s_text_pod_lines(const struct text_list *settings);
 
-/* "get jobs,pods -o json": the jobs whose names begin so. 0; -EBADMSG. */
-int k8s_text_jobs(const char *text, size_t len, const char *prefix, struct engine_jobs *jobs,
-		  struct err *e);
+/* "get jobs,pods -o json": the jobs whose names begin so; their GPUs are of that resource. 0;
+ * -EBADMSG. */
+int k8s_text_jobs(const char *text, size_t len, const char *prefix, const char *resource,
+		  struct engine_jobs *jobs, struct err *e);
 /* Some of them have no pod, and do not say why. */
 bool k8s_text_lacks_pods(const struct engine_jobs *jobs);
 /* "get events -o json", of pods that could not be made (a quota): these jobs say so. What is no

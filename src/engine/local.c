@@ -88,8 +88,9 @@ static char *variable_of(pid_t pid, const char *assignment)
 /* What a job starts has its environment, too. One that is about to begin has no id there yet. */
 static void add_job(struct engine_jobs *jobs, pid_t pid, const char *prefix)
 {
-	cleanup_free char *name = NULL, *of = NULL, *text = NULL;
+	cleanup_free char *name = NULL, *of = NULL, *text = NULL, *gpus = NULL;
 	struct proc_id id;
+	uint64_t n = 0;
 
 	if (getsid(pid) != pid || proc_identify(pid, &id) < 0 || !proc_alive(&id))
 		return;
@@ -110,6 +111,9 @@ static void add_job(struct engine_jobs *jobs, pid_t pid, const char *prefix)
 	job->node = xstrdup(host);
 	job->state = ENGINE_JOB_RUNNING;
 	job->start_ns = clock_wall_ns() - (clock_mono_ns() - proc_start_mono_ns(id.start));
+	gpus = variable_of(pid, GPUS_VARIABLE);
+	job->gpus_known = gpus && str_to_u64(gpus, &n) == 0 && n <= UINT32_MAX;
+	job->gpus = job->gpus_known ? (unsigned int)n : 0;
 }
 
 static int local_jobs(const struct engine_env *env, const char *prefix, struct engine_jobs *ret,

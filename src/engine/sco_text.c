@@ -374,6 +374,20 @@ static char *our_name(const json_t *job, const char *prefix)
 	return command ? name_in_command(command, prefix) : NULL;
 }
 
+/* By the specification of its workers. */
+static void read_gpus(const json_t *object, struct engine_job *job)
+{
+	const json_t *role = json_array_get(json_object_get(object, "roles"), 0);
+	const json_t *spec = json_array_get(json_object_get(role, "resource_spec"), 0);
+	const char *name = json_get_str(spec, "name");
+	unsigned int replicas = json_get_small(spec, "replicas", GPUS_MAX);
+	uint64_t n = name ? spec_gpus(name) : 0;
+
+	job->gpus_known = n && n <= GPUS_MAX;
+	if (job->gpus_known)
+		job->gpus = (unsigned int)n * (replicas ? replicas : 1);
+}
+
 static void add_job(const json_t *object, const char *prefix, struct engine_jobs *jobs)
 {
 	const char *id = json_get_str(object, "name"), *word = json_get_str(object, "state");
@@ -388,6 +402,7 @@ static void add_job(const json_t *object, const char *prefix, struct engine_jobs
 	job->id = xstrdup(id);
 	job->name = name;
 	job->state = sco_text_state(word);
+	read_gpus(object, job);
 	if (job->state != ENGINE_JOB_RUNNING && job->state != ENGINE_JOB_DONE)
 		job->reason = more && more[0] ? xasprintf("%s: %s", word, more) : xstrdup(word);
 }

@@ -160,7 +160,7 @@ static int sge_probe(const struct engine_env *env, struct err *e)
 	int r = ask_jobs(env, &out, e);
 
 	if (r == 0)
-		r = sge_parse_jobs(strbuf_str(&out.out), "", &jobs, e);
+		r = sge_parse_jobs(strbuf_str(&out.out), "", NULL, false, &jobs, e);
 	command_output_clear(&out);
 	engine_jobs_clear(&jobs);
 	if (r == 0)
@@ -253,11 +253,16 @@ static int sge_jobs(const struct engine_env *env, const char *prefix, struct eng
 		    struct err *e)
 {
 	struct command_output out;
+	cleanup_free char *name = NULL;
+	bool per_slot = false;
 	int r = ask_jobs(env, &out, e);
 
 	*ret = (struct engine_jobs){ .n = 0 };
+	/* Where there is no such resource, nobody knows how many they have. */
+	if (r == 0 && env->gpus)
+		(void)find_complex(env, &name, &per_slot, NULL);
 	if (r == 0)
-		r = sge_parse_jobs(strbuf_str(&out.out), prefix, ret, e);
+		r = sge_parse_jobs(strbuf_str(&out.out), prefix, name, per_slot, ret, e);
 	command_output_clear(&out);
 	if (r == 0)
 		ask_reasons(env, ret);

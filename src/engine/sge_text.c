@@ -408,6 +408,39 @@ static char *hard_request(struct piece job, const char *name)
 	return NULL;
 }
 
+/* "1-10:3", "2,5-6" of an array's tasks that wait: how many; else 1. */
+static unsigned int count_tasks(const char *text)
+{
+	unsigned int n = 0;
+
+	while (text && isdigit((unsigned char)*text)) {
+		char *end;
+		unsigned long first = strtoul(text, &end, 10), last = first, step = 1;
+
+		if (*end == '-')
+			last = strtoul(end + 1, &end, 10);
+		if (*end == ':')
+			step = strtoul(end + 1, &end, 10);
+		if (last >= first && last - first < 1000000 && step)
+			n += (unsigned int)((last - first) / step) + 1;
+		text = *end == ',' ? end + 1 : end;
+	}
+	return n ? n : 1;
+}
+
+/* What it asked of that resource; NULL: nobody wants to know. */
+static void read_gpus(struct piece t, const char *complex_name, bool per_slot, const char *tasks,
+		      struct engine_job *job)
+{
+	cleanup_free char *wanted = complex_name ? hard_request(t, complex_name) : NULL;
+	cleanup_free char *slots = element_text(t, "slots");
+
+	job->gpus_known = complex_name;
+	if (wanted)
+		job->gpus = count_of(wanted) * count_tasks(tasks) *
+			    (per_slot && slots ? count_of(slots) : 1);
+}
+
 static void add_job(struct engine_jobs *jobs, struct piece t, char *id, char *name)
 {
 	cleanup_free char *letters = element_text(t, "state");
@@ -427,7 +460,8 @@ static void add_job(struct engine_jobs *jobs, struct piece t, char *id, char *na
 		job->end_ns = job->start_ns + limit_s * NS_PER_S;
 }
 
-int sge_parse_jobs(const char *xml, const char *prefix, struct engine_jobs *ret, struct err *e)
+int sge_parse_jobs(const char *xml, const char *prefix, const char *complex_name, bool per_slot,
+		   struct engine_jobs *ret, struct err *e)
 {
 	struct piece rest = whole(xml);
 	struct element el;
@@ -441,8 +475,15 @@ int sge_parse_jobs(const char *xml, const char *prefix, struct engine_jobs *ret,
 
 		if (!name)
 			name = element_text(el.body, "JB_name");
-		if (id && *id && name && str_has_prefix(name, prefix))
-			add_job(ret, el.body, take_ptr(id), take_ptr(name));
+		if (!id || !*id || !name || !str_has_prefix(name, prefix))
+			continue;
+
+		cleanup_free char *tasks = element_text(el.body, "tasks");
+
+		add_job(ret, el.body,
+			tasks && *tasks ? xasprintf("%s.%s", id, tasks) : take_ptr(id),
+			take_ptr(name));
+		read_gpus(el.body, complex_name, per_slot, tasks, &ret->all[ret->n - 1]);
 	}
 	return 0;
 }

@@ -47,10 +47,12 @@ enum engine_job_state sge_job_state(const char *letters);
 
 /*
  * `qstat -u USER -r -xml`: appends the jobs whose names begin so. end_ns is their start and the
- * h_rt that they asked for. Reasons are not in it. 0; -EINVAL: this is
+ * h_rt that they asked for. Reasons are not in it. GPUs are what they asked of complex_name
+ * (NULL: unknown), for each slot where it counts so. One of an array is "7.3". 0; -EINVAL: this is
  * no such document, or not all of it.
  */
-int sge_parse_jobs(const char *xml, const char *prefix, struct engine_jobs *ret, struct err *e);
+int sge_parse_jobs(const char *xml, const char *prefix, const char *complex_name, bool per_slot,
+		   struct engine_jobs *ret, struct err *e);
 /* `qstat -j ID,ID,..`: why a job is in an error state, else why it waits, put into the job of that
  * number. */
 void sge_add_reasons(const char *text, struct engine_jobs *jobs);

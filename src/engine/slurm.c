@@ -174,19 +174,39 @@ static int slurm_submit(const struct engine_env *env, const struct engine_reques
 
 /* -------- jobs -------- */
 
+static bool lacks_gpus(const struct engine_jobs *jobs)
+{
+	for (size_t i = 0; i < jobs->n; i++)
+		if (!jobs->all[i].gpus_known && !engine_job_is_over(jobs->all[i].state))
+			return true;
+	return false;
+}
+
+/* squeue of all jobs of this user. */
+static int ask_jobs(struct asked *a, const struct engine_env *env, const char *option,
+		    const char *format, struct err *e)
+{
+	begin(a, env, "squeue");
+	add_words(a, (const char *const[]){ "-h", "-r", "-t", "all", option, format, "-u", NULL });
+	text_list_take(&a->argv, xasprintf("%u", (unsigned int)geteuid()));
+	return ask(a, env, e);
+}
+
 static int slurm_jobs(const struct engine_env *env, const char *prefix, struct engine_jobs *ret,
 		      struct err *e)
 {
-	cleanup_asked struct asked a = { .argv = { .n = 0 } };
+	cleanup_asked struct asked a = { .argv = { .n = 0 } }, more = { .argv = { .n = 0 } };
 	int r;
 
 	*ret = (struct engine_jobs){ .n = 0 };
-	begin(&a, env, "squeue");
-	add_words(&a, (const char *const[]){ "-h", "-r", "-t", "all", "-o", SLURM_JOBS_FORMAT, "-u",
-					     NULL });
-	text_list_take(&a.argv, xasprintf("%u", (unsigned int)geteuid()));
-	r = ask(&a, env, e);
-	return r < 0 ? r : slurm_read_jobs(strbuf_str(&a.out.out), prefix, ret, e);
+	r = ask_jobs(&a, env, "-o", SLURM_JOBS_FORMAT, e);
+	if (r == 0)
+		r = slurm_read_jobs(strbuf_str(&a.out.out), prefix, ret, e);
+	/* A version that lacks one of these words leaves them unknown. */
+	if (r == 0 && env->gpus && lacks_gpus(ret) &&
+	    ask_jobs(&more, env, "-O", SLURM_ASKED_FORMAT, NULL) == 0)
+		(void)slurm_read_asked(strbuf_str(&more.out.out), ret, NULL);
+	return r;
 }
 
 /* What one job is doing; -ESRCH: it is not listed any more. */

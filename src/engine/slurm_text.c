@@ -468,16 +468,76 @@ enum engine_job_state slurm_job_state(const char *word, const char *reason)
 	return ENGINE_JOB_UNKNOWN;
 }
 
+/* "4", "4K". */
+static bool read_count(const char *text, unsigned int *ret)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+	unsigned long unit = *end == 'K' ? 1024 : *end == 'M' ? 1024 * 1024 : 1;
+
+	if (end == text || end[unit > 1] || n > 65536 / unit)
+		return false;
+	*ret = (unsigned int)(n * unit);
+	return true;
+}
+
+/* "gpu:a10:4(S:0-1)", "gpu:4": its type, which is inside item, or NULL, and how many. */
+static bool read_gres_item(char *item, const char **type, unsigned int *n)
+{
+	char *words[3] = { item };
+	size_t n_words = 1;
+
+	item[strcspn(item, "(")] = '\0';
+	for (char *p = item; (p = strchr(p, ':')) && n_words < ARRAY_LEN(words);) {
+		*p++ = '\0';
+		words[n_words++] = p;
+	}
+	*type = n_words > 2 ? words[1] : NULL;
+	return strcmp(words[0], "gpu") == 0 && n_words > 1 && read_count(words[n_words - 1], n);
+}
+
 enum job_field {
 	JOB_ID,
 	JOB_STATE,
 	JOB_NODE,
 	JOB_START,
 	JOB_END,
+	JOB_SIZE, /* nodes */
+	JOB_GRES, /* of each node */
 	JOB_NAME,
 	JOB_REASON,
 	JOB_FIELDS
 };
+
+/* "gres:gpu:a10:2,gres:gpu:1", "gres/gpu:2": how many of them are asked for. False: it does not
+ * tell of any. */
+static bool count_gpus(char *text, unsigned int *ret)
+{
+	char *save = NULL;
+	bool any = false;
+
+	*ret = 0;
+	for (char *item = strtok_r(text, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
+		const char *type;
+		unsigned int n;
+
+		if (str_has_prefix(item, "gres:") || str_has_prefix(item, "gres/"))
+			item += strlen("gres:");
+		if (!read_gres_item(item, &type, &n))
+			continue;
+		*ret += n;
+		any = true;
+	}
+	return any;
+}
+
+/* "2", "1-4": at least so many. */
+static unsigned int count_of(const char *text)
+{
+	unsigned long n = strtoul(text, NULL, 10);
+
+	return n && n <= 65536 ? (unsigned int)n : 1;
+}
 
 struct job_lines {
 	const char *prefix;
@@ -503,6 +563,8 @@ static bool read_job(char *line, void *into)
 	job->state = slurm_job_state(f[JOB_STATE], job->reason);
 	job->start_ns = slurm_read_time(f[JOB_START]);
 	job->end_ns = slurm_read_time(f[JOB_END]);
+	job->gpus_known = count_gpus(f[JOB_GRES], &job->gpus);
+	job->gpus *= count_of(f[JOB_SIZE]);
 	return true;
 }
 
@@ -540,6 +602,57 @@ int slurm_read_jobs(const char *out, const char *prefix, struct engine_jobs *ret
 	return read_lines(out, read_job, &jobs, "squeue", e);
 }
 
+enum ask_field {
+	ASK_ID,
+	ASK_NODES,
+	ASK_TASKS,
+	ASK_OF_JOB,
+	ASK_OF_NODE,
+	ASK_OF_SOCKET,
+	ASK_OF_TASK,
+	ASK_REST, /* behind the last separator */
+	ASK_FIELDS
+};
+
+/* What a job asked for in one of four ways. */
+static bool read_asked(char *line, void *into)
+{
+	struct engine_jobs *jobs = into;
+	char *f[ASK_FIELDS];
+
+	if (!cut(line, f, ASK_FIELDS) || !f[ASK_ID][0])
+		return false;
+
+	const struct {
+		char *text;
+		unsigned int times;
+	} ways[] = {
+		{ f[ASK_OF_JOB], 1 },
+		{ f[ASK_OF_NODE], count_of(f[ASK_NODES]) },
+		{ f[ASK_OF_SOCKET], count_of(f[ASK_NODES]) },
+		{ f[ASK_OF_TASK], count_of(f[ASK_TASKS]) },
+	};
+	unsigned int gpus = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+		unsigned int n;
+
+		if (!gpus && count_gpus(ways[i].text, &n))
+			gpus = n * ways[i].times;
+	}
+	for (size_t i = 0; i < jobs->n; i++)
+		if (!jobs->all[i].gpus_known && strcmp(jobs->all[i].id, f[ASK_ID]) == 0) {
+			jobs->all[i].gpus = gpus;
+			jobs->all[i].gpus_known = true;
+		}
+	return true;
+}
+
+int slurm_read_asked(const char *out, struct engine_jobs *jobs, struct err *e)
+{
+	return read_lines(out, read_asked, jobs, "squeue", e);
+}
+
 /* -------- nodes -------- */
 
 struct gres {
@@ -553,34 +666,6 @@ struct node_gpus {
 	size_t n;
 	struct gres all[TYPES_MAX];
 };
-
-/* "4", "4K". */
-static bool read_count(const char *text, unsigned int *ret)
-{
-	char *end;
-	unsigned long n = strtoul(text, &end, 10);
-	unsigned long unit = *end == 'K' ? 1024 : *end == 'M' ? 1024 * 1024 : 1;
-
-	if (end == text || end[unit > 1] || n > 65536 / unit)
-		return false;
-	*ret = (unsigned int)(n * unit);
-	return true;
-}
-
-/* "gpu:a10:4(S:0-1)", "gpu:4": its type, which is inside item, or NULL, and how many. */
-static bool read_gres_item(char *item, const char **type, unsigned int *n)
-{
-	char *words[3] = { item };
-	size_t n_words = 1;
-
-	item[strcspn(item, "(")] = '\0';
-	for (char *p = item; (p = strchr(p, ':')) && n_words < ARRAY_LEN(words);) {
-		*p++ = '\0';
-		words[n_words++] = p;
-	}
-	*type = n_words > 2 ? words[1] : NULL;
-	return strcmp(words[0], "gpu") == 0 && n_words > 1 && read_count(words[n_words - 1], n);
-}
 
 static bool same_type(const char *a, const char *b)
 {

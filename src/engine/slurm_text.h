@@ -11,7 +11,10 @@
 #include "engine/keys.h"
 
 /* What the commands are asked to print. Free text is last, because it may hold the separator. */
-#define SLURM_JOBS_FORMAT "%i|%T|%N|%S|%e|%j|%r"
+#define SLURM_JOBS_FORMAT "%i|%T|%N|%S|%e|%D|%b|%j|%r"
+#define SLURM_ASKED_FORMAT                                                                         \
+	"JobArrayID:|,NumNodes:|,NumTasks:|,tres-per-job:|,tres-per-node:|,tres-per-socket:|,"     \
+	"tres-per-task:|"
 #define SLURM_NODES_FORMAT                                                                         \
 	"NodeList:|,StateLong:|,CPUsState:|,AllocMem:|,Memory:|,Gres:|,GresUsed:|,Reason:|"
 /* Times are asked for in seconds since the epoch: no time zone, and no hour that comes twice. */
@@ -38,6 +41,10 @@ int slurm_read_test(const char *said, uint64_t *ret_ns, struct strbuf *words, st
 /* squeue's lines of SLURM_JOBS_FORMAT: those whose names begin with prefix. 0; -EBADMSG: there is
  * something, and none of it is a job. */
 int slurm_read_jobs(const char *out, const char *prefix, struct engine_jobs *ret, struct err *e);
+/* squeue's lines of SLURM_ASKED_FORMAT: how many GPUs those jobs asked for of which that is not
+ * known
+ * (`--gpus`, which %b does not tell). 0; -EBADMSG as above. */
+int slurm_read_asked(const char *out, struct engine_jobs *jobs, struct err *e);
 /* reason: as squeue prints it; NULL */
 enum engine_job_state slurm_job_state(const char *word, const char *reason);
 /* Seconds since the epoch, or local time as 2026-11-21T02:28:31: ns; 0: "N/A", "NONE" and what is

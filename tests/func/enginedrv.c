@@ -8,6 +8,8 @@
  *	enginedrv ENGINE jobs PREFIX
  *	enginedrv ENGINE cancel|when-job ID...
  *
+ * With ENGINE_GPUS jobs are asked for their GPUs, whatever it takes.
+ *
  * {"r": what it returned, "error": its text, ..}. ENGINE_LIMIT_MS limits each command;
  * ENGINE_SETTINGS are a pool's, one in a line, for what has no request.
  */
@@ -150,10 +152,12 @@ static int tell_jobs(const struct engine *eng, const struct engine_env *env, con
 		const struct engine_job *j = &jobs.all[i];
 
 		(void)json_array_append_new(
-			all, json_pack("{s:s, s:s, s:o, s:o, s:s, s:I, s:I}", "id", j->id, "name",
-				       j->name, "node", text(j->node), "reason", text(j->reason),
-				       "state", engine_job_state_name(j->state), "start_ns",
-				       (json_int_t)j->start_ns, "end_ns", (json_int_t)j->end_ns));
+			all,
+			json_pack("{s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:o}", "id", j->id, "name",
+				  j->name, "node", text(j->node), "reason", text(j->reason),
+				  "state", engine_job_state_name(j->state), "start_ns",
+				  (json_int_t)j->start_ns, "end_ns", (json_int_t)j->end_ns, "gpus",
+				  j->gpus_known ? json_integer(j->gpus) : json_null()));
 	}
 	put("jobs", all);
 	engine_jobs_clear(&jobs);
@@ -238,6 +242,7 @@ int main(int argc, char **argv)
 	const struct engine *eng = argc > 2 ? engine_find(argv[1]) : NULL;
 	const char *limit = getenv("ENGINE_LIMIT_MS");
 	struct engine_env env = { .environ = (const char *const *)environ,
+				  .gpus = getenv("ENGINE_GPUS"),
 				  .limit_ms = limit ? strtoull(limit, NULL, 10) : 0 };
 	struct text_list settings = { .n = 0 };
 	struct err e = ERR_INIT;

@@ -17,7 +17,7 @@ echo $n"""
 SQUEUE = """echo asked >> {dir}/polls
 [ ! -e {dir}/down ] || {{ echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1; }}
 gone=" $(cat {dir}/cancelled 2>/dev/null | tr '\\n' ' ') "
-while read -r n name; do case $gone in *" $n "*) continue;; esac; echo "$n|PENDING||4000000000|N/A|$name|Resources"; done < {dir}/jobs"""
+while read -r n name; do case $gone in *" $n "*) continue;; esac; echo "$n|PENDING||4000000000|N/A|1|N/A|$name|Resources"; done < {dir}/jobs"""
 
 
 class Site:

@@ -326,7 +326,7 @@ def test_a_job_that_was_given_more_time(machine, tmp_path, more):
     nobody answers. More than --time is only what was added since."""
     squeue, end = tmp_path / "bin/squeue", int(time.time()) + (150 if more else 123)
     squeue.parent.mkdir()
-    squeue.write_text("#!/bin/sh\n" + (f"echo \"77|RUNNING|n7|2026-01-01T00:00:00|$(date -d @{end + more} +%Y-%m-%dT%H:%M:%S)|j|None\"\n"
+    squeue.write_text("#!/bin/sh\n" + (f"echo \"77|RUNNING|n7|2026-01-01T00:00:00|$(date -d @{end + more} +%Y-%m-%dT%H:%M:%S)|1|N/A|j|None\"\n"
                                        if more else "exit 1\n"))
     squeue.chmod(0o755)
     a = machine.job("a", SLURM_JOB_ID="77", SLURM_RESTART_COUNT="0", SLURMD_NODENAME="n7", SLURM_JOB_GPUS="3",
@@ -413,7 +413,7 @@ def test_the_engine_is_asked_when_the_job_ends(machine, tmp_path, answers, limit
     job's limit allows: the engine's clock may be another one."""
     squeue = tmp_path / "bin/squeue"
     squeue.parent.mkdir()
-    squeue.write_text("#!/bin/sh\n" + ("echo \"77|RUNNING|n7|2026-01-01T00:00:00|$(date -d '+1 hour' +%Y-%m-%dT%H:%M:%S)|j|None\"\n"
+    squeue.write_text("#!/bin/sh\n" + ("echo \"77|RUNNING|n7|2026-01-01T00:00:00|$(date -d '+1 hour' +%Y-%m-%dT%H:%M:%S)|1|N/A|j|None\"\n"
                                        if answers else "echo 'slurm_load_jobs error: Socket timed out' >&2; exit 1\n"))
     squeue.chmod(0o755)
     a = machine.job("a", SLURM_JOB_ID="77", SLURM_RESTART_COUNT="2", SLURMD_NODENAME="n7", SLURM_JOB_GPUS="3",

@@ -55,6 +55,18 @@ def engine(slurm):
     return Engine(slurm)
 
 
+def test_how_many_gpus_a_job_has(slurm, engine):
+    """However they were asked for; where the list does not say, only who wants to know asks once more."""
+    ways = {"a": (["--gres=gpu:a10:2"], 2), "b": (["--gpus=3"], 3), "c": (["-N2", "--gres=gpu:1"], 2),
+            "d": (["-n2", "--gpus-per-task=1"], 2), "e": ([], 0), "f": (["--array=1-2", "--gres=gpu:1"], 1)}
+    for name, (words, _) in ways.items():
+        slurm.run("sbatch", "--hold", "-J", f"NDFS_{name}", *words, "-o", "/dev/null", "--wrap", "true")
+    told = {(j["name"], j["id"].partition("_")[2]): j["gpus"] for j in engine.call("jobs", "NDFS_", ENGINE_GPUS="1")["jobs"]}
+    assert told == {(f"NDFS_{n}", i): gpus for n, (_, gpus) in ways.items() for i in (["1", "2"] if n == "f" else [""])}
+    told = {j["name"]: j["gpus"] for j in engine.call("jobs", "NDFS_")["jobs"]}
+    assert told == {"NDFS_a": 2, "NDFS_b": None, "NDFS_c": 2, "NDFS_d": None, "NDFS_e": None, "NDFS_f": 1}
+
+
 def test_a_job_from_its_submission_to_its_end(slurm, engine):
     job = engine.submit(gpus=2, type="a10")
     found = engine.await_job(job, "running")

@@ -12,7 +12,7 @@ from patience import HANG, Stopwatch
 REFUSED, UNSURE = 1, 2  # engine.h
 REQUEST = {"name": "tenure-exp1-k1", "title": "tenure-exp1", "token": "k1", "gpus": 1, "dir": "/", "output": "/k1.out",
            "agent": ["true"]}
-JOB = "7|RUNNING|n1|1795525327|1795525927|tenure-exp1-k1|None"
+JOB = "7|RUNNING|n1|1795525327|1795525927|1|gres:gpu:1|tenure-exp1-k1|None"
 NODE = "n1|mixed|1/15/0/16|100|16000|gpu:a10:4|gpu:a10:1(IDX:0)|none|"
 
 
@@ -108,7 +108,7 @@ def test_an_answer_with_status_1_is_none(fakes):
 
 
 def test_unknown_states_are_no_errors(fakes):
-    fakes.put("squeue", "echo '7|BREWING||N/A|N/A|tenure-exp1-k1|(a|b)'; echo 'motd: be nice'")
+    fakes.put("squeue", "echo '7|BREWING||N/A|N/A|1|N/A|tenure-exp1-k1|(a|b)'; echo 'motd: be nice'")
     fakes.put("sinfo", f"echo '{NODE}'; echo 'n2|hibernating|0/16/0/16|0|1|gpu:4|gpu:0|none|'")
     job, = fakes.call("jobs", "t")["jobs"]
     assert (job["state"], job["reason"]) == ("unknown", "(a|b)")
@@ -118,7 +118,7 @@ def test_unknown_states_are_no_errors(fakes):
 
 def test_ten_megabytes_are_read_and_more_is_refused(fakes):
     """All jobs of a user with a large array, of which one is ours."""
-    line = "9|PENDING||N/A|N/A|" + "x" * 60 + "|Priority"
+    line = "9|PENDING||N/A|N/A|1|N/A|" + "x" * 60 + "|Priority"
     fakes.put("squeue", f"yes '{line}' | head -n {10_000_000 // (len(line) + 1)}; echo '{JOB}'")
     answer = fakes.call("jobs", "tenure-exp1-")
     assert answer["r"] == 0 and [j["id"] for j in answer["jobs"]] == ["7"]

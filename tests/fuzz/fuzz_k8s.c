@@ -17,7 +17,7 @@ static void try_jobs(const char *text, size_t size)
 {
 	struct engine_jobs jobs = { .n = 0 };
 	struct err e = ERR_INIT;
-	int r = k8s_text_jobs(text, size, "t-", &jobs, &e);
+	int r = k8s_text_jobs(text, size, "t-", "nvidia.com/gpu", &jobs, &e);
 
 	if (r < 0 && (!e.text[0] || jobs.n))
 		abort();

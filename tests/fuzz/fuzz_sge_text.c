@@ -18,7 +18,7 @@ static void read_jobs(const char *text)
 	struct engine_jobs jobs = { .n = 0 };
 	struct sge_run run;
 
-	if (sge_parse_jobs(text, "", &jobs, NULL) == 0) {
+	if (sge_parse_jobs(text, "", "gpu", true, &jobs, NULL) == 0) {
 		for (size_t i = 0; i < jobs.n; i++)
 			if (!jobs.all[i].id || !jobs.all[i].name ||
 			    jobs.all[i].state >= ENGINE_JOB_STATE_MAX)

@@ -22,6 +22,8 @@ static void read_jobs(const char *text)
 		if (!jobs.all[i].id[0] || !jobs.all[i].name ||
 		    jobs.all[i].state >= ENGINE_JOB_STATE_MAX)
 			abort();
+	if (slurm_read_asked(text, &jobs, &e) < 0 && !e.text[0])
+		abort();
 	engine_jobs_clear(&jobs);
 }
 

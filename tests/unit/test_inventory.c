@@ -25,7 +25,7 @@
 /* -------- an engine -------- */
 
 static struct fake {
-	unsigned int asked, free;
+	unsigned int asked, free, asked_jobs;
 	int fails; /* negative errno */
 } fake;
 
@@ -50,10 +50,33 @@ static int fake_inventory(const struct engine_env *env, struct engine_nodes *ret
 	return 0;
 }
 
+/* One whose GPUs it does not say, and one that it knows of. */
+static int fake_jobs(const struct engine_env *env, const char *prefix, struct engine_jobs *ret,
+		     struct err *e)
+{
+	assert_true(env->gpus);
+	fake.asked_jobs++;
+	if (fake.fails)
+		return err_set(e, fake.fails, "squeue: no answer");
+	*ret = (struct engine_jobs){ .n = 0 };
+	for (int i = 0; i < 2; i++) {
+		struct engine_job *job = engine_jobs_add(ret);
+
+		job->id = xasprintf("%d", i);
+		job->name = xasprintf("%s%d", prefix, i);
+		job->node = i ? xstrdup("n1") : NULL;
+		job->state = i ? ENGINE_JOB_RUNNING : ENGINE_JOB_HELD;
+		job->gpus_known = i;
+		job->gpus = i ? 4 : 0;
+	}
+	return 0;
+}
+
 static const char *const variables[] = { "FAKE_CONF", NULL };
 static const struct engine engine = { .name = "fake",
 				      .cluster_variables = variables,
 				      .cluster_command = "sinfo",
+				      .jobs = fake_jobs,
 				      .inventory = fake_inventory };
 
 static const char *const plain[] = { "PATH=/nowhere", "FAKE_CONF=/a", NULL };
@@ -395,6 +418,54 @@ static void what_has_never_answered_fails(void **state)
 	fake.fails = -ENOENT;
 	assert_int_equal(ask(w, INVENTORY_MAX_AGE_MS), -ENOENT);
 	assert_int_equal(access(file, F_OK), -1);
+
+	/* Nor is a lock left of them. */
+	cleanup_free char *lock = xasprintf("%s.lock", w->path);
+
+	assert_int_equal(access(lock, F_OK), -1);
+	fake.fails = 0;
+	assert_int_equal(ask(w, INVENTORY_MAX_AGE_MS), 0);
+	assert_int_equal(access(lock, F_OK), 0);
+}
+
+/* -------- jobs -------- */
+
+static int ask_jobs(struct world *w, const char *prefix)
+{
+	inventory_clear(&w->got);
+	return inventory_read_jobs(&engine, &w->env, prefix, w->dir, INVENTORY_MAX_AGE_MS, &w->got,
+				   &w->e);
+}
+
+static void jobs_are_remembered_by_their_prefix(void **state)
+{
+	struct world *w = *state;
+
+	for (int i = 0; i < 3; i++) {
+		if (i == 2)
+			inventory_forget_jobs(&engine, &w->env, "t-", w->dir);
+		assert_int_equal(ask_jobs(w, "t-"), 0);
+		assert_int_equal(fake.asked_jobs, i == 2 ? 2 : 1);
+		assert_true(w->got.cached == (i == 1));
+		assert_int_equal(w->got.jobs.n, 2);
+		assert_string_equal(w->got.jobs.all[0].name, "t-0");
+		assert_int_equal(w->got.jobs.all[0].state, ENGINE_JOB_HELD);
+		assert_null(w->got.jobs.all[0].node);
+		assert_false(w->got.jobs.all[0].gpus_known);
+		assert_string_equal(w->got.jobs.all[1].id, "1");
+		assert_string_equal(w->got.jobs.all[1].node, "n1");
+		assert_true(w->got.jobs.all[1].gpus_known && w->got.jobs.all[1].gpus == 4);
+	}
+	assert_int_equal(ask_jobs(w, "u-"), 0);
+	assert_string_equal(w->got.jobs.all[0].name, "u-0");
+	assert_int_equal(fake.asked_jobs, 3);
+	/* Nodes are another question. */
+	assert_int_equal(ask(w, INVENTORY_MAX_AGE_MS), 0);
+	assert_int_equal(w->got.jobs.n, 0);
+	fake.fails = -EIO;
+	assert_int_equal(ask_jobs(w, "v-"), -EIO);
+	assert_false(w->got.known);
+	assert_int_equal(w->got.jobs.n, 0);
 }
 
 static void who_asks_is_waited_for_but_not_for_ever(void **state)
@@ -482,6 +553,7 @@ int main(void)
 		TEST(what_nobody_has_asked_for_in_a_week_goes),
 		TEST(what_fails_shows_the_answer_of_before),
 		TEST(what_has_never_answered_fails),
+		TEST(jobs_are_remembered_by_their_prefix),
 		TEST(who_asks_is_waited_for_but_not_for_ever),
 		TEST(each_cluster_has_a_file_of_its_own),
 		TEST(a_configuration_that_was_replaced_is_another_cluster),

@@ -251,7 +251,8 @@ static void a_job_is_what_its_pod_is(void **state)
 						    cases[i].job, JOB("other", "{}"));
 		struct engine_jobs jobs = { .n = 0 };
 
-		assert_int_equal(k8s_text_jobs(text, strlen(text), "t-", &jobs, &w->e), 0);
+		assert_int_equal(
+			k8s_text_jobs(text, strlen(text), "t-", "nvidia.com/gpu", &jobs, &w->e), 0);
 		assert_int_equal(jobs.n, 1);
 		assert_string_equal(jobs.all[0].id, "t-a");
 		assert_string_equal(jobs.all[0].name, "t-a");
@@ -260,6 +261,44 @@ static void a_job_is_what_its_pod_is(void **state)
 		assert_true(!jobs.all[0].reason == !cases[i].reason);
 		if (cases[i].reason)
 			assert_string_equal(jobs.all[0].reason, cases[i].reason);
+		engine_jobs_clear(&jobs);
+	}
+}
+
+/* In all containers of all pods, of the resource that counts. */
+static void gpus_of_a_job(void **state)
+{
+	static const struct {
+		const char *spec;
+		bool known;
+		unsigned int gpus;
+	} cases[] = {
+		{ "{\"template\":{\"spec\":{\"containers\":[{\"resources\":{\"limits\":"
+		  "{\"nvidia.com/gpu\":2}}}]}}}",
+		  true, 2 },
+		{ "{\"parallelism\":3,\"template\":{\"spec\":{\"containers\":[{\"resources\":"
+		  "{\"limits\":{\"nvidia.com/gpu\":\"2\"}}},{\"resources\":{\"limits\":"
+		  "{\"nvidia.com/gpu\":1,\"cpu\":9}}},{}]}}}",
+		  true, 9 },
+		{ "{\"template\":{\"spec\":{\"containers\":[{\"resources\":{\"limits\":"
+		  "{\"amd.com/gpu\":2}}}]}}}",
+		  true, 0 },
+		{ "{}", false, 0 },
+	};
+	struct world *w = *state;
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		cleanup_free char *text =
+			xasprintf("{\"items\":[{\"kind\":\"Job\",\"metadata\":{\"name\":"
+				  "\"t-a\"},\"spec\":%s}]}",
+				  cases[i].spec);
+		struct engine_jobs jobs = { .n = 0 };
+
+		assert_int_equal(
+			k8s_text_jobs(text, strlen(text), "t-", "nvidia.com/gpu", &jobs, &w->e), 0);
+		assert_int_equal(jobs.n, 1);
+		assert_int_equal(jobs.all[0].gpus_known, cases[i].known);
+		assert_int_equal(jobs.all[0].gpus, cases[i].gpus);
 		engine_jobs_clear(&jobs);
 	}
 }
@@ -274,7 +313,8 @@ static void a_pod_that_is_deleted_is_ending(void **state)
 	struct world *w = *state;
 	struct engine_jobs jobs = { .n = 0 };
 
-	assert_int_equal(k8s_text_jobs(text, strlen(text), "t-", &jobs, &w->e), 0);
+	assert_int_equal(k8s_text_jobs(text, strlen(text), "t-", "nvidia.com/gpu", &jobs, &w->e),
+			 0);
 	assert_int_equal(jobs.all[0].state, ENGINE_JOB_ENDING);
 	assert_int_equal(jobs.all[0].start_ns, 60 * NS_PER_S);
 	engine_jobs_clear(&jobs);
@@ -319,7 +359,8 @@ static void of_several_pods_the_first_that_began_counts(void **state)
 			JOB("t-a", "{}"), turned ? cases[i / 2].old : cases[i / 2].new);
 		struct engine_jobs jobs = { .n = 0 };
 
-		assert_int_equal(k8s_text_jobs(text, strlen(text), "t-", &jobs, &w->e), 0);
+		assert_int_equal(
+			k8s_text_jobs(text, strlen(text), "t-", "nvidia.com/gpu", &jobs, &w->e), 0);
 		assert_int_equal(jobs.n, 1);
 		assert_int_equal(jobs.all[0].state, cases[i / 2].want);
 		assert_string_equal(jobs.all[0].node, cases[i / 2].node);
@@ -342,7 +383,8 @@ static void a_job_without_a_pod_says_why(void **state)
 	struct world *w = *state;
 	struct engine_jobs jobs = { .n = 0 };
 
-	assert_int_equal(k8s_text_jobs(listed, strlen(listed), "t-", &jobs, &w->e), 0);
+	assert_int_equal(
+		k8s_text_jobs(listed, strlen(listed), "t-", "nvidia.com/gpu", &jobs, &w->e), 0);
 	assert_true(k8s_text_lacks_pods(&jobs));
 	k8s_text_events("", 0, &jobs);
 	k8s_text_events(events, strlen(events), &jobs);
@@ -362,7 +404,8 @@ static void what_is_no_list_is_an_error(void **state)
 	struct engine_jobs jobs = { .n = 0 };
 
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++)
-		assert_int_equal(k8s_text_jobs(texts[i], strlen(texts[i]), "t-", &jobs, &w->e),
+		assert_int_equal(k8s_text_jobs(texts[i], strlen(texts[i]), "t-", "nvidia.com/gpu",
+					       &jobs, &w->e),
 				 -EBADMSG);
 	assert_int_equal(jobs.n, 0);
 }
@@ -493,6 +536,7 @@ int main(void)
 		ROW(a_sites_own_manifest_stands_in_place_of_ours),
 		ROW(what_is_wrong_or_missing_is_named),
 		ROW(a_job_is_what_its_pod_is),
+		ROW(gpus_of_a_job),
 		ROW(a_pod_that_is_deleted_is_ending),
 		ROW(of_several_pods_the_first_that_began_counts),
 		ROW(a_job_without_a_pod_says_why),

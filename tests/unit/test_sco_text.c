@@ -278,6 +278,7 @@ static void jobs_come_as_an_array_or_below_a_name(void **state)
 		assert_string_equal(jobs.all[1].name, "ydj-exp1-tok2");
 		assert_null(jobs.all[1].reason);
 		assert_int_equal(jobs.all[1].state, ENGINE_JOB_RUNNING);
+		assert_true(jobs.all[1].gpus_known && jobs.all[1].gpus == 2);
 		engine_jobs_clear(&jobs);
 	}
 }

@@ -235,13 +235,42 @@ static void letters_of_a_state(void **state)
 		assert_int_equal(sge_job_state(cases[i].letters), cases[i].means);
 }
 
+/* Each task of an array is a job; one line has all of those that wait. */
+static void arrays_and_slots(void **state)
+{
+	static const char array[] = HEAD
+		"<queue_info><job_list><JB_job_number>7</JB_job_number><JB_name>NDFS_a</JB_name>"
+		"<state>r</state><slots>2</slots><tasks>1</tasks>"
+		"<hard_request name=\"gpu\">2</hard_request></job_list>"
+		"<job_list><JB_job_number>8</JB_job_number><JB_name>NDFS_b</JB_name>"
+		"<state>r</state><slots>2</slots></job_list></queue_info>"
+		"<job_info><job_list><JB_job_number>7</JB_job_number><JB_name>NDFS_a</JB_name>"
+		"<state>qw</state><slots>2</slots><tasks>2-6:2,9</tasks>"
+		"<hard_request name=\"gpu\">2</hard_request></job_list></job_info></job_info>\n";
+	struct engine_jobs jobs = { .n = 0 };
+	struct err e = ERR_INIT;
+
+	(void)state;
+	assert_int_equal(sge_parse_jobs(array, "NDFS_", "gpu", true, &jobs, &e), 0);
+	assert_int_equal(jobs.n, 3);
+	assert_string_equal(jobs.all[0].id, "7.1");
+	assert_int_equal(jobs.all[0].gpus, 4);
+	assert_true(jobs.all[1].gpus_known && jobs.all[1].gpus == 0);
+	assert_string_equal(jobs.all[2].id, "7.2-6:2,9");
+	assert_int_equal(jobs.all[2].gpus, 16);
+	engine_jobs_clear(&jobs);
+	assert_int_equal(sge_parse_jobs(array, "NDFS_", NULL, false, &jobs, &e), 0);
+	assert_false(jobs.all[0].gpus_known);
+	engine_jobs_clear(&jobs);
+}
+
 static void jobs_of_ours_by_their_names(void **state)
 {
 	struct engine_jobs jobs = { .n = 0 };
 	struct err e = ERR_INIT;
 
 	(void)state;
-	assert_int_equal(sge_parse_jobs(jobs_xml, "t-", &jobs, &e), 0);
+	assert_int_equal(sge_parse_jobs(jobs_xml, "t-", "gpu_card", false, &jobs, &e), 0);
 	assert_int_equal(jobs.n, 2);
 	assert_string_equal(jobs.all[0].id, "5");
 	assert_string_equal(jobs.all[0].name, "t-m-a1");
@@ -253,13 +282,15 @@ static void jobs_of_ours_by_their_names(void **state)
 	assert_null(jobs.all[1].node);
 	assert_null(jobs.all[1].reason);
 	assert_int_equal(jobs.all[1].end_ns, 0);
+	assert_true(jobs.all[0].gpus_known && jobs.all[0].gpus == 3);
+	assert_true(jobs.all[1].gpus_known && jobs.all[1].gpus == 0);
 
 	sge_add_reasons(reasons, &jobs);
 	assert_null(jobs.all[0].reason);
 	assert_string_equal(jobs.all[1].reason, "error: can't open output file \"/nosuch/dir/x\": "
 						"No such file or directory");
 	engine_jobs_clear(&jobs);
-	assert_int_equal(sge_parse_jobs(none_xml, "", &jobs, &e), 0);
+	assert_int_equal(sge_parse_jobs(none_xml, "", NULL, false, &jobs, &e), 0);
 	assert_int_equal(jobs.n, 0);
 }
 
@@ -330,9 +361,9 @@ static void half_an_answer_is_none(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-		assert_int_equal(sge_parse_jobs(bad[i], "", &jobs, &e), -EINVAL);
+		assert_int_equal(sge_parse_jobs(bad[i], "", NULL, false, &jobs, &e), -EINVAL);
 	half[strlen(half) / 2] = '\0';
-	assert_int_equal(sge_parse_jobs(half, "", &jobs, &e), -EINVAL);
+	assert_int_equal(sge_parse_jobs(half, "", NULL, false, &jobs, &e), -EINVAL);
 	assert_string_equal(e.text, "qstat: its answer breaks off in the middle");
 	assert_int_equal(jobs.n, 0);
 	free(half);
@@ -477,6 +508,7 @@ int main(void)
 		cmocka_unit_test(refusals_are_told_apart),
 		cmocka_unit_test(letters_of_a_state),
 		cmocka_unit_test(jobs_of_ours_by_their_names),
+		cmocka_unit_test(arrays_and_slots),
 		cmocka_unit_test(each_job_has_its_own_reason),
 		cmocka_unit_test(what_others_wrote_is_cleaned),
 		cmocka_unit_test(half_an_answer_is_none),

@@ -326,13 +326,14 @@ static void jobs_are_read(void **state)
 
 	(void)state;
 	assert_int_equal(
-		slurm_read_jobs("1|RUNNING|qa-a10-001|1795525327|1795525927|tenure-a-1|None\n"
-				"5|PENDING||N/A|N/A|tenure-a-2|Resources\n"
-				"6|PENDING|(null)|1795526000|1795529600|tenure-a-3|JobHeldUser\n"
-				"7|PENDING|||N/A|tenure-a-4|(a|b) and c\n"
-				"8|RUNNING|x|N/A|N/A|other|None\n"
-				"9|BREWING||N/A|N/A|tenure-a-5|None\n",
-				"tenure-a-", &jobs, &e),
+		slurm_read_jobs(
+			"1|RUNNING|qa-a10-001|1795525327|1795525927|1|gres:gpu:a10:2|tenure-a-1|None\n"
+			"5|PENDING||N/A|N/A|1|N/A|tenure-a-2|Resources\n"
+			"6|PENDING|(null)|1795526000|1795529600|2-4|gres/gpu:1,gres/shard:3|tenure-a-3|JobHeldUser\n"
+			"7|PENDING|||N/A|1||tenure-a-4|(a|b) and c\n"
+			"8|RUNNING|x|N/A|N/A|1|gres:gpu:8|other|None\n"
+			"9|BREWING||N/A|N/A|1|gres:gpu:a10:1,gres:gpu:t4:2|tenure-a-5|None\n",
+			"tenure-a-", &jobs, &e),
 		0);
 	assert_int_equal(jobs.n, 5);
 	assert_string_equal(jobs.all[0].id, "1");
@@ -351,6 +352,39 @@ static void jobs_are_read(void **state)
 	assert_int_equal(jobs.all[2].start_ns, 1795526000 * NS_PER_S);
 	assert_string_equal(jobs.all[3].reason, "(a|b) and c");
 	assert_int_equal(jobs.all[4].state, ENGINE_JOB_UNKNOWN);
+	assert_true(jobs.all[0].gpus_known && jobs.all[0].gpus == 2);
+	assert_false(jobs.all[1].gpus_known);
+	assert_true(jobs.all[2].gpus_known && jobs.all[2].gpus == 2);
+	assert_false(jobs.all[3].gpus_known);
+	assert_true(jobs.all[4].gpus_known && jobs.all[4].gpus == 3);
+	engine_jobs_clear(&jobs);
+}
+
+/* As 22.05 prints it of jobs with --gpus, --gres, -N2 --gres, --gpus-per-task and none. */
+static void gpus_that_were_asked_for_in_another_way(void **state)
+{
+	static const unsigned int gpus[] = { 3, 2, 2, 4, 0, 7 };
+	struct engine_jobs jobs = { .n = 0 };
+	struct err e = ERR_INIT;
+
+	(void)state;
+	for (unsigned int i = 1; i <= ARRAY_LEN(gpus); i++)
+		engine_jobs_add(&jobs)->id = xasprintf("%u", i);
+	jobs.all[5].gpus = 7; /* it was told already */
+	jobs.all[5].gpus_known = true;
+	assert_int_equal(slurm_read_asked("1|1|1|gres:gpu:a10:3|N/A|N/A|N/A|\n"
+					  "2|1|1|N/A|gres:gpu:2|N/A|N/A|\n"
+					  "3|2|2|N/A|gres:gpu:1|N/A|N/A|\n"
+					  "4|1|2|N/A|N/A|N/A|gres:gpu:2|\n"
+					  "5|1|1|N/A|N/A|N/A|N/A|\n"
+					  "6|1|1|gres:gpu:1|N/A|N/A|N/A|\n"
+					  "77|1|1|gres:gpu:1|N/A|N/A|N/A|\n",
+					  &jobs, &e),
+			 0);
+	for (size_t i = 0; i < ARRAY_LEN(gpus); i++)
+		assert_true(jobs.all[i].gpus_known && jobs.all[i].gpus == gpus[i]);
+	assert_int_equal(slurm_read_asked("squeue: error: Invalid job format", &jobs, &e),
+			 -EBADMSG);
 	engine_jobs_clear(&jobs);
 }
 
@@ -367,7 +401,8 @@ static void no_jobs_are_not_the_same_as_nonsense(void **state)
 		slurm_read_jobs("slurm_load_jobs error: Unable to contact\n", "t", &jobs, &e),
 		-EBADMSG);
 	assert_non_null(strstr(e.text, "slurm_load_jobs error"));
-	assert_int_equal(slurm_read_jobs("Hello!\n1|RUNNING||||t1|None\n", "t", &jobs, &e), 0);
+	assert_int_equal(slurm_read_jobs("Hello!\n1|RUNNING||||1|N/A|t1|None\n", "t", &jobs, &e),
+			 0);
 	assert_int_equal(jobs.n, 1);
 	engine_jobs_clear(&jobs);
 }
@@ -637,6 +672,7 @@ int main(void)
 		cmocka_unit_test(errors_are_told_in_slurms_words),
 		cmocka_unit_test(a_dry_run_says_when),
 		cmocka_unit_test(jobs_are_read),
+		cmocka_unit_test(gpus_that_were_asked_for_in_another_way),
 		cmocka_unit_test(no_jobs_are_not_the_same_as_nonsense),
 		cmocka_unit_test(every_state_has_a_meaning),
 		cmocka_unit_test(times_are_seconds_or_local),
