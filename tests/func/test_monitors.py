@@ -152,6 +152,24 @@ def test_the_monitor_without_pools_counts_tasks(queue, tools):
     q.run("stop", "all", "--now")
 
 
+def test_the_monitor_counts_what_the_manager_allocated(queue, tools, build):
+    """Look before you ask for more: resource-manager.md has it for what its manager allocates, in a queue of its own."""
+    q = queue(gpus=4)
+    q.start("--no-hold")
+    env = {**q.env, "PATH": "/usr/bin:/bin"}
+    manager = build / "compat/gpu-resource-manager"
+    assert "Allocated 3 GPUs" in call(manager, "--allocate", "exp_train", "--gpus", "3", env={**env, "TENURE_INSTANCE": "rm"}).stdout
+    q.submit("-g", "2", "--", "true")
+    # A pool that was there for a while, and has no job: the tasks of its queue are in none.
+    q.run("up", "default", "--engine", "local", "--min", "0", "--max", "1")
+    q.run("down", "default")
+    said = call(tools / "system_monitor", "--once", env=env).stdout
+    assert "Summary - Running: 3  Pending: 2\n" in said, said
+    q.run("stop", "all", "--now")
+    q.m.run(q.m.tenure, "release", "-i", "rm", "exp_train", env=q.env)
+    q.m.run(q.m.tenure, "off", "-i", "rm", env=q.env)
+
+
 def test_the_monitors_modes(cluster, tools):
     said = call(tools / "system_monitor", "-m", "system", env=cluster.env).stdout
     assert "System Resources:" in said and "GPU Status" not in said and "Network" not in said
