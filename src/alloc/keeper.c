@@ -23,9 +23,11 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/signame.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "base/units.h"
 #include "spool/instance.h"
 #include "task/program.h"
 #include "task/shproto.h"
@@ -61,7 +63,10 @@ struct keeper {
 	bool ending, again;
 	struct ender ender;
 	uint64_t kill_at_ns;
-	bool told;		   /* the whole task is to end */
+	bool told;	/* the whole task is to end */
+	bool untold;	/* of other devices: SIGUSR1 would end the program yet */
+	pid_t hook_pid; /* 0: none runs */
+	uint64_t hook_until_ns;
 	char gpus[ALLOC_GPUS_MAX]; /* that it was last told of */
 };
 
@@ -241,7 +246,7 @@ static void program_over(struct keeper *k)
 	ender_clear(&k->ender);
 	k->spec = spec_free(k->spec);
 	k->leader = 0;
-	k->ending = k->leader_gone = false;
+	k->ending = k->leader_gone = k->untold = false;
 }
 
 static void not_started(struct keeper *k, const struct err *e)
@@ -352,11 +357,25 @@ static unsigned int exit_of(int status)
 				   : (unsigned int)WEXITSTATUS(status);
 }
 
+static void say_end(const char *what, unsigned int code)
+{
+	say("%s has ended (%s %u)", what, code >= NAME_SIGNALLED ? "signal" : "exit code",
+	    code & (NAME_SIGNALLED - 1));
+}
+
+static void on_hook_end(struct keeper *k, unsigned int code)
+{
+	k->hook_pid = 0;
+	if (code)
+		say_end("the hook", code);
+}
+
 /* All of it has ended. */
 static void on_program_end(struct keeper *k)
 {
 	unsigned int code = exit_of(k->status);
 	bool again = k->again && k->ending;
+	char order[32];
 
 	if (k->told) /* what the task's next attempt begins anew */
 		return;
@@ -369,8 +388,8 @@ static void on_program_end(struct keeper *k)
 		run_spec(k);
 		return;
 	}
-	say("order %u has ended (%s %u)", k->st.order,
-	    code >= NAME_SIGNALLED ? "signal" : "exit code", code & (NAME_SIGNALLED - 1));
+	(void)str_print(order, sizeof(order), "order %u", k->st.order);
+	say_end(order, code);
 	k->st.exit = code;
 	k->st.ended_ns = clock_wall_ns();
 	program_over(k);
@@ -383,6 +402,8 @@ static void reap(struct keeper *k)
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		if (pid == k->hook_pid)
+			on_hook_end(k, exit_of(status));
 		if (pid != k->leader)
 			continue;
 		k->status = status;
@@ -394,7 +415,7 @@ static void reap(struct keeper *k)
 
 /* ---- other devices than it has ---- */
 
-static void run_hook(const struct keeper *k)
+static void run_hook(struct keeper *k)
 {
 	cleanup_free char *pid = xasprintf("%d", (int)k->leader);
 	const char *const words[] = { "/bin/sh", "-c", k->hook };
@@ -428,9 +449,42 @@ static void run_hook(const struct keeper *k)
 	}
 	if (r < 0)
 		say("the hook cannot be run: %s", e.text);
+	k->hook_pid = r > 0 ? r : 0;
+	k->hook_until_ns = clock_mono_ns() + k->spec->grace * NS_PER_MS;
 	program_clear(&p);
 	text_list_clear(&argv);
 	text_list_clear(&env);
+}
+
+/* It has its session, as all that program_start() starts. */
+static void limit_hook(struct keeper *k)
+{
+	char limit[UNIT_TEXT_MAX];
+
+	if (!k->hook_pid || clock_mono_ns() < k->hook_until_ns)
+		return;
+	say("the hook has not ended within its --grace, %s, and is killed",
+	    unit_format_duration(k->spec->grace, limit));
+	(void)kill(-k->hook_pid, SIGKILL);
+	k->hook_until_ns = UINT64_MAX;
+}
+
+/* A child that was not waited for: the PID is its own. A shell, or a program that is just
+ * beginning, would be ended by the signal. */
+static void try_signal(struct keeper *k)
+{
+	k->untold = !k->leader_gone && proc_ends_by(k->leader, SIGUSR1) != 0;
+	if (!k->leader_gone && !k->untold)
+		(void)kill(k->leader, SIGUSR1);
+}
+
+static void tell_by_signal(struct keeper *k)
+{
+	try_signal(k);
+	if (k->untold)
+		say("SIGUSR1 would end PID %d, which does not catch it: it is sent when it does "
+		    "(a script has to exec its program); $" GPUS_FILE_ENV " has the GPUs",
+		    (int)k->leader);
 }
 
 static void on_gpus(struct keeper *k, const char *gpus)
@@ -448,16 +502,18 @@ static void on_gpus(struct keeper *k, const char *gpus)
 	write_state(k);
 	if (k->change == ALLOC_HOOK)
 		run_hook(k);
-	else if (!k->leader_gone) /* a child that was not waited for: the PID is its own */
-		(void)kill(k->leader, SIGUSR1);
+	else
+		tell_by_signal(k);
 }
 
 static void watch_gpus(struct keeper *k)
 {
 	char gpus[ALLOC_GPUS_MAX];
 
-	if (k->ending || k->resume)
+	if (k->ending || k->resume || k->hook_pid) /* one hook after another */
 		return;
+	if (k->leader && k->untold)
+		try_signal(k);
 	look_at_gpus(gpus);
 	if (k->leader && strcmp(gpus, k->gpus) != 0) {
 		on_gpus(k, gpus);
@@ -557,6 +613,7 @@ static int serve(struct keeper *k, int fd)
 			continue;
 		if (k->ending && k->leader)
 			end_pass(k);
+		limit_hook(k);
 		if (clock_mono_ns() < look_at_ns)
 			continue;
 		look(k);

@@ -315,6 +315,30 @@ bool proc_ignores(int signum)
 	return sigaction(signum, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
+int proc_parse_ends_by(const char *text, int signum)
+{
+	static const char *const masks[] = { "\nSigBlk:", "\nSigIgn:", "\nSigCgt:" };
+	unsigned long long mask;
+	bool ends = true;
+
+	for (size_t i = 0; i < ARRAY_LEN(masks); i++) {
+		const char *line = strstr(text, masks[i]);
+
+		if (!line || sscanf(line + strlen(masks[i]), "%llx", &mask) != 1)
+			return -EINVAL;
+		ends = ends && !(mask >> (signum - 1) & 1);
+	}
+	return ends;
+}
+
+int proc_ends_by(pid_t pid, int signum)
+{
+	char text[16384]; /* groups stand before that, and may be many */
+	ssize_t n = read_proc(pid, "status", text, sizeof(text));
+
+	return n < 0 ? (int)n : proc_parse_ends_by(text, signum);
+}
+
 int proc_parse_cgroup(char *text, char *buf, size_t size)
 {
 	char *save = NULL;

@@ -115,6 +115,12 @@ void proc_fds_close(int but);
  * keep. */
 bool proc_ignores(int signum);
 
+/* Whether that signal would end the process, because it neither catches, ignores nor blocks it: 1,
+ * 0, or -ESRCH / -errno. Of a process that begins it is so until it has set its handler. */
+int proc_ends_by(pid_t pid, int signum);
+/* The same from the text of /proc/PID/status; -EINVAL: it is none. */
+int proc_parse_ends_by(const char *text, int signum);
+
 /* We are in a PID namespace of our own: processes of others may be missing from what we see. */
 bool proc_in_namespace(void);
 

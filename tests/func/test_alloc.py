@@ -395,6 +395,43 @@ def test_a_program_that_ignores_the_signal(scaled, tmp_path):
     assert q.log(1).count("begins on") == 1 and allocs(q)["a"]["phase"] == "running"
 
 
+def test_a_program_that_the_signal_would_end(scaled, tmp_path):
+    """It has no handler when it gets a GPU: it is not ended, and it is told when it has one."""
+    q, busy, words = scaled
+    program = pathlib.Path(words[1])
+    handler = "signal.signal(signal.SIGUSR1, told)\n"
+    text = program.read_text()
+    assert text.count(handler) == 1
+    program.write_text(text.replace(handler, "").replace("while True:\n", f"""\
+while True:
+    if os.path.exists({str(tmp_path / "ready")!r}):
+        {handler}""", 1))
+    q.run("start", "a", "--on-change", "signal", "--", *words)
+    busy(1)
+    must_come(lambda: "SIGUSR1 would end PID" in q.log(1), 30)
+    assert "told [" not in q.log(1)
+    (tmp_path / "ready").touch()
+    must_come(lambda: "told ['0'" in q.log(1), 30)
+    assert q.log(1).count("begins on") == 1 and allocs(q)["a"]["phase"] == "running"
+
+
+def test_a_hook_that_fails_or_hangs(scaled, tmp_path):
+    """It is told; and what hangs neither keeps the next one away, nor the program from having ended."""
+    q, busy, words = scaled
+    hook = tmp_path / "hook.sh"
+    hook.write_text(f"echo $1 >> {tmp_path}/hooks; [ $(wc -l < {tmp_path}/hooks) = 2 ] || exit 3; sleep 600; true\n")
+    q.run("start", "a", "--on-change", f"hook:sh {hook} {{gpu_list}}", "--grace", "1s", "--", *words)
+    busy(1)
+    must_come(lambda: "the hook has ended (exit code 3)\n" in q.log(1), 30)
+    busy(0)
+    must_come(lambda: "the hook has not ended within its --grace, 1s, and is killed\n" in q.log(1), 30)
+    must_come(lambda: "the hook has ended (signal 9)\n" in q.log(1))
+    busy(1)
+    must_come(lambda: q.log(1).count("the hook has ended (exit code 3)\n") == 2, 30)
+    os.kill(json.loads(pathlib.Path(q.spool, "allocs/1,state").read_text())["pid"], signal.SIGKILL)
+    assert phase(q, "a", "ended")["exit"] == 256 + 9
+
+
 def test_what_it_may_grow_to(queue):
     q = queue(gpus=4)
     q.start("--no-hold")

@@ -3,6 +3,7 @@
 /* What /proc may say of a process, whose owner chooses its name and its environment: stat, status,
  * environ and cgroup. */
 
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	read_stat(data, size);
 	(void)tree_parse_user(text, &uid);
 	(void)tree_parse_status(text, 1, &p);
+	(void)proc_parse_ends_by(text, SIGUSR1);
 	if (tree_parse_env(text, size, "A=1") && !memmem(text, size, "A=1", 3))
 		abort();
 	if (proc_parse_cgroup(lines, cgroup, sizeof(cgroup)) == 0 &&

@@ -29,7 +29,8 @@ static const struct opt own_opts[] = {
 	  .arg = "HOW",
 	  .def = "restart",
 	  .help = "when the allocation gets or gives a GPU: restart the program; signal: it gets "
-		  "SIGUSR1, and TENURE_GPUS_FILE says which there are; hook:COMMAND" },
+		  "SIGUSR1 once it catches that, and TENURE_GPUS_FILE says which there are; "
+		  "hook:COMMAND" },
 	{ .name = "replace",
 	  .spec = { VALUE_FLAG },
 	  .help = "end what runs there, and run this instead" },
