@@ -309,6 +309,18 @@ static void picture_clear(struct picture *p)
 	*p = (struct picture){ .n = 0 };
 }
 
+/* "qa-a10-024" of "qa-a10-024-slurm.17.0": the node on which it is, whose agent is one of a job.
+ * NULL: it waits. The caller frees it. */
+static char *node_of(const struct manager *m, const json_t *alloc)
+{
+	const char *agent = json_get_str(alloc, "agent");
+	cleanup_free char *mark = xasprintf("-%s.", m->engine ? m->engine : "");
+	const char *job = agent && m->engine ? strstr(agent, mark) : NULL;
+
+	return agent ? xasprintf("%.*s", (int)(job ? (size_t)(job - agent) : strlen(agent)), agent)
+		     : NULL;
+}
+
 /* 0, or why not is said. */
 static int look(const struct manager *m, struct picture *ret, struct answer *a)
 {
@@ -335,21 +347,22 @@ static int look(const struct manager *m, struct picture *ret, struct answer *a)
 /* ---- --status ---- */
 
 /* "Task training_task_1: 2 GPUs on qa-a10-024 (running)" */
-static char *task_line(const json_t *alloc)
+static char *task_line(const struct manager *m, const json_t *alloc)
 {
-	const char *name = json_get_str(alloc, "name"), *agent = json_get_str(alloc, "agent");
+	const char *name = json_get_str(alloc, "name");
+	cleanup_free char *node = node_of(m, alloc);
 	const char *phase = json_get_str(alloc, "phase");
 	long n = number_of(alloc, "gpus");
-	bool runs = agent && phase && strcmp(phase, "running") == 0;
+	bool runs = node && phase && strcmp(phase, "running") == 0;
 
 	return xasprintf("Task %s: %ld GPU%s%s%s (%s)", name ? name : "?", n, n == 1 ? "" : "s",
-			 agent ? " on " : "", agent ? agent : "",
-			 runs	 ? "running"
-			 : agent ? "allocated"
-				 : "waiting");
+			 node ? " on " : "", node ? node : "",
+			 runs	? "running"
+			 : node ? "allocated"
+				: "waiting");
 }
 
-static void print_picture(const struct picture *p)
+static void print_picture(const struct manager *m, const struct picture *p)
 {
 	const json_t *all = json_object_get(p->allocs, "allocations"), *one;
 	size_t i;
@@ -365,7 +378,7 @@ static void print_picture(const struct picture *p)
 	printf("\nTask Allocations:\n%s\n", RULE);
 	json_array_foreach(all, i, one)
 	{
-		cleanup_free char *line = task_line(one);
+		cleanup_free char *line = task_line(m, one);
 
 		puts(line);
 	}
@@ -378,7 +391,7 @@ static int show_status(struct manager *m, const char *task)
 	int r = look(m, &p, &a);
 
 	if (r == 0)
-		print_picture(&p);
+		print_picture(m, &p);
 	else
 		say(ERROR, "%s", a.err);
 	picture_clear(&p);
@@ -402,16 +415,17 @@ static void add_scaling(const struct manager_config *c, unsigned int gpus, struc
 	text_list_take(words, xasprintf("--scale-down=%g%%", c->down * 100));
 }
 
-static int tell_allocated(const char *task, const struct answer *a)
+static int tell_allocated(const struct manager *m, const char *task, const struct answer *a)
 {
 	json_t *doc = json_loads(a->out, 0, NULL);
-	const char *agent = json_get_str(doc, "agent"), *devices = json_get_str(doc, "devices");
+	cleanup_free char *node = node_of(m, doc);
+	const char *devices = json_get_str(doc, "devices");
 	const char *reason = json_get_str(doc, "reason");
 	long n = number_of(doc, "gpus");
 
-	if (agent)
+	if (node)
 		say(INFO, "Allocated %ld GPU%s (%s) on %s for task %s", n, n == 1 ? "" : "s",
-		    devices ? devices : "", agent, task);
+		    devices ? devices : "", node, task);
 	else
 		say(INFO, "Task %s %s", task, reason ? reason : "waits");
 	json_decref(doc);
@@ -440,7 +454,7 @@ static int allocate(struct manager *m, const char *task)
 	text_list_add(&words, task);
 	a = ask(m, &words);
 	if (a.code == 0)
-		code = tell_allocated(task, &a);
+		code = tell_allocated(m, task, &a);
 	else
 		say(WARNING, "Task %s: %s", task, a.err);
 	answer_clear(&a);
@@ -454,7 +468,7 @@ static int told_of(const char *done, const char *task, struct answer *a)
 
 	make_line(a->out);
 	if (code == EXIT_OK)
-		say(INFO, "%s %s: %s", done, task, a->out);
+		say(INFO, "%s: %s", done, a->out);
 	else
 		say(ERROR, "Task %s: %s", task, a->err);
 	answer_clear(a);
@@ -525,7 +539,7 @@ static void tell_allocations(struct manager *m, const struct picture *p)
 
 	json_array_foreach(all, i, one)
 	{
-		cleanup_free char *line = task_line(one);
+		cleanup_free char *line = task_line(m, one);
 
 		strbuf_addf(&b, "%s\n", line);
 		if (!m->allocations || !strstr(m->allocations, line))

@@ -127,6 +127,23 @@ struct instance_note *instance_note_end(struct instance_note *s)
 
 /* ---- which one ---- */
 
+char *instance_option(const struct cmd_ctx *ctx)
+{
+	static const struct {
+		enum setting_id id;
+		const char *option;
+	} all[] = { { SET_ROOT, " --root" }, { SET_INSTANCE, " -i" } };
+	struct strbuf b = STRBUF_INIT;
+
+	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+		if (settings_origin(ctx->settings, all[i].id)->layer != SETTING_FROM_COMMAND_LINE)
+			continue;
+		strbuf_adds(&b, all[i].option);
+		strbuf_add_word(&b, settings_str(ctx->settings, all[i].id));
+	}
+	return strbuf_take(&b);
+}
+
 char *instance_dir(const struct cmd_ctx *ctx)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));

@@ -10,6 +10,10 @@
 #include "cli/cmd.h"
 #include "spool/instance.h"
 
+/* What a command has to be told so that it means this one's instance: "", " -i NAME",
+ * " --root DIR -i NAME". What the environment and files say they say to the next command, too. The
+ * caller frees it. */
+char *instance_option(const struct cmd_ctx *ctx);
 /* The directory of the settings' instance; the caller's to free. */
 char *instance_dir(const struct cmd_ctx *ctx);
 

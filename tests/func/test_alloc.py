@@ -211,6 +211,25 @@ def test_script_and_setting(queue, tmp_path):
     must_come(lambda: "on 0 for a" in q.log(1))
 
 
+def test_what_it_tells_to_type_means_the_same_queue(queue):
+    q = queue(gpus=1)
+    q.instance = ("-i", "exp")
+    q.start("--no-hold")
+    made = q.run("alloc", "a").stdout
+    assert made.endswith("; tenure start -i exp a -- COMMAND runs something there\n"), made
+    assert "nothing; tenure start -i exp a -- COMMAND" in one_line(q.run("allocs").stdout)
+    said = q.run("start", "a", "--", "sh", "-c", "echo it is there; exec sleep 1000").stdout
+    assert said.endswith("; tenure logs -f -i exp a\n"), said
+    must_come(lambda: "it is there" in q.m.run(q.m.tenure, "logs", "-i", "exp", "a", env=q.env).stdout)
+    again = one_line(q.run("start", "a", "--", "true", check=False).stderr)
+    assert "tenure start -i exp --replace a ends it first" in again, again
+    twice = one_line(q.run("alloc", "a", check=False).stderr)
+    assert "(task 1: 1 GPU, GPU 0 of " in twice and "; tenure release -i exp a gives it back" in twice, twice
+    # What the environment says needs no saying.
+    env = {**q.env, "TENURE_INSTANCE": "exp"}
+    assert "tenure release a gives it back" in one_line(q.m.run(q.m.tenure, "alloc", "a", env=env, check=False).stderr)
+
+
 def test_replace(queue):
     q = queue(gpus=1)
     q.start("--no-hold")
@@ -220,6 +239,10 @@ def test_replace(queue):
     q.run("start", "a", "--replace", "--", "sleep", "1000")
     must_come(lambda: (a := allocs(q)["a"])["order"] == 2 and a["phase"] == "running")
     assert "told" in q.log(1) and first["order"] == 1
+    q.run("start", "a", "--replace", "--", "sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done")
+    must_come(lambda: "\ndeaf\n" in q.log(1))
+    waits = q.run("start", "a", "--replace", "--wait", "300ms", "--", "true").stdout
+    assert "a: the program starts when the one that runs there, and is asked to end, has ended" in one_line(waits), waits
 
 
 def shim_and_keeper(q, i):

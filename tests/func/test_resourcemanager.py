@@ -84,7 +84,9 @@ def test_the_whole_session(manager):
     m.start_monitor()
     must_come(lambda: "Free GPUs: 4 of 4 on 1 node" in m.log())
     assert re.search(r" - INFO - Allocated 1 GPU \(0\) on \S+ for task training_task_1\n", m("--allocate", "training_task_1"))
-    m("--start-program", "training_task_1")
+    started = m("--start-program", "training_task_1")
+    logs = re.search(r"Started: training_task_1: it runs .*; (tenure logs -f.*)", started)[1].split()
+    assert logs == ["tenure", "logs", "-f", "-i", "resource-manager", "training_task_1"]
     m("--allocate", "training_task_2", "--gpus", "2")
     node = must_come(lambda: json.loads(m.tenure("allocs", "--json").stdout)["allocations"][0]["agent"])
     shown = must_come(lambda: "(running)" in (s := m("--status")) and "(allocated)" in s and s)

@@ -2,6 +2,7 @@
 """`up` and `down` with a real Slurm (slurmlab.py)."""
 import json
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -301,7 +302,7 @@ def test_the_older_managers_session(slurm, cluster, build):
         return done.stdout
     assert "Total Nodes: 2\nTotal GPUs: 8\nFree GPUs: 8\n" in manager("--status")
     manager("--allocate", "training_task_1", "--gpus", "2")
-    must_come(lambda: "Task training_task_1: 2 GPUs on qa-a10-00" in manager("--status"), 60)
+    must_come(lambda: re.search(r"Task training_task_1: 2 GPUs on qa-a10-00\d \(allocated\)", manager("--status")), 60)
     manager("--start-program", "training_task_1")
     must_come(lambda: "trains" in cluster.run("logs", "-i", "resource-manager", "training_task_1"), 30)
     manager("--release", "training_task_1")

@@ -173,13 +173,14 @@ static void tell_has(const struct asked *a, const struct live_allocs *live)
 	const struct live_alloc *found =
 		live_allocs_find(live, str_print(word, sizeof(word), "%" PRIu64, a->id), NULL);
 	cleanup_free char *has = found ? live_alloc_has(found) : xstrdup("its GPUs");
+	cleanup_free char *option = instance_option(a->ctx);
 
 	if (opts_flag(a->ctx->opts, "json"))
 		print_json(a, live, NULL);
 	else
-		printf("%s (task %" PRIu64 ") has %s; tenure start %s -- COMMAND runs something "
+		printf("%s (task %" PRIu64 ") has %s; tenure start%s %s -- COMMAND runs something "
 		       "there\n",
-		       a->name, a->id, has, a->name);
+		       a->name, a->id, has, option, a->name);
 }
 
 static int tell(const struct asked *a, struct err *e)
@@ -208,11 +209,13 @@ static int bring_up(const struct asked *a, const struct task_spec *s, struct err
 	struct err other = ERR_INIT;
 
 	if (code == CMD_OK) {
+		cleanup_free char *option = instance_option(a->ctx);
+
 		cmd_warn(
 			"note",
-			"its job keeps the GPUs of %s until tenure release %s, whether or not a program "
+			"its job keeps the GPUs of %s until tenure release%s %s, whether or not a program "
 			"runs there; a site may end jobs that keep GPUs for nothing",
-			alloc_pool_engine(a->ctx), a->name);
+			alloc_pool_engine(a->ctx), option, a->name);
 		return 0;
 	}
 	(void)take_back(a, &other);

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "cli/alloc/alloc_pool.h"
 #include "cli/alloc/live.h"
+#include "cli/instance.h"
 #include "cli/node/pool_call.h"
 #include "cli/task/roomcheck.h"
 #include "cli/task/submit_inherit.h"
@@ -16,18 +17,23 @@
 
 #define LOCK_NAME "allocs"
 
-static int check_name(const struct live_allocs *l, const char *name, struct err *e)
+static int check_name(const struct cmd_ctx *ctx, const struct live_allocs *l, const char *name,
+		      struct err *e)
 {
 	const struct live_alloc *a = live_allocs_find(l, name, NULL);
 	cleanup_free char *has = a && live_alloc_runs(a) ? live_alloc_has(a) : NULL;
 
 	if (!a || strcmp(a->task.name.name, name) != 0)
 		return 0;
+
+	cleanup_free char *option = instance_option(ctx);
+	unsigned int gpus = live_alloc_gpus(a);
+
 	return err_set(e, -EEXIST,
-		       "%s is an allocation already (task %" PRIu64 ": %s%" PRIu64
-		       " GPUs%s%s); tenure release %s gives it back",
-		       name, a->task.name.id, has ? "" : "waits for ", a->task.name.gpus,
-		       has ? ", " : "", has ? has : "", name);
+		       "%s is an allocation already (task %" PRIu64
+		       ": %s%u GPU%s%s%s); tenure release%s %s gives it back",
+		       name, a->task.name.id, has ? "" : "waits for ", gpus, gpus == 1 ? "" : "s",
+		       has ? ", " : "", has ? has : "", option, name);
 }
 
 /* What it begins with counts beside the others; what it may grow to is one allocation's. */
@@ -48,7 +54,7 @@ static int check(const struct cmd_ctx *ctx, const struct spool *sp, const struct
 	int r = live_allocs_read(sp, &live, e);
 
 	if (r == 0 && s->name)
-		r = check_name(&live, s->name, e);
+		r = check_name(ctx, &live, s->name, e);
 	if (r == 0)
 		r = check_limits(&live, &limits, s, kind, e);
 	if (r == 0 && kind == ALLOC_MANUAL && !own_pool)

@@ -25,10 +25,12 @@ static void add_since(struct strbuf *b, const char *word, uint64_t since_ns)
 			    unit_format_duration((now_ns - since_ns) / NS_PER_S * 1000, text));
 }
 
-static void add_program(const struct spool *sp, const struct live_alloc *a, struct strbuf *b)
+static void add_program(const struct cmd_ctx *ctx, const struct spool *sp,
+			const struct live_alloc *a, struct strbuf *b)
 {
 	const struct alloc_state *st = &a->state;
 	cleanup_free char *program = live_alloc_program(sp, a);
+	cleanup_free char *option = instance_option(ctx);
 
 	switch (st->phase) {
 	case ALLOC_RUNNING:
@@ -44,7 +46,7 @@ static void add_program(const struct spool *sp, const struct live_alloc *a, stru
 		break;
 	case ALLOC_WAITING:
 	case ALLOC_PHASE_MAX:
-		strbuf_addf(b, "nothing; tenure start %s -- COMMAND", a->task.name.name);
+		strbuf_addf(b, "nothing; tenure start%s %s -- COMMAND", option, a->task.name.name);
 		break;
 	}
 }
@@ -59,7 +61,7 @@ static void add_row(const struct cmd_ctx *ctx, const struct spool *sp, struct ta
 	bool runs = live_alloc_runs(a);
 
 	if (runs)
-		add_program(sp, a, &b);
+		add_program(ctx, sp, a, &b);
 	else if (select_by_id(sp, n->id, 0, &place, NULL) == 0)
 		(void)why_of(ctx, sp, &place, &b, NULL);
 	table_add(t, runs ? TERM_GREEN : TABLE_PLAIN, n->name,

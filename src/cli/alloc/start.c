@@ -59,11 +59,14 @@ static int take_program(const struct cmd_ctx *ctx, struct task_spec *s, struct e
 
 	if (opts_argc(ctx->opts) > 1)
 		return 0;
-	if (!program)
+	if (!program) {
+		cleanup_free char *option = instance_option(ctx);
+
 		return err_set(e, -EINVAL,
-			       "say what to run: tenure start %s -- COMMAND, or a script; or set "
-			       "program in a config file",
-			       opts_arg(ctx->opts, 0));
+			       "say what to run: tenure start%s %s -- COMMAND, or a script; or "
+			       "set program in a config file",
+			       option, opts_arg(ctx->opts, 0));
+	}
 	return spec_set_text(s, "commands", program, e);
 }
 
@@ -94,19 +97,20 @@ static int check_free(const struct cmd_ctx *ctx, const struct live_alloc *a, uns
 		      struct err *e)
 {
 	const char *name = a->task.name.name;
+	cleanup_free char *option = instance_option(ctx);
 
 	if (opts_flag(ctx->opts, "replace"))
 		return 0;
 	if (a->state.phase == ALLOC_RUNNING && live_alloc_runs(a))
 		return err_set(e, -EBUSY,
-			       "a program runs in %s already (PID %d on %s); --replace ends it "
-			       "first, and another allocation runs beside it",
-			       name, (int)a->state.pid, a->state.host);
+			       "a program runs in %s already (PID %d on %s); tenure start%s "
+			       "--replace %s ends it first, and another allocation runs beside it",
+			       name, (int)a->state.pid, a->state.host, option, name);
 	if (last > a->state.order)
 		return err_set(e, -EBUSY,
-			       "a program waits in %s already, until it has its GPUs; --replace "
-			       "puts this one in its place",
-			       name);
+			       "a program waits in %s already, until it has its GPUs; tenure "
+			       "start%s --replace %s puts this one in its place",
+			       name, option, name);
 	return 0;
 }
 
@@ -128,28 +132,34 @@ static int give_order(const struct cmd_ctx *ctx, const struct spool *sp, const s
 
 /* ---- what came of it ---- */
 
-static int tell_ran(const struct alloc_state *st, const char *name, struct err *e)
+static int tell_ran(const struct cmd_ctx *ctx, const struct alloc_state *st, const char *name,
+		    struct err *e)
 {
+	cleanup_free char *option = instance_option(ctx);
+
 	if (st->error[0])
 		return err_set(e, -ENOEXEC, "%s: %s", name, st->error);
 	if (st->phase == ALLOC_ENDED)
-		printf("%s: the program has ended already (%s %u); tenure logs %s\n", name,
+		printf("%s: the program has ended already (%s %u); tenure logs%s %s\n", name,
 		       st->exit >= NAME_SIGNALLED ? "signal" : "exit code",
-		       st->exit & (NAME_SIGNALLED - 1), name);
+		       st->exit & (NAME_SIGNALLED - 1), option, name);
 	else
-		printf("%s: it runs (PID %d on %s, GPU %s); tenure logs -f %s\n", name,
-		       (int)st->pid, st->host, st->gpus, name);
+		printf("%s: it runs (PID %d on %s, GPU %s); tenure logs -f%s %s\n", name,
+		       (int)st->pid, st->host, st->gpus, option, name);
 	return 0;
 }
 
-static int tell_waits(const struct cmd_ctx *ctx, const struct spool *sp, const struct live_alloc *a)
+static int tell_waits(const struct cmd_ctx *ctx, const struct spool *sp, const struct live_alloc *a,
+		      const struct alloc_state *st)
 {
 	cleanup_strbuf struct strbuf why = STRBUF_INIT;
 	struct task_place place;
 
 	if (a->task.dir == SPOOL_RUNNING) {
-		printf("%s: the program starts when its node has seen the order\n",
-		       a->task.name.name);
+		printf("%s: the program starts when %s\n", a->task.name.name,
+		       st->phase == ALLOC_RUNNING
+			       ? "the one that runs there, and is asked to end, has ended"
+			       : "its node has seen the order");
 		return 0;
 	}
 	if (select_by_id(sp, a->task.name.id, 0, &place, NULL) == 0)
@@ -188,7 +198,8 @@ static int tell(const struct cmd_ctx *ctx, const struct spool *sp, const struct 
 		return r;
 	if (opts_flag(ctx->opts, "json"))
 		return print_json(sp, a, &st, n);
-	return st.order >= n ? tell_ran(&st, a->task.name.name, e) : tell_waits(ctx, sp, a);
+	return st.order >= n ? tell_ran(ctx, &st, a->task.name.name, e)
+			     : tell_waits(ctx, sp, a, &st);
 }
 
 /* Other programs call so what `on` is here. */
