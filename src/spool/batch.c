@@ -108,6 +108,15 @@ uint64_t batch_memory_in(const struct batch *b, uint64_t element, uint64_t epoch
 	return 0;
 }
 
+uint64_t batch_memory_most(const struct batch *b)
+{
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < b->n_requeued; i++)
+		most = b->requeued[i].again.memory > most ? b->requeued[i].again.memory : most;
+	return most;
+}
+
 static uint64_t epoch_of(const struct batch *b, uint64_t element)
 {
 	const struct requeued *q = find_requeued(b, element);

@@ -112,6 +112,9 @@ const struct batch_again *batch_again_of(const struct batch *b, uint64_t element
 /* The memory that its attempt of that epoch asks for, which may be the one before the last; 0: as
  * the batch does. */
 uint64_t batch_memory_in(const struct batch *b, uint64_t element, uint64_t epoch);
+/* The most that any element asks for by now: the ranks of a gang are one program, so that all get
+ * what one of them needs. 0: none asks for more than the batch does. */
+uint64_t batch_memory_most(const struct batch *b);
 
 /* ends/ID and what is in it. */
 int batch_forget(const struct spool *sp, uint64_t id, struct err *e);

@@ -213,6 +213,18 @@ if rank == 1 and not (out / "failed").exists():
     assert [len(ranks.begun(r)) for r in (0, 1)] == [2, 2]
 
 
+def test_memory_of_a_retry_is_that_of_all_ranks(world, ranks):
+    """One of them ran out of it; they are one program."""
+    a, _ = start(world, "alpha", "beta")
+    i = ranks.submit(a, "-r", "1", "-m", "2G", "--retry-memory", "x2", then="""\
+if rank == 1 and not (out / "failed").exists():
+    (out / "failed").touch()
+    sys.exit("CUDA out of memory. Tried to allocate 2 GiB")
+""" + AGAIN)
+    a.wait(i, "done", 60)
+    assert [[int(e["TENURE_GPU_MEMORY"]) >> 30 for e in ranks.begun(r)] for r in (0, 1)] == [[2, 4]] * 2
+
+
 def test_stop_ends_all_ranks(world, ranks):
     a, b = start(world, "alpha", "beta")
     i = ranks.submit(a, then=STAY)

@@ -414,6 +414,7 @@ static void test_memory(void **state)
 	char path[SPOOL_PATH_MAX];
 
 	assert_int_equal(batch_memory_in(b, 2, 4), 0);
+	assert_int_equal(batch_memory_most(b), 0);
 	assert_int_equal(batch_refresh_now(b, NULL), 0);
 	for (size_t i = 0; i < ARRAY_LEN(orders); i++) {
 		b = batch_close(b);
@@ -426,6 +427,7 @@ static void test_memory(void **state)
 		for (uint64_t epoch = 0; epoch < ARRAY_LEN(expected); epoch++)
 			assert_int_equal(batch_memory_in(b, 2, epoch), expected[epoch]);
 		assert_int_equal(batch_again_of(b, 2)->memory, 8);
+		assert_int_equal(batch_memory_most(b), 8);
 		assert_int_equal(batch_again_of(b, 2)->epoch, 4);
 		for (size_t k = 0; k < 4; k++)
 			assert_int_equal(

@@ -96,7 +96,7 @@ static int claim_element(struct claiming *k, struct spool_place *p)
 {
 	struct place_batch *b = place_batch(p, k->ref.id, &k->e);
 	const struct batch_again *again;
-	uint64_t epoch;
+	uint64_t epoch, memory;
 	int code;
 
 	if (!b) /* it is gone, or cannot be read now */
@@ -121,8 +121,9 @@ static int claim_element(struct claiming *k, struct spool_place *p)
 		k->tries = tries_of_gang(b);
 	k->spec = spec_for_element(b->spec, k->ref.element);
 	again = batch_again_of(b->batch, k->ref.element);
-	if (again && again->memory)
-		k->spec->memory = again->memory;
+	memory = spec_is_gang(b->spec) ? batch_memory_most(b->batch) : again ? again->memory : 0;
+	if (memory)
+		k->spec->memory = memory;
 	return 0;
 }
 

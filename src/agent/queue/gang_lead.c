@@ -212,7 +212,7 @@ static void mark_busy(struct looking *k, const struct gang *g)
 
 /* What it has of devices that would do. */
 static struct gang_node node_of(const struct looking *k, const struct agent_status *s,
-				const struct task_spec *spec, const char *avoid)
+				const struct place_batch *b, const char *avoid)
 {
 	static const char *const never[] = { "left", "unseen" }, *const used[] = { "lent",
 										   "lending" };
@@ -220,7 +220,9 @@ static struct gang_node node_of(const struct looking *k, const struct agent_stat
 				  .pool = s->pool,
 				  .busy = is_busy(k, s->pool),
 				  .avoid = strcmp(s->agent, avoid) == 0 };
-	uint64_t memory = spec->memory == SPEC_AUTO ? 0 : spec->memory;
+	const struct task_spec *spec = b->spec;
+	uint64_t most = batch_memory_most(b->batch);
+	uint64_t memory = most ? most : spec->memory == SPEC_AUTO ? 0 : spec->memory;
 	unsigned int unused = 0;
 
 	for (unsigned int i = 0; i < s->n_devices; i++) {
@@ -247,7 +249,7 @@ static bool is_for(const struct agent_status *s, const struct task_spec *spec)
 }
 
 /* Those that start something of it. */
-static size_t nodes_for(const struct looking *k, const struct task_spec *spec, const char *avoid,
+static size_t nodes_for(const struct looking *k, const struct place_batch *b, const char *avoid,
 			struct gang_node **ret)
 {
 	size_t n = 0;
@@ -256,8 +258,8 @@ static size_t nodes_for(const struct looking *k, const struct task_spec *spec, c
 	for (size_t i = 0; i < k->m->n; i++) {
 		const struct node_peer *peer = peer_of(k, k->m->all[i]->agent);
 
-		if (is_for(k->m->all[i], spec) && (!peer || !(peer->draining || peer->quiet)))
-			(*ret)[n++] = node_of(k, k->m->all[i], spec, avoid);
+		if (is_for(k->m->all[i], b->spec) && (!peer || !(peer->draining || peer->quiet)))
+			(*ret)[n++] = node_of(k, k->m->all[i], b, avoid);
 	}
 	return n;
 }
@@ -595,7 +597,7 @@ static bool choose(const struct looking *k, const struct seen *s, const struct m
 {
 	const struct task_spec *spec = s->b->spec;
 	cleanup_free struct gang_node *nodes = NULL;
-	size_t n = nodes_for(k, spec, m->avoid, &nodes), ranks = spec->nodes;
+	size_t n = nodes_for(k, s->b, m->avoid, &nodes), ranks = spec->nodes;
 	cleanup_free size_t *chosen = xcalloc(ranks, sizeof(*chosen));
 
 	if (n < ranks || !gang_choose(nodes, n, ranks, (unsigned int)spec->gpus, chosen))
@@ -620,7 +622,7 @@ static bool is_better_elsewhere(const struct looking *k, const struct seen *s)
 
 	if (!spec || !s->g || s->facts.n != spec->nodes || s->facts.for_ms < settled_ms)
 		return false;
-	n = nodes_for(k, spec, "", &nodes);
+	n = nodes_for(k, s->b, "", &nodes);
 	for (size_t j = 0; j < n; j++) {
 		int rank = gang_rank_of(s->g, nodes[j].agent);
 
@@ -750,7 +752,7 @@ static void say_room(const struct looking *k, const struct seen *s, struct strbu
 {
 	const struct task_spec *spec = s->b->spec;
 	cleanup_free struct gang_node *nodes = NULL;
-	size_t n = nodes_for(k, spec, "", &nodes), now, ever;
+	size_t n = nodes_for(k, s->b, "", &nodes), now, ever;
 	bool busy = false;
 
 	gang_count_room(nodes, n, (unsigned int)spec->gpus, &now, &ever);

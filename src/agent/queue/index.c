@@ -106,13 +106,13 @@ static uint64_t to_mono(const struct index_reading *b, uint64_t wall_ns, uint64_
 }
 
 static void add_again(struct worker *w, struct index_change *c, uint32_t element,
-		      const struct batch_again *again)
+		      const struct batch_again *again, uint64_t most)
 {
 	c->again = xgrow(c->again, c->n_again, sizeof(*c->again));
 	c->again[c->n_again++] = (struct index_again){
 		.element = element,
 		.not_before_ns = to_mono(w->b, again->not_before_ns, again->noted_ns),
-		.mem_bytes = again->memory,
+		.mem_bytes = most ? most : again->memory,
 		.reason = again->reason && again->reason[0] ? xstrdup(again->reason) : NULL,
 	};
 }
@@ -122,8 +122,10 @@ static void look_into_batch(struct worker *w, struct index_change *c, uint64_t c
 {
 	struct place_batch *p = place_batch(w->place, c->task.id, NULL);
 	unsigned int attempts;
-	uint64_t epoch;
+	uint64_t epoch, most = 0;
 
+	if (p && spec_is_gang(p->spec))
+		most = batch_memory_most(p->batch);
 	for (uint64_t i = 1; p && i <= count; i++) {
 		bool waits = batch_state(p->batch, i, &epoch, &attempts) == BATCH_WAITING;
 		const struct batch_again *again = waits ? batch_again_of(p->batch, i) : NULL;
@@ -131,7 +133,7 @@ static void look_into_batch(struct worker *w, struct index_change *c, uint64_t c
 		if (waits && !again)
 			continue;
 		if (again)
-			add_again(w, c, (uint32_t)i, again);
+			add_again(w, c, (uint32_t)i, again, most);
 		c->out = xgrow(c->out, c->n_out, sizeof(*c->out));
 		c->out[c->n_out++] = (uint32_t)i;
 	}

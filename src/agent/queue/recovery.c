@@ -364,7 +364,9 @@ static int find_memory(const struct spool *sp, const struct task_name *n, struct
 	uint64_t memory, epoch = a->claim.name.epoch;
 	int r = epoch ? batch_open(sp, n, NULL, &b, e) : 0;
 
-	memory = b ? batch_memory_in(b, a->claim.name.element, epoch) : 0;
+	memory = !b			 ? 0
+		 : spec_is_gang(a->spec) ? batch_memory_most(b)
+					 : batch_memory_in(b, a->claim.name.element, epoch);
 	if (memory)
 		a->spec->memory = memory;
 	(void)batch_close(b);
