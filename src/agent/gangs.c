@@ -107,15 +107,18 @@ static void leave_seats(struct gangs *g, const struct gangs_read *now)
 static void take_seat(struct gangs *g, const struct gang *gang, struct gang_reply *reply)
 {
 	struct seat *s = find_seat(g, gang);
+	const struct port_range of = { g->q->c->gang_port_first, g->q->c->gang_port_last };
+	const struct port_range kernels = rendezvous_kernels_ports();
 	int fd = -1, port;
 
 	if (!s) {
-		port = rendezvous_take_port(RENDEZVOUS_PORT_FIRST, RENDEZVOUS_PORT_LAST, &fd);
+		port = rendezvous_take_port(&of, &kernels, &fd);
 		if (port < 0) {
 			reply->answer = GANG_REFUSES;
 			(void)str_print(reply->reason, sizeof(reply->reason),
-					"no port from %d to %d can be had for MASTER_PORT",
-					RENDEZVOUS_PORT_FIRST, RENDEZVOUS_PORT_LAST);
+					"no port from %u to %u (gang_ports) can be had for "
+					"MASTER_PORT",
+					of.first, of.last);
 			return;
 		}
 		s = xcalloc(1, sizeof(*s));

@@ -622,6 +622,51 @@ static int check_lane_widths(const struct settings *s, struct err *e)
 	return 0;
 }
 
+#define PORT_FIRST 1024 /* below that they are the system's */
+#define PORT_LAST  65535
+
+static bool take_port(const char *text, size_t len, unsigned int *ret)
+{
+	cleanup_free char *digits = xasprintf("%.*s", (int)len, text);
+	uint64_t n;
+
+	if (str_to_u64(digits, &n) < 0 || n < PORT_FIRST || n > PORT_LAST)
+		return false;
+	*ret = (unsigned int)n;
+	return true;
+}
+
+/* "20000-29999" */
+static bool parse_ports(const char *text, unsigned int *first, unsigned int *last)
+{
+	const char *dash = strchr(text, '-');
+
+	return dash && take_port(text, (size_t)(dash - text), first) &&
+	       take_port(dash + 1, strlen(dash + 1), last) && *first <= *last;
+}
+
+void settings_gang_ports(const struct settings *s, unsigned int *first, unsigned int *last)
+{
+	if (!parse_ports(settings_str(s, SET_GANG_PORTS), first, last))
+		(void)parse_ports(settings_table[SET_GANG_PORTS].opt.def, first, last);
+}
+
+static int check_gang_ports(const struct settings *s, struct err *e)
+{
+	const char *text = settings_str(s, SET_GANG_PORTS);
+	unsigned int first, last;
+
+	if (parse_ports(text, &first, &last))
+		return 0;
+
+	cleanup_free char *from = settings_origin_text(s, SET_GANG_PORTS);
+
+	return err_set(e, -EINVAL,
+		       "gang_ports: \"%.40s\" (%s) is no range of ports, like 20000-29999 (from %d "
+		       "to %d)",
+		       text, from, PORT_FIRST, PORT_LAST);
+}
+
 static int check_work(const struct settings *s, struct err *e)
 {
 	return check_half_cycle(s, SET_WORK, SET_REST, e);
@@ -687,6 +732,7 @@ static const struct settings_rule rules[] = {
 	{ check_work, { SET_WORK, SET_REST } },
 	{ check_lane_widths, { SET_LANE_WIDTH, SET_LANE_WIDTH } },
 	{ check_rest, { SET_WORK, SET_REST } },
+	{ check_gang_ports, { SET_GANG_PORTS, SET_GANG_PORTS } },
 	{ check_band, { SET_UTIL, SET_UTIL_BAND } },
 	{ check_accept_owners, { SET_ACCEPT_OWNERS, SET_ACCEPT_OWNERS } },
 	{ NULL },

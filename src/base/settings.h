@@ -58,6 +58,7 @@ enum setting_id {
 	SET_EXPIRE,	   /* num: ms */
 	SET_GANG_WAIT,	   /* num: ms */
 	SET_GANG_ADDRESS,  /* str; NULL: looked for */
+	SET_GANG_PORTS,	   /* settings_gang_ports() */
 	SET_LOG_LIMIT,	   /* num: bytes of a task's log, 0 = no limit */
 	SET_CPU_TASKS,	   /* num: tasks without a GPU at once, 0 = by the processors */
 	SET_VISIBLE_DEVICES, /* num: 0 index, 1 uuid */
@@ -204,6 +205,9 @@ struct util_band settings_util_band(const struct settings *s);
 /* The i-th lane that has a width: false behind the last one. name: SETTINGS_LANE_MAX bytes. */
 #define SETTINGS_LANE_MAX 256
 bool settings_lane_width(const struct settings *s, size_t i, char *name, uint32_t *width);
+
+/* From first to last; the default where what was set is refused by settings_check(). */
+void settings_gang_ports(const struct settings *s, unsigned int *first, unsigned int *last);
 
 const struct setting_origin *settings_origin(const struct settings *s, enum setting_id id);
 /* "user config", "command line" */

@@ -179,6 +179,13 @@ const struct setting settings_table[] = {
 				       "where the other nodes of a task reach this one, for its "
 				       "MASTER_ADDR: an address, a name, or an interface, as ib0 "
 				       "(default: the address of the route that leads out)" },
+	[SET_GANG_PORTS] = { ROW("gang_ports", "GANG_PORTS", "gang-ports", VALUE_TEXT),
+			     .opt.arg = "FIRST-LAST", .opt.def = "20000-29999", .opt.group = node,
+			     .groups = SETTING_GROUP_NODE,
+			     .opt.help = "of which one is MASTER_PORT where rank 0 of a task on "
+					 "several nodes is here; those that the kernel gives to "
+					 "connections (ip_local_port_range) only when no other is "
+					 "free" },
 	[SET_LOG_LIMIT] = { ROW("log_limit", "LOG_LIMIT", "log-limit", VALUE_SIZE),
 			    .opt.arg = "SIZE", .opt.def = "1G", .opt.group = node,
 			    .groups = SETTING_GROUP_NODE,

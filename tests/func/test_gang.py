@@ -140,25 +140,26 @@ def test_without_a_gpu(world, ranks):
 def test_on_one_node(queue, ranks):
     """A program for several nodes finds the same there."""
     q = queue()
-    q.start()
+    q.start("--gang-ports", "25000-25099")
     i = ranks.submit(q, nodes=1, gpus=2)
     q.wait(i, "done")
     env, = ranks.begun(0)
     assert (env["MASTER_ADDR"], env["NNODES"], env["NODE_RANK"], env["WORLD_SIZE"]) == ("127.0.0.1", "1", "0", "2")
-    assert 20000 <= int(env["MASTER_PORT"]) < 30000
+    assert 25000 <= int(env["MASTER_PORT"]) < 25100
     assert "has met 0 others" in q.log(i)
 
 
 def test_address_that_is_said(world, ranks):
     """gang_address of rank 0's node; the others' means nothing."""
     a, b = world.node("alpha"), world.node("beta")
-    a.env["TENURE_GANG_ADDRESS"] = "lo"
+    a.env.update(TENURE_GANG_ADDRESS="lo", TENURE_GANG_PORTS="25100-25199")
     b.env["TENURE_GANG_ADDRESS"] = "nobody.invalid"
     a.start()
     b.start()
     i = ranks.submit(a)
     a.wait(i, "done", 30)
     assert ranks.begun(1)[0]["MASTER_ADDR"] == "127.0.0.1"
+    assert 25100 <= int(ranks.begun(1)[0]["MASTER_PORT"]) < 25200
 
 
 # ---- ends ----

@@ -44,17 +44,47 @@ static void a_port_that_is_taken_is_passed_over(void **state)
 {
 	int fds[2], fd = -1, again = -1;
 	unsigned int port = free_pair(fds);
+	const struct port_range pair = { port, port + 1 }, none = { 0, 0 };
 
 	assert_true(port > 0);
-	assert_int_equal(rendezvous_take_port(port, port + 1, &fd), -EADDRINUSE);
+	assert_int_equal(rendezvous_take_port(&pair, &none, &fd), -EADDRINUSE);
 	fds[1] = fd_close(fds[1]);
-	assert_int_equal(rendezvous_take_port(port, port + 1, &fd), port + 1);
+	assert_int_equal(rendezvous_take_port(&pair, &none, &fd), port + 1);
 	assert_int_equal(bind_to(port + 1), -1);
-	assert_int_equal(rendezvous_take_port(port, port + 1, &again), -EADDRINUSE);
+	assert_int_equal(rendezvous_take_port(&pair, &none, &again), -EADDRINUSE);
 	fd = fd_close(fd);
-	assert_int_equal(rendezvous_take_port(port, port + 1, &again), port + 1);
+	assert_int_equal(rendezvous_take_port(&pair, &none, &again), port + 1);
 	(void)fd_close(again);
 	(void)fd_close(fds[0]);
+}
+
+/* Those that the kernel gives to connections are taken last. */
+static void some_ports_are_taken_last(void **state)
+{
+	int fds[2], fd = -1;
+	unsigned int port = free_pair(fds);
+	const struct port_range pair = { port, port + 1 }, first = { port, port }, both = pair;
+
+	assert_true(port > 0);
+	fds[0] = fd_close(fds[0]);
+	fds[1] = fd_close(fds[1]);
+	for (int i = 0; i < 16; i++) { /* it is a matter of chance else */
+		assert_int_equal(rendezvous_take_port(&pair, &first, &fd), port + 1);
+		fd = fd_close(fd);
+	}
+	fds[1] = bind_to(port + 1);
+	assert_int_equal(rendezvous_take_port(&pair, &first, &fd), port);
+	fd = fd_close(fd);
+	assert_int_equal(rendezvous_take_port(&pair, &both, &fd), port);
+	fd = fd_close(fd);
+	fds[1] = fd_close(fds[1]);
+}
+
+static void the_kernel_says_which_it_gives(void **state)
+{
+	struct port_range r = rendezvous_kernels_ports();
+
+	assert_true(r.first > 0 && r.first <= r.last && r.last <= 65535);
 }
 
 static void who_listens_has_the_port(void **state)
@@ -115,6 +145,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_port_that_is_taken_is_passed_over),
+		cmocka_unit_test(some_ports_are_taken_last),
+		cmocka_unit_test(the_kernel_says_which_it_gives),
 		cmocka_unit_test(who_listens_has_the_port),
 		cmocka_unit_test(what_a_rank_is_told),
 		cmocka_unit_test(an_address_is_one_that_others_can_use),

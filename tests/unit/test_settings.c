@@ -340,6 +340,12 @@ static const struct {
 	{ "util_band: 10,20,30\n", "util: 90\n", NULL }, /* it moves along */
 	{ "util: 90\n", "util_band: 10,20,30\n", "is outside of util_band" },
 	{ "util_band: 10,20,30\n", NULL, NULL },
+	{ "gang_ports: 1024-65535\n", NULL, NULL },
+	{ "gang_ports: 4000-4000\n", NULL, NULL },
+	{ "gang_ports: 1023-2000\n", NULL, "gang_ports: \"1023-2000\" (user config" },
+	{ "gang_ports: 4000-65536\n", NULL, "is no range of ports, like 20000-29999" },
+	{ "gang_ports: 5000-4000\n", NULL, "is no range of ports, like 20000-29999" },
+	{ "gang_ports: any\n", NULL, "is no range of ports, like 20000-29999" },
 };
 
 static void test_together(void **state)
@@ -366,6 +372,29 @@ static void test_together(void **state)
 
 		assert_int_equal(settings_check_file(path, SETTING_FROM_USER, NULL, &faults), want);
 		assert_int_equal(faults.len != 0, want != 0);
+	}
+}
+
+static void test_gang_ports(void **state)
+{
+	struct layers set = { .user = "gang_ports: 4000-4009\n" },
+		      low = { .user = "gang_ports: 1-2\n" };
+	const struct {
+		const struct layers *l;
+		unsigned int first, last;
+	} cases[] = { { &(struct layers){ .user = NULL }, 20000, 29999 },
+		      { &set, 4000, 4009 },
+		      { &low, 20000, 29999 } };
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct settings *s = settings_new();
+		unsigned int first, last;
+
+		assert_int_equal(load(s, cases[i].l, NULL), 0);
+		settings_gang_ports(s, &first, &last);
+		assert_int_equal(first, cases[i].first);
+		assert_int_equal(last, cases[i].last);
+		(void)settings_free(s);
 	}
 }
 
@@ -412,17 +441,12 @@ static int remove_dir(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_limit_below_default),
-		cmocka_unit_test(test_allow_users),
-		cmocka_unit_test(test_unreadable),
-		cmocka_unit_test(test_needed),
-		cmocka_unit_test(test_real_dir),
-		cmocka_unit_test(test_util_band),
-		cmocka_unit_test(test_together),
-		cmocka_unit_test(test_unknown_variables),
+		cmocka_unit_test(test_order),	    cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_limits),	    cmocka_unit_test(test_limit_below_default),
+		cmocka_unit_test(test_allow_users), cmocka_unit_test(test_unreadable),
+		cmocka_unit_test(test_needed),	    cmocka_unit_test(test_real_dir),
+		cmocka_unit_test(test_util_band),   cmocka_unit_test(test_together),
+		cmocka_unit_test(test_gang_ports),  cmocka_unit_test(test_unknown_variables),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);

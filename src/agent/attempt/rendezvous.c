@@ -6,12 +6,14 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -78,14 +80,21 @@ static uint32_t any_number(void)
 	return n;
 }
 
-int rendezvous_take_port(unsigned int first, unsigned int last, int *ret_fd)
+static bool is_in(const struct port_range *r, unsigned int port)
 {
-	unsigned int n = last - first + 1, start = any_number() % n;
+	return port >= r->first && port <= r->last;
+}
+
+int rendezvous_take_port(const struct port_range *of, const struct port_range *others, int *ret_fd)
+{
+	unsigned int n = of->last - of->first + 1, start = any_number() % n;
 	int fd = -EADDRINUSE;
 
-	for (unsigned int i = 0; i < n; i++) {
-		unsigned int port = first + (start + i) % n;
+	for (unsigned int i = 0; i < 2 * n; i++) {
+		unsigned int port = of->first + (start + i) % n;
 
+		if (is_in(others, port) != (i >= n))
+			continue;
 		fd = bind_port(port, false);
 		if (fd >= 0) {
 			*ret_fd = fd;
@@ -95,6 +104,18 @@ int rendezvous_take_port(unsigned int first, unsigned int last, int *ret_fd)
 			break;
 	}
 	return fd;
+}
+
+struct port_range rendezvous_kernels_ports(void)
+{
+	struct port_range r = { 0, 0 };
+	cleanup_free char *text = NULL;
+	size_t len;
+
+	if (fs_read_file("/proc/sys/net/ipv4/ip_local_port_range", 64, &text, &len, NULL) < 0 ||
+	    sscanf(text, "%u %u", &r.first, &r.last) != 2)
+		return (struct port_range){ 0, 0 };
+	return r;
 }
 
 bool rendezvous_is_taken(unsigned int port)

@@ -14,10 +14,9 @@
 
 #define RENDEZVOUS_ADDRESS_MAX 256
 
-/* Ports below those that the kernel gives to connections by itself (ip_local_port_range), so that
- * none of these takes one between its choice and its use. */
-#define RENDEZVOUS_PORT_FIRST 20000
-#define RENDEZVOUS_PORT_LAST  29999
+struct port_range {
+	unsigned int first, last; /* last 0: none */
+};
 
 struct rank_place {
 	unsigned int nodes, rank; /* rank: of the node, from 0 */
@@ -30,10 +29,14 @@ struct rank_place {
 void rank_env(const struct rank_place *p, struct text_list *env);
 
 /*
- * A port from first to last, at random, that could be bound on all addresses. It stays bound until
- * ret_fd is closed, so that nobody else takes it. The port; -EADDRINUSE: all are taken; -errno.
+ * One of those ports, at random, that could be bound on all addresses. It stays bound until ret_fd
+ * is closed, so that nobody else takes it. One of `others` only where no other one is free. The
+ * port; -EADDRINUSE: all are taken; -errno.
  */
-int rendezvous_take_port(unsigned int first, unsigned int last, int *ret_fd);
+int rendezvous_take_port(const struct port_range *of, const struct port_range *others, int *ret_fd);
+/* Those that the kernel gives to connections by itself (ip_local_port_range): one of them may be
+ * taken between its choice and its use. */
+struct port_range rendezvous_kernels_ports(void);
 
 /* Somebody listens there. What a program that has ended leaves of its connections (TIME_WAIT) is
  * nobody. */

@@ -180,13 +180,16 @@ static bool waits_for_ranks(const struct attempt *a)
  * is all that is known of it: whoever else binds it first has it. */
 static struct rank_place only_rank(const struct attempt *a)
 {
-	int fd = -1, port = rendezvous_take_port(RENDEZVOUS_PORT_FIRST, RENDEZVOUS_PORT_LAST, &fd);
+	const struct agent_config *c = a->place->c;
+	const struct port_range of = { c->gang_port_first, c->gang_port_last };
+	const struct port_range kernels = rendezvous_kernels_ports();
+	int fd = -1, port = rendezvous_take_port(&of, &kernels, &fd);
 
 	(void)fd_close(fd);
 	return (struct rank_place){ .nodes = 1,
 				    .gpus = a->uuids.n,
 				    .address = "127.0.0.1",
-				    .port = port > 0 ? (unsigned int)port : RENDEZVOUS_PORT_FIRST };
+				    .port = port > 0 ? (unsigned int)port : of.first };
 }
 
 static void describe(const struct attempt *a, struct launch_with *w)

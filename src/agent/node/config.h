@@ -75,6 +75,7 @@ struct agent_config {
 	uint64_t *n_ended;	  /* tasks that end under it are counted there; NULL */
 	uint64_t heartbeat_ms;	  /* between two heartbeats */
 	uint64_t gang_wait_ms;	  /* for all ranks of a gang to have their devices */
+	unsigned int gang_port_first, gang_port_last;
 	const char *gang_address; /* of this node, for those that run with it; NULL: looked for */
 	uint64_t expire_ms;	  /* without one for so long, others take the tasks over */
 	uint64_t log_limit;	  /* bytes of a task's log; 0: no limit */
