@@ -36,6 +36,20 @@ const char *alloc_phase_name(unsigned int phase)
 	return enum_name(phases, ARRAY_LEN(phases), phase);
 }
 
+#define POOL "alloc-"
+
+char *alloc_pool_name(uint64_t id, char *buf)
+{
+	return str_print(buf, ALLOC_POOL_MAX, POOL "%" PRIu64, id);
+}
+
+uint64_t alloc_of_pool(const char *name)
+{
+	uint64_t id;
+
+	return str_has_prefix(name, POOL) && str_to_u64(name + strlen(POOL), &id) == 0 ? id : 0;
+}
+
 /* "allocs/42.json", "allocs/42,state" */
 static char *file_path(uint64_t id, const char *what, char *buf)
 {

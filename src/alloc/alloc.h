@@ -35,6 +35,11 @@ const char *alloc_kind_name(enum alloc_kind kind);
 
 #define ALLOC_POOL_MAX 33
 
+/* "alloc-42": what the pool of that allocation is called. buf: ALLOC_POOL_MAX bytes; returns it. */
+char *alloc_pool_name(uint64_t id, char *buf);
+/* Of which allocation it is the pool, by its name; 0: of none. */
+uint64_t alloc_of_pool(const char *name);
+
 struct alloc_mark {
 	uint64_t id;
 	enum alloc_kind kind;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "alloc/alloc.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/publish.h"
@@ -301,6 +302,12 @@ static bool has_open_job(const struct pool_shown *p)
 	return false;
 }
 
+bool pools_is_over(const struct pool_shown *p)
+{
+	return !p->error && p->pool.only && p->pool.down && alloc_of_pool(p->name) &&
+	       !has_open_job(p);
+}
+
 /* A sentence, which the caller frees: what is shown is old, and nobody will change that. NULL: it
  * is not, or there is nothing to be done. */
 static char *tell_stale(const struct pool_shown *p)
@@ -334,7 +341,8 @@ static void warn_of(const struct pool_shown *p, const char *instance)
 /* It is of that instance, or somebody may wait for something of it. */
 static bool is_of_interest(const struct pool_shown *p, const char *instance)
 {
-	return has_open_job(p) || !p->pool.down || strcmp(p->instance, instance) == 0;
+	return has_open_job(p) || !p->pool.down ||
+	       (strcmp(p->instance, instance) == 0 && !pools_is_over(p));
 }
 
 void pools_print(const struct pools_shown *p, const char *instance)

@@ -43,10 +43,13 @@ struct pools_shown {
  * pools_shown_clear() in each case. */
 int pools_read(const struct spool *sp, struct pools_shown *ret, struct err *e);
 void pools_shown_clear(struct pools_shown *p);
+/* It was of an allocation that was given back, and has no job any more. */
+bool pools_is_over(const struct pool_shown *p);
 /* A new reference: docs/json.md. From: of the first of those that are shown. */
 json_t *pools_json(const struct pools_shown *p, size_t from);
 /* A table, the jobs under it, and what is wrong; nothing where there is no pool. One of another
- * instance than this one is called "exp1/main", and left out while it is down and has no job. */
+ * instance than this one is called "exp1/main", and left out while it is down and has no job, as
+ * is one of an allocation that was given back. */
 void pools_print(const struct pools_shown *p, const char *instance);
 /* "pool night (slurm): 2 wanted, 1 live, 1 waiting of 4; waits for 1 job to start" */
 char *pool_sentence(const struct pool_shown *p);

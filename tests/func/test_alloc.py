@@ -26,6 +26,12 @@ def phase(q, name, wanted):
     return must_come(lambda: (a := allocs(q).get(name)) and a["phase"] == wanted and a)
 
 
+def is_caught(pid, number):
+    """A signal, by a handler of the process's own."""
+    caught = re.search(r"SigCgt:\t(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]
+    return int(caught, 16) >> (number - 1) & 1
+
+
 def one_line(text):
     return " ".join(text.split())
 
@@ -496,6 +502,18 @@ def test_a_node_of_its_own(queue):
                            for j in p["jobs"] if not j["ended"]], 30)
     assert allocs(q) == {}
     q.run("stop", str(other), check=False)
+    # Its pool is told of no more, kept for an hour for its jobs' logs, and then forgotten.
+    assert "alloc-1" not in q.run("instances").stdout
+    q.run("tick", "default")
+    files = sorted(pathlib.Path(q.spool, "pools").glob("alloc-1[,.]*"))
+    assert any(f.suffix == ".out" for f in files), files
+    for f in files:
+        if f.suffix in (".json", ".job"):
+            doc = json.loads(f.read_text())
+            doc.update({k: v // 2 for k, v in doc.items() if k in ("asked_ns", "ended")})
+            f.write_text(json.dumps(doc))
+    q.run("tick", "default")
+    assert not list(pathlib.Path(q.spool, "pools").glob("alloc-1[,.]*"))
 
 
 def test_an_engine_that_is_none(queue):
@@ -506,6 +524,52 @@ def test_an_engine_that_is_none(queue):
     assert allocs(q) == {}
     words = q.run("alloc", "a", "b", check=False)
     assert words.returncode == 2 and '"b": one NAME at a time' in one_line(words.stderr)
+
+
+def test_an_engine_that_takes_no_job(queue, tmp_path):
+    """Then there is no allocation, and nobody asks for its node again and again."""
+    q = queue(gpus=1)
+    fakes = tmp_path / "bin"
+    fakes.mkdir()
+    (fakes / "sbatch").write_text("#!/bin/sh\necho 'sbatch: error: Batch job submission failed: Invalid partition name' >&2\nexit 1\n")
+    (fakes / "squeue").write_text("#!/bin/sh\n")
+    for f in fakes.iterdir():
+        f.chmod(0o755)
+    q.env["PATH"] = f"{fakes}:{q.env['PATH']}"
+    said = q.run("alloc", "a", "--engine", "slurm", check=False)
+    assert said.returncode == 1 and "a is not allocated" in said.stderr and allocs(q) == {}, said
+    pool, = json.loads(q.run("instances", "--json").stdout.splitlines()[0])["pools"]
+    assert pool["down"] and "alloc-1" not in q.run("instances").stdout
+    assert q.run("nodes").stdout.startswith("this machine"), "that pool's engine is nobody's any more"
+
+
+def test_told_to_end_while_it_waits(queue):
+    """What becomes of it is said, and with --now it is nothing."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    q.run("alloc", "mine")
+    for args, said in ((("--now",), "later was taken back"),
+                       ((), "later waits on in the queue; tenure release later takes it back")):
+        p = subprocess.Popen([q.m.tenure, "alloc", "later", "--wait", "1h", *args], env=q.env, stderr=subprocess.PIPE, text=True)
+        must_come(lambda: "later" in allocs(q) and is_caught(p.pid, signal.SIGINT))
+        p.send_signal(signal.SIGINT)
+        assert said in one_line(p.communicate(timeout=HANG)[1]) and p.returncode == -signal.SIGINT
+        assert ("later" in allocs(q)) == (not args)
+
+
+def test_now_on_an_engine_takes_its_job_back(queue, tmp_path):
+    q = queue(gpus=1)
+    fakes, gone = tmp_path / "bin", tmp_path / "gone"
+    fakes.mkdir()
+    (fakes / "sbatch").write_text("#!/bin/sh\necho 7\n")
+    (fakes / "squeue").write_text("#!/bin/sh\n")
+    (fakes / "scancel").write_text(f'#!/bin/sh\necho "$*" > {gone}\n')
+    for f in fakes.iterdir():
+        f.chmod(0o755)
+    q.env["PATH"] = f"{fakes}:{q.env['PATH']}"
+    none = q.run("alloc", "a", "--engine", "slurm", "--now", "--wait", "0", check=False)
+    assert none.returncode == 1 and "a was taken back" in one_line(none.stderr), none
+    assert "7" in gone.read_text() and allocs(q) == {}
 
 
 def test_tasks_of_a_pool(queue):

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@
 #include "cli/task/taskstop.h"
 #include "cli/task/watch.h"
 #include "cli/task/why.h"
+#include "pool/pool.h"
 #include "spool/instance.h"
 #include "spool/submit.h"
 
@@ -101,6 +103,31 @@ static void print_json(const struct asked *a, const struct live_allocs *l, const
 	cmd_print_json_line(doc);
 }
 
+static volatile sig_atomic_t interrupt;
+
+static void on_interrupt(int signum)
+{
+	interrupt = signum;
+}
+
+/* Who is told to end while it waits says what becomes of it first. */
+static void catch_interrupts(void)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction act = { .sa_handler = on_interrupt }, before;
+
+	for (size_t i = 0; i < ARRAY_LEN(signals); i++)
+		if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+			(void)sigaction(signals[i], &act, NULL);
+}
+
+static void end_by_interrupt(void)
+{
+	(void)fflush(NULL);
+	(void)signal(interrupt, SIG_DFL);
+	(void)raise(interrupt);
+}
+
 /* It has its GPUs: 1; it has ended: -ECANCELED; 0: neither. */
 static int look(const struct asked *a, struct taskwatch *w, struct err *e)
 {
@@ -121,21 +148,26 @@ static int wait_for_it(const struct asked *a, const struct task_place *place, st
 	struct taskwatch *w = NULL;
 	int r = taskwatch_open(a->sp, place, &w, e);
 
-	while (r == 0 && (r = look(a, w, e)) == 0 && clock_mono_ns() < end_ns)
+	catch_interrupts();
+	while (r == 0 && (r = look(a, w, e)) == 0 && clock_mono_ns() < end_ns && !interrupt)
 		taskwatch_pause(w);
 	w = taskwatch_close(w);
 	return r;
 }
 
+/* With the node that was asked for. */
 static int take_back(const struct asked *a, struct err *e)
 {
 	struct taskstop s = {
 		.ctx = a->ctx, .sp = a->sp, .quiet = true, .remote_ms = AGENTS_LIMIT_MS
 	};
-	char word[24];
+	char word[24], pool[ALLOC_POOL_MAX], path[SPOOL_PATH_MAX];
 	int r = taskstop_word(&s, str_print(word, sizeof(word), "%" PRIu64, a->id), e);
 
-	return r == 0 ? taskstop_finish(&s, e) : r;
+	r = r == 0 ? taskstop_finish(&s, e) : r;
+	if (spool_exists(a->sp, pool_path(alloc_pool_name(a->id, pool), path)))
+		(void)alloc_pool_down(a->ctx, pool, ALLOC_POOL_QUIET);
+	return r;
 }
 
 static char *reason_of(const struct asked *a)
@@ -149,6 +181,21 @@ static char *reason_of(const struct asked *a)
 		return xstrdup("waits");
 	}
 	return strbuf_take(&why);
+}
+
+static void tell_interrupted(const struct asked *a)
+{
+	cleanup_free char *option = instance_option(a->ctx);
+	struct err e = ERR_INIT;
+
+	if (!opts_flag(a->ctx->opts, "now"))
+		cmd_warn("note", "%s waits on in the queue; tenure release%s %s takes it back",
+			 a->name, option, a->name);
+	else if (take_back(a, &e) == 0)
+		cmd_warn("note", "%s was taken back", a->name);
+	else
+		cmd_warn("warning", "%s was not taken back: %s", a->name, e.text);
+	end_by_interrupt();
 }
 
 static int tell_waits(const struct asked *a, const struct live_allocs *live, struct err *e)
@@ -195,6 +242,8 @@ static int tell(const struct asked *a, struct err *e)
 		r = live_allocs_read(a->sp, &live, e);
 	if (r == 0 && has)
 		tell_has(a, &live);
+	else if (r == 0 && interrupt)
+		tell_interrupted(a);
 	else if (r == 0)
 		r = tell_waits(a, &live, e);
 	live_allocs_clear(&live);

@@ -41,11 +41,6 @@ const struct opt alloc_pool_opts[] = {
 	{ 0 },
 };
 
-char *alloc_pool_name(uint64_t id, char *buf)
-{
-	return str_print(buf, ALLOC_POOL_MAX, "alloc-%" PRIu64, id);
-}
-
 const char *alloc_pool_engine(const struct cmd_ctx *ctx)
 {
 	const struct value *v = opts_value(ctx->opts, "engine");

@@ -7,9 +7,6 @@
 #include "alloc/alloc.h"
 #include "cli/cmd.h"
 
-/* "alloc-42": what the pool of that allocation is called. buf: ALLOC_POOL_MAX bytes; returns it. */
-char *alloc_pool_name(uint64_t id, char *buf);
-
 /* The engine that was asked for; NULL: none, the allocation is of the nodes that there are. */
 const char *alloc_pool_engine(const struct cmd_ctx *ctx);
 /* Where `up` and `down` say what they do: errors are on standard error in each case. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "alloc/base.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/json_get.h"
 #include "base/mem.h"
@@ -262,6 +263,45 @@ static int look_after_base(const struct cmd_ctx *ctx, const struct spool *sp, st
 	return r;
 }
 
+/* ---- pools of allocations that are over ---- */
+
+#define POOL_KEPT_S 3600 /* for who wants to know what its jobs have printed */
+
+/* Of an allocation that is none any more, and long ago: it would be looked after for ever. */
+static void forget_pool(const struct spool *sp, const char *name, const struct live_allocs *l)
+{
+	uint64_t id = alloc_of_pool(name), last_s, now_s;
+	char word[24];
+	struct pool p = { .gpus = 0 };
+	struct pool_jobs jobs = { .n = 0 };
+	bool over = id &&
+		    !live_allocs_find(l, str_print(word, sizeof(word), "%" PRIu64, id), NULL) &&
+		    pool_read(sp, name, &p, NULL) == 0 && p.only && p.down &&
+		    pool_jobs_read(sp, name, &jobs, NULL) == 0;
+
+	last_s = p.asked_ns / NS_PER_S;
+	for (size_t i = 0; i < jobs.n; i++) {
+		over = over && jobs.all[i].phase == POOL_JOB_ENDED;
+		if (jobs.all[i].ended_s > last_s)
+			last_s = jobs.all[i].ended_s;
+	}
+	now_s = over ? spool_now_or_ours(sp) / NS_PER_S : 0;
+	if (over && last_s + POOL_KEPT_S < now_s)
+		(void)pool_forget(sp, name, NULL);
+	pool_jobs_clear(&jobs);
+	pool_clear(&p);
+}
+
+static void forget_pools(const struct spool *sp, const struct text_list *names)
+{
+	struct live_allocs live = { .n = 0 };
+
+	if (names->n && live_allocs_read(sp, &live, NULL) == 0)
+		for (size_t i = 0; i < names->n; i++)
+			forget_pool(sp, names->texts[i], &live);
+	live_allocs_clear(&live);
+}
+
 /* ---- the command ---- */
 
 /* Who wants base_gpus, and when he does not any more unless he says it again: an agent looks each
@@ -312,6 +352,8 @@ static int run_tick(const struct cmd_ctx *ctx, struct err *e)
 		tell_tick(names.texts[i], &report);
 		pool_report_clear(&report);
 	}
+	if (r == 0)
+		forget_pools(sp, &names);
 	text_list_clear(&names);
 	/* Its agent, and its settings, are those of the instance that --instance names. */
 	if (r == 0 &&

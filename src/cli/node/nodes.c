@@ -84,7 +84,7 @@ static void add_pools(struct look *l, const struct engine *engine)
 		const struct pool_shown *p = &l->ours.pools.all[i];
 		const struct engine *its = engine_find(p->pool.engine);
 
-		if (its && (!engine || its == engine) && !p->error &&
+		if (its && (!engine || its == engine) && !p->error && !pools_is_over(p) &&
 		    strcmp(p->instance, l->ours.instance) == 0)
 			add_section(l, its, &p->pool.settings);
 	}
