@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from nodelib import caching_nodes, kill_at_once, lines
-from patience import HANG, must_come, wait_for
+from patience import HANG, Stopwatch, must_come, wait_for
 
 # Each rank writes down what it was told and meets the others at MASTER_ADDR:MASTER_PORT, as a framework's processes
 # do: rank 0 listens, the others come. Then it does what the file `then` says, a line of Python per rank, or nothing.
@@ -188,6 +188,28 @@ def test_rank_that_fails_ends_the_others(world, ranks):
     assert not a.runs() and not b.runs()
     assert [len(ranks.begun(r)) for r in (0, 1)] == [1, 1]
     assert wait_for(lambda: not files(a)), files(a)
+
+
+def test_what_is_shown_of_a_rank_that_was_ended(world, ranks):
+    """It is the leader, elsewhere, that writes its end; what is told is what it has run, and where."""
+    a, _ = start(world, "alpha", "beta")
+    i = ranks.submit(a, then="""\
+if rank == 0:
+    while not (out / "go").exists():
+        time.sleep(0.05)
+    sys.exit(3)
+""" + STAY)
+    ranks.met(0, 1)
+    ran = Stopwatch()
+    must_come(lambda: ran.wall() > 0.5)
+    (ranks.out / "go").touch()
+    a.wait(i, "failed", 30)
+    shown = json.loads(a.run("show", f"{i}.2", "--json").stdout)
+    assert (shown["state"], shown["agent"], shown["attempts"]) == ("cancelled", "beta", 1), shown
+    assert shown["ran_s"] > 0.5, shown
+    history, = json.loads(a.run("history", "--json").stdout)["tasks"]
+    assert history["ran_s"] == pytest.approx(sum(json.loads(a.run("show", f"{i}.{e}", "--json").stdout)["ran_s"]
+                                                 for e in (1, 2)), abs=0.01), history
 
 
 def test_rank_that_is_tried_again_takes_the_others_along(world, ranks):

@@ -40,7 +40,7 @@ static int end_waiting(struct spool_place *p, struct batch *b, uint64_t element,
 	struct spool_end end = { .result = RESULT_CANCELLED,
 				 .attempt = how->attempt,
 				 .exit = how->exit,
-				 .begun_ns = clock_wall_ns() };
+				 .begun_ns = how->attempt ? 0 : clock_wall_ns() };
 	struct claim c;
 	int r = batch_claim_to_end(b, element, &p->self, &c, e);
 

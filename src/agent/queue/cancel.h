@@ -17,7 +17,9 @@ int cancel_waiting(struct spool_place *place, const struct task_name *n, const c
  * it never began one. */
 struct cancel_how {
 	const char *reason;
-	unsigned int attempt, exit; /* of struct spool_end */
+	/* Of struct spool_end, where it has run: of the attempt that its last requeue tells of,
+	 * which says when that was. */
+	unsigned int attempt, exit;
 };
 int cancel_element(struct spool_place *place, const struct task_name *n,
 		   const struct cancel_how *how, struct err *e);

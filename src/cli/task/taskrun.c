@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "cli/task/taskstate.h"
 #include "spool/claim.h"
+#include "spool/gang.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
 #include "task/adopt.h"
@@ -163,6 +164,20 @@ void taskrun_read_claim(const struct spool *sp, const struct task_name *n, const
 		find_log(sp, called, ret);
 }
 
+/* It was ended for another rank of its gang: its last requeue tells of what it has run, and the end
+ * that followed was written by the leader. */
+static void take_rank(const struct spool *sp, struct taskrun *run)
+{
+	struct gang_ending was;
+
+	if (run->unstarted || run->end.begun_ns || !run->end.epoch ||
+	    !gang_how_it_ended(sp, run->name.id, run->name.element, run->end.epoch - 1, &was))
+		return;
+	run->started_ns = was.end.begun_ns;
+	run->end.ended_ns = was.end.ended_ns;
+	(void)str_copy(run->who.agent, sizeof(run->who.agent), was.agent);
+}
+
 static void read_element(const struct spool *sp, const struct task_place *place,
 			 struct taskrun *run)
 {
@@ -188,6 +203,7 @@ static void read_element(const struct spool *sp, const struct task_place *place,
 	take_end(&found.end, run);
 	if (!run->unstarted)
 		(void)str_copy(run->who.agent, sizeof(run->who.agent), found.agent);
+	take_rank(sp, run);
 }
 
 void taskrun_read(const struct spool *sp, const struct task_place *place,
