@@ -200,6 +200,8 @@ if rank == 0:
     sys.exit(3)
 """ + STAY)
     ranks.met(0, 1)
+    assert "waits_for_ranks" not in show(a, f"{i}.2") and "runs on beta, for" in a.why(f"{i}.2")
+    assert re.search(f"^{i} train.py: (runs on all its nodes|has run for )", a.why(i)), a.why(i)
     ran = Stopwatch()
     must_come(lambda: ran.wall() > 0.5)
     (ranks.out / "go").touch()
@@ -434,6 +436,16 @@ def one_of_two_waits(world, ranks, **more):
 def test_what_is_paused_keeps_no_gpus(world, ranks):
     """Not until gang_wait is over."""
     a, b, busy, i = one_of_two_waits(world, ranks)
+    there = next(n for n in (a, b) if any(t["state"] == "mustered" for t in n.runs().values()))
+    other = b if there is a else a
+    rank = next(t["element"] for t in there.runs().values() if t["id"] == i)
+    for n in (there, other):  # it does not run, whoever is asked
+        listed = " ".join(n.run("list").stdout.split())
+        assert re.search(rf"{i}\.{rank} running 500 1 - train.py on {there.name}, .*waits for the other ranks for", listed), listed
+        assert f"has its GPUs on {there.name}, and waits for the other ranks" in n.why(f"{i}.{rank}"), n.why(f"{i}.{rank}")
+        assert show(n, f"{i}.{rank}")["waits_for_ranks"]
+        assert "waits for the others to have their GPUs" in " ".join(n.run("show", f"{i}.{rank}").stdout.split())
+    assert "waits for all ranks: 1 of 2 ranks have their GPUs" in there.why(i)
     a.run("pause", str(i))
     must_come(lambda: [t for n in (a, b) for t in n.runs().values()] and
               not any(t["id"] == i for n in (a, b) for t in n.runs().values()))

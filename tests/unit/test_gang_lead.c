@@ -224,7 +224,9 @@ static void only_the_leader_calls(void **state)
 	assert_said(alpha, "its ranks are called: alpha, beta");
 	assert_int_equal(look(alpha)->generation, 1); /* once */
 	(void)look(beta);
-	assert_why(beta, "0 of 2 ranks have their GPUs; not yet: rank 0 on alpha, rank 1 on beta");
+	assert_why(
+		beta,
+		"waits for all ranks: 0 of 2 ranks have their GPUs; not yet: rank 0 on alpha, rank 1 on beta");
 }
 
 static void the_word_is_go_when_all_are_ready(void **state)

@@ -775,7 +775,8 @@ static void say_missing(const struct seen *s, struct strbuf *b)
 
 	for (size_t i = 0; i < s->facts.n; i++)
 		missing += !s->ranks[i].ready;
-	strbuf_addf(b, "%zu of %zu ranks have their GPUs", s->facts.n - missing, s->facts.n);
+	strbuf_addf(b, "waits for all ranks: %zu of %zu ranks have their GPUs",
+		    s->facts.n - missing, s->facts.n);
 	for (size_t i = 0, told = 0; i < s->facts.n && told < 4; i++) {
 		if (s->ranks[i].ready)
 			continue;
@@ -796,9 +797,9 @@ static void say_why(struct looking *k, const struct seen *s, const struct memory
 	if (v->phase == GANG_MUSTERING) {
 		say_missing(s, &b);
 	} else if (v->phase == GANG_STARTING) {
-		strbuf_adds(&b, "its ranks are being started");
+		strbuf_adds(&b, "is just being started on its nodes");
 	} else if (v->phase == GANG_RUNNING) {
-		strbuf_adds(&b, "all its ranks run");
+		strbuf_adds(&b, "runs on all its nodes");
 	} else if (v->phase == GANG_CLOSING) {
 		strbuf_adds(&b, "waits until all its ranks have ended");
 	} else {

@@ -63,6 +63,8 @@ struct list {
 	size_t n_batches;
 	const struct scan_task **batches; /* by their ids, from both */
 	struct text_list lanes;		  /* that are paused */
+	struct gangs_read gangs;
+	bool gangs_read;
 	json_t *when; /* of tasks that wait: what the agent here says, by id; NULL: not asked */
 };
 
@@ -139,7 +141,8 @@ static void add_run(const struct task_view *r, struct strbuf *b)
 
 		strbuf_addf(b, "%s%s", b->len ? ", " : "", left);
 	} else if (r->run.started_ns && r->run.started_ns <= now_ns)
-		strbuf_addf(b, "%sfor %s", b->len ? ", " : "",
+		strbuf_addf(b, "%s%sfor %s", b->len ? ", " : "",
+			    r->run.mustered ? "waits for the other ranks " : "",
 			    unit_format_duration(ran_ns / NS_PER_S * 1000, ran));
 }
 
@@ -211,11 +214,11 @@ static void show_row(struct list *l, const struct task_view *r)
 static void show_json(const struct list *l, const struct task_view *v)
 {
 	static const enum taskview_member members[] = {
-		VIEW_ID,      VIEW_STATE,      VIEW_NAME,    VIEW_LANE,	      VIEW_PRIORITY,
-		VIEW_GPUS,    VIEW_N_ELEMENTS, VIEW_ELEMENT, VIEW_COUNTS,     VIEW_LANE_PAUSED,
-		VIEW_AGENT,   VIEW_STARTED,    VIEW_RAN,     VIEW_UNFILED,    VIEW_LEFT_EXIT,
-		VIEW_DEVICES, VIEW_SCALING,    VIEW_LOG,     VIEW_NOT_BEFORE, VIEW_ENDED,
-		VIEW_EXIT,
+		VIEW_ID,      VIEW_STATE,      VIEW_NAME,     VIEW_LANE,    VIEW_PRIORITY,
+		VIEW_GPUS,    VIEW_N_ELEMENTS, VIEW_ELEMENT,  VIEW_COUNTS,  VIEW_LANE_PAUSED,
+		VIEW_AGENT,   VIEW_STARTED,    VIEW_RAN,      VIEW_UNFILED, VIEW_LEFT_EXIT,
+		VIEW_DEVICES, VIEW_SCALING,    VIEW_MUSTERED, VIEW_LOG,	    VIEW_NOT_BEFORE,
+		VIEW_ENDED,   VIEW_EXIT,
 	};
 	json_t *o = taskview_json(v, members, ARRAY_LEN(members));
 	json_t *when = json_object_get(find_when(l, v), "forecast");
@@ -286,6 +289,15 @@ static int add_lane(void *data, const char *lane)
 	return 0;
 }
 
+/* They are read once, where an element runs. */
+static void look_at_gangs(struct list *l, struct task_view *r)
+{
+	if (!l->gangs_read)
+		(void)gang_read_all(l->sp, &l->gangs, NULL);
+	l->gangs_read = true;
+	taskrun_take_gangs(&r->run, &l->gangs);
+}
+
 static void show(struct list *l, const struct scan_task *t)
 {
 	struct task_view r = { .sp = l->sp,
@@ -306,6 +318,8 @@ static void show(struct list *l, const struct scan_task *t)
 	if (t->dir == SPOOL_RUNNING) {
 		l->tasks = l->tasks ? l->tasks : taskview_agents(l->ctx);
 		taskview_load_claim(&r, l->tasks);
+		if (r.name.element)
+			look_at_gangs(l, &r);
 	}
 	r.counted = t->name.count && waits &&
 		    taskstate_counts(l->sp, &t->name, &l->active, &r.counts, NULL) == 0;
@@ -464,6 +478,7 @@ static int run_list(const struct cmd_ctx *ctx, struct err *e)
 	free(l.batches);
 	json_decref(l.tasks);
 	json_decref(l.when);
+	gang_clear(&l.gangs);
 	text_list_clear(&l.lanes);
 	if (r == 0 && l.table && l.shown)
 		table_print(l.table, stdout);

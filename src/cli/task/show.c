@@ -308,6 +308,11 @@ static void print_task(const struct task_view *v, const json_t *value)
 	}
 }
 
+static void print_mustered(const struct task_view *v, const json_t *value)
+{
+	print_line("rank", "waits for the others to have their GPUs");
+}
+
 /* Part of the id, said below or with its end. */
 static void print_nothing(const struct task_view *v, const json_t *value)
 {
@@ -334,6 +339,7 @@ static const struct {
 	{ VIEW_DEVICES, print_devices },
 	{ VIEW_UUIDS, print_uuids },
 	{ VIEW_SCALING, print_scaling },
+	{ VIEW_MUSTERED, print_mustered },
 	{ VIEW_PROCESSES, print_procs },
 	{ VIEW_COMMAND_EXIT, print_command_exit },
 	{ VIEW_STARTED, print_started },

@@ -153,6 +153,25 @@ static void read_running(const struct spool *sp, const struct task_name *n, stru
 	task_file_clear(&t);
 }
 
+void taskrun_take_gangs(struct taskrun *run, const struct gangs_read *gangs)
+{
+	const struct gang *g = gang_find(gangs, run->name.id);
+	size_t rank = run->name.element - 1;
+
+	run->mustered = run->running && run->name.element && g && gang_stands(g) && !g->decided &&
+			rank < g->n && g->ranks[rank].epoch == run->name.epoch;
+}
+
+void taskrun_look_at_gangs(const struct spool *sp, struct taskrun *run)
+{
+	struct gangs_read gangs;
+
+	if (!run->running || !run->name.element || gang_read_all(sp, &gangs, NULL) < 0)
+		return;
+	taskrun_take_gangs(run, &gangs);
+	gang_clear(&gangs);
+}
+
 void taskrun_read_claim(const struct spool *sp, const struct task_name *n, const char *called,
 			struct taskrun *ret)
 {
@@ -194,6 +213,7 @@ static void read_element(const struct spool *sp, const struct task_place *place,
 	(void)batch_close(b);
 	if (state <= BATCH_RUNNING) {
 		read_running(sp, &run->name, run);
+		taskrun_look_at_gangs(sp, run);
 		/* It was stopped with its batch: no record tells of it alone. */
 		run->unstarted = !run->running && place->dir != SPOOL_PENDING;
 		return;

@@ -14,6 +14,7 @@
 #include <jansson.h>
 
 #include "cli/task/select.h"
+#include "spool/gang.h"
 #include "spool/record.h"
 #include "task/tree.h"
 
@@ -24,6 +25,7 @@ struct taskrun {
 	struct claimer who;    /* texts empty and numbers 0 where they are not known */
 	uint64_t started_ns;   /* wall; 0: not known */
 	uint64_t again_ns;     /* wall, when that went back to the queue; 0: it has not */
+	bool mustered; /* with running: a rank that has its GPUs, and waits for the others */
 	bool ended;
 	bool unstarted;			 /* it was stopped while it waited */
 	struct spool_end end;		 /* with ended */
@@ -43,6 +45,11 @@ void taskrun_read(const struct spool *sp, const struct task_place *place,
 /* The same of what is in running/ under that name; called: as it, or its batch, is called. */
 void taskrun_read_claim(const struct spool *sp, const struct task_name *n, const char *called,
 			struct taskrun *ret);
+
+/* Whether it waits for the other ranks is not read with its claim: by what was read of all gangs,
+ * and where one task is looked at. */
+void taskrun_take_gangs(struct taskrun *run, const struct gangs_read *gangs);
+void taskrun_look_at_gangs(const struct spool *sp, struct taskrun *run);
 
 /* What the agent that runs it says of it (of taskview_agents(); NULL: nothing) is added. */
 void taskrun_take_agents(struct taskrun *run, const json_t *task);

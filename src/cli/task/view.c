@@ -49,6 +49,7 @@ void taskview_read_run(const struct cmd_ctx *ctx, const struct spool *sp, const 
 	json_t *agents = taskview_agents(ctx);
 
 	taskrun_read_claim(sp, n, called, ret);
+	taskrun_look_at_gangs(sp, ret);
 	taskrun_take_agents(ret, agents_word(agents, n->id, n->element));
 	json_decref(agents);
 }
@@ -420,6 +421,7 @@ static const struct {
 	[VIEW_LOG] = { "log", log_json },
 	[VIEW_LOG_ERROR] = { "log_error", log_error_json },
 	[VIEW_END] = { "end", end_json },
+	[VIEW_MUSTERED] = { "waits_for_ranks", NULL, FLAG, AT(run.mustered) },
 	[VIEW_UNSTARTED] = { "unstarted", NULL, FLAG, AT(run.unstarted) },
 	[VIEW_ENDED] = { "ended", NULL, SECONDS, AT(name.ended_s) },
 	[VIEW_EXIT] = { "exit", exit_json },

@@ -289,7 +289,10 @@ static void tell_where(const struct cmd_ctx *ctx, const struct spool *sp, const 
 	(void)node_agents_read(ctx, sp, &agents, NULL);
 	p = node_agents_find(&agents, agent);
 	sign = node_agent_sign(p);
-	strbuf_addf(b, "runs on %s", agent[0] ? agent : "a node that is not known");
+	strbuf_addf(b,
+		    run->mustered ? "has its GPUs on %s, and waits for the other ranks"
+				  : "runs on %s",
+		    agent[0] ? agent : "a node that is not known");
 	if (run->started_ns && run->started_ns <= now_ns)
 		strbuf_addf(
 			b, ", for %s",
@@ -333,6 +336,8 @@ static void tell_run(const struct cmd_ctx *ctx, const struct spool *sp, const st
 	tell_where(ctx, sp, n, &run, b);
 	if (run.scaling[0])
 		strbuf_addf(b, "; it %s", run.scaling);
+	if (run.mustered) /* nothing of it was started */
+		return;
 	add_logs(n->id, n->element, b);
 	if (!taskrun_look(sp, &run, &look))
 		return;
