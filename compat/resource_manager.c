@@ -38,6 +38,7 @@
 #define RULE	   "----------------------------------------"
 #define NO_AGENT   3 /* exit code of tenure status */
 #define WAIT	   "10s"
+#define PREFIX	   "NDFS_" /* of the names of its jobs */
 
 #define INFO	"INFO"
 #define WARNING "WARNING"
@@ -201,6 +202,14 @@ static void add_limit(struct text_list *words, const char *name, unsigned int n)
 		add_number(words, name, n);
 }
 
+/* What jobs of the cluster are called, and by what those of others count, as with the older tool.
+ */
+static void add_prefix(const struct manager *m, struct text_list *words)
+{
+	if (m->engine && !getenv("TENURE_JOB_PREFIX"))
+		text_list_add(words, "--prefix=" PREFIX);
+}
+
 /* The automatic base: it is the monitor's, as with the older tool. What this one wants counts for
  * three times as long as it is between two looks, so nothing stays of one that was killed. */
 #define BASE_LEAST_S 180
@@ -220,6 +229,7 @@ static void look_after_base(struct manager *m)
 	text_list_take(&words,
 		       xasprintf("--base-for=%us", for_s > BASE_LEAST_S ? for_s : BASE_LEAST_S));
 	add_limit(&words, "max-total-gpus", most);
+	add_prefix(m, &words);
 	a = ask(m, &words);
 	text_list_clear(&words);
 	for (char *line = strtok_r(a.out, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
@@ -449,6 +459,7 @@ static int allocate(struct manager *m, const char *task)
 	add_limit(&words, "max-gpus-per-task", c->max_per_task);
 	add_limit(&words, "max-total-gpus", c->max_total);
 	add_limit(&words, "max-manual-gpus", c->max_manual);
+	add_prefix(m, &words);
 	if (m->engine)
 		text_list_take(&words, xasprintf("--engine=%s", m->engine));
 	text_list_add(&words, task);

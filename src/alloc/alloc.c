@@ -18,18 +18,10 @@
 #define MARK_MAX  4096
 #define STATE_MAX 65536
 
-static const char *const kinds[] = { [ALLOC_MANUAL] = "manual", [ALLOC_BASE] = "base" };
-_Static_assert(ARRAY_LEN(kinds) == ALLOC_KIND_MAX, "a name for every kind");
-
 static const char *const phases[] = {
 	[ALLOC_WAITING] = "waiting", [ALLOC_RUNNING] = "running", [ALLOC_ENDED] = "ended"
 };
 _Static_assert(ARRAY_LEN(phases) == ALLOC_PHASE_MAX, "a name for every phase");
-
-const char *alloc_kind_name(enum alloc_kind kind)
-{
-	return enum_name(kinds, ARRAY_LEN(kinds), kind);
-}
 
 const char *alloc_phase_name(unsigned int phase)
 {
@@ -112,7 +104,6 @@ static int add_mark(void *data, const char *file, unsigned char type)
 	cleanup_free char *text = NULL;
 	char path[SPOOL_PATH_MAX];
 	const char *what, *kind;
-	unsigned int n;
 	size_t len;
 	json_t *doc;
 	int r;
@@ -124,8 +115,8 @@ static int add_mark(void *data, const char *file, unsigned char type)
 		return spool_is_bad(r) || r == -ENOENT || r == -EFBIG ? 0 : r;
 	doc = json_loadb(text, len, 0, NULL);
 	kind = json_get_str(doc, "kind");
-	if (kind && enum_parse(kinds, ARRAY_LEN(kinds), kind, &n, NULL) == 0)
-		mark.kind = (enum alloc_kind)n;
+	if (kind)
+		(void)alloc_kind_parse(kind, &mark.kind);
 	json_get_text(doc, "pool", mark.pool, sizeof(mark.pool));
 	json_decref(doc);
 	g->marks->all = xgrow(g->marks->all, g->marks->n, sizeof(*g->marks->all));
@@ -357,62 +348,4 @@ int alloc_state_write(const struct spool *sp, uint64_t id, const struct alloc_st
 	if (!text)
 		return err_set(e, -ENOMEM, "no memory for the state of allocation %" PRIu64, id);
 	return spool_replace(sp, file_path(id, ",state", path), text, strlen(text), e);
-}
-
-/* ---- limits ---- */
-
-#define SHOWN_USES 6
-
-/* "exp1 has 4, exp2 has 2" */
-static void add_uses(struct strbuf *b, const struct alloc_use *uses, size_t n, unsigned int known,
-		     unsigned int elsewhere)
-{
-	size_t told = 0;
-
-	for (size_t i = 0; i < n; i++)
-		if (uses[i].gpus)
-			strbuf_add_some(b, told++, SHOWN_USES, "%s has %u", uses[i].name,
-					uses[i].gpus);
-	strbuf_add_more(b, told, SHOWN_USES);
-	if (elsewhere > known)
-		strbuf_addf(b, "%sthe engine knows of %u", told ? ", and " : "", elsewhere);
-}
-
-int alloc_check_limits(const struct alloc_limits *limits, const struct alloc_use *uses, size_t n,
-		       unsigned int elsewhere, enum alloc_kind kind, unsigned int gpus,
-		       struct err *e)
-{
-	unsigned int by_kind[ALLOC_KIND_MAX] = { 0 };
-	cleanup_strbuf struct strbuf who = STRBUF_INIT;
-
-	for (size_t i = 0; i < n; i++)
-		by_kind[uses[i].kind] += uses[i].gpus;
-
-	unsigned int known = by_kind[ALLOC_MANUAL] + by_kind[ALLOC_BASE];
-	/* What the base has it gives to whoever asks. */
-	unsigned int has = (elsewhere > known ? elsewhere : known) -
-			   (kind == ALLOC_MANUAL ? by_kind[ALLOC_BASE] : 0);
-	const struct {
-		unsigned int limit, has;
-		const char *words;
-	} checks[] = {
-		{ limits->per_alloc, 0, "one allocation may have %u GPUs (max_gpus_per_task)" },
-		{ kind == ALLOC_BASE ? limits->base : limits->manual, by_kind[kind],
-		  kind == ALLOC_BASE ? "the automatic base may have %u GPUs (base_gpus)"
-				     : "allocations by hand may have %u GPUs (max_manual_gpus)" },
-		{ limits->total, has, "all allocations may have %u GPUs (max_total_gpus)" },
-	};
-
-	add_uses(&who, uses, n, known, elsewhere);
-	for (size_t i = 0; i < ARRAY_LEN(checks); i++) {
-		char words[128];
-
-		if (!checks[i].limit || checks[i].has + gpus <= checks[i].limit)
-			continue;
-		(void)str_print(words, sizeof(words), checks[i].words, checks[i].limit);
-		return err_set(e, -EDQUOT, "%s, and %u more would be %u%s%s%s", words, gpus,
-			       checks[i].has + gpus, i && who.len ? " (" : "",
-			       i && who.len ? strbuf_str(&who) : "", i && who.len ? ")" : "");
-	}
-	return 0;
 }

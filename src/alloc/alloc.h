@@ -20,18 +20,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "alloc/limits.h"
 #include "base/err.h"
 #include "spool/files.h"
 #include "spool/task_spec.h"
-
-/* Who wanted it. */
-enum alloc_kind {
-	ALLOC_MANUAL, /* somebody */
-	ALLOC_BASE,   /* the automatic base: it makes room for those */
-	ALLOC_KIND_MAX
-};
-
-const char *alloc_kind_name(enum alloc_kind kind);
 
 #define ALLOC_POOL_MAX 33
 
@@ -119,31 +111,5 @@ struct alloc_state {
 int alloc_state_read(const struct spool *sp, uint64_t id, struct alloc_state *ret, struct err *e);
 int alloc_state_write(const struct spool *sp, uint64_t id, const struct alloc_state *st,
 		      struct err *e);
-
-/* ---- limits ---- */
-
-/* How many GPUs may be allocated; 0: no limit. */
-struct alloc_limits {
-	unsigned int total;	/* all allocations together */
-	unsigned int base;	/* those of the automatic base */
-	unsigned int manual;	/* the others */
-	unsigned int per_alloc; /* one of them */
-};
-
-/* Who has, or waits for, how many. */
-struct alloc_use {
-	const char *name;
-	enum alloc_kind kind;
-	unsigned int gpus;
-};
-
-/*
- * Whether gpus more of that kind are within the limits, beside n others of which elsewhere says how
- * many GPUs the engine knows of (the larger figure counts). 0; -EDQUOT, with the limit and who has
- * what in e. The base gives its GPUs to whoever asks, so it counts in the total only for itself.
- */
-int alloc_check_limits(const struct alloc_limits *limits, const struct alloc_use *uses, size_t n,
-		       unsigned int elsewhere, enum alloc_kind kind, unsigned int gpus,
-		       struct err *e);
 
 #endif

@@ -306,6 +306,14 @@ const struct setting settings_table[] = {
 			     .opt.def = "1", .opt.group = allocating, .opt.spec.min = 1,
 			     .opt.spec.max = ALLOC_MOST, .groups = SETTING_GROUP_ALLOC,
 			     .opt.help = "GPUs of an allocation that does not say how many" },
+	[SET_ALLOC_PREFIX] = { ROW("job_prefix", "JOB_PREFIX", "prefix", VALUE_STRING),
+			       .opt.arg = "WORD", .opt.group = allocating,
+			       .groups = SETTING_GROUP_ALLOC,
+			       .opt.help =
+				       "with which the names of allocations' jobs on an engine begin, "
+				       "such as NDFS_. All of your jobs there that are called so count "
+				       "against max_total_gpus, whoever submitted them; without it those "
+				       "of this instance's allocations do, tenure-INSTANCE-alloc-" },
 	[SET_ALLOC_PROGRAM] = { ROW("program", "PROGRAM", "program", VALUE_TEXT), .opt.arg = "CMD",
 				.opt.group = allocating, .groups = SETTING_GROUP_ALLOC,
 				.opt.help =

@@ -129,12 +129,25 @@ void engine_here_clear(struct engine_here *here)
 
 #define JOB_NAME_BYTES 63 /* of a Kubernetes label; others take more */
 
+static char name_char(char c)
+{
+	return isalnum((unsigned char)c) ? (char)tolower((unsigned char)c) : '-';
+}
+
 /* Appends text as small letters, digits and "-", at most room bytes of it. */
 static void add_name_part(struct strbuf *b, const char *text, size_t room)
 {
 	for (; *text && room; text++, room--)
-		strbuf_addc(b, isalnum((unsigned char)*text) ? (char)tolower((unsigned char)*text)
-							     : '-');
+		strbuf_addc(b, name_char(*text));
+}
+
+bool engine_name_begins(const char *name, const char *prefix)
+{
+	while (*prefix && *name && name_char(*name) == name_char(*prefix)) {
+		name++;
+		prefix++;
+	}
+	return !*prefix;
 }
 
 const char *engine_job_name(const char *prefix, const char *instance, const char *token, char *buf)

@@ -180,8 +180,8 @@ struct engine {
 	/* 0 and its id, which the caller frees; ENGINE_REFUSED, ENGINE_UNSURE; -errno. */
 	int (*submit)(const struct engine_env *env, const struct engine_request *req,
 		      const char *script, char **ret_id, struct err *e);
-	/* All jobs of this user whose names begin so, those too that ended lately where the engine
-	 * still lists them. 0 or -errno. */
+	/* All jobs of this user whose names begin so (engine_name_begins()), those too that ended
+	 * lately where the engine still lists them. 0 or -errno. */
 	int (*jobs)(const struct engine_env *env, const char *prefix, struct engine_jobs *ret,
 		    struct err *e);
 	/* Those that have ended by themselves meanwhile are no error. 0 or -errno. */
@@ -224,5 +224,7 @@ char *engine_job_key(const char *const *variables);
  * of all jobs begin with that have the other two in common. buf: ENGINE_JOB_NAME_MAX bytes; returns
  * it. */
 const char *engine_job_name(const char *prefix, const char *instance, const char *token, char *buf);
+/* Whether a name begins so, written as engine_job_name() writes both: "NDFS_exp1" with "ndfs-". */
+bool engine_name_begins(const char *name, const char *prefix);
 
 #endif

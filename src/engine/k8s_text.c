@@ -350,7 +350,7 @@ static void take_items(const json_t *items, const char *prefix, const char *reso
 	size_t i;
 
 	json_array_foreach(items, i, one) if (is_kind(one, "Job") && name_of(one)[0] &&
-					      str_has_prefix(name_of(one), prefix) &&
+					      engine_name_begins(name_of(one), prefix) &&
 					      !find_job(jobs, name_of(one)))
 	{
 		job = engine_jobs_add(jobs);

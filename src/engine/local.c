@@ -95,7 +95,7 @@ static void add_job(struct engine_jobs *jobs, pid_t pid, const char *prefix)
 	if (getsid(pid) != pid || proc_identify(pid, &id) < 0 || !proc_alive(&id))
 		return;
 	name = variable_of(pid, NAME_VARIABLE);
-	if (!name || !str_has_prefix(name, prefix))
+	if (!name || !engine_name_begins(name, prefix))
 		return;
 	of = variable_of(pid, ID_VARIABLE);
 	text = id_text(&id);

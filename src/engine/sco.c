@@ -7,6 +7,7 @@
  * The server forgets nothing, so lists are asked for by the beginning of what people call the job,
  * and where a list is full the states that live are asked for one by one.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
@@ -112,6 +113,17 @@ static bool has_job(const struct engine_jobs *jobs, const char *id)
 	return false;
 }
 
+/* Those that are not there yet; more has nothing any more. */
+static void add_new(struct engine_jobs *jobs, struct engine_jobs *more)
+{
+	for (size_t k = 0; k < more->n; k++)
+		if (!has_job(jobs, more->all[k].id)) {
+			*engine_jobs_add(jobs) = more->all[k];
+			more->all[k] = (struct engine_job){ .id = NULL };
+		}
+	engine_jobs_clear(more);
+}
+
 /* A list was cut: what lives is asked for by its state, so that nothing that runs is missed. */
 static int list_by_state(const struct engine_env *env, const char *display, const char *prefix,
 			 struct engine_jobs *jobs, struct err *e)
@@ -125,29 +137,40 @@ static int list_by_state(const struct engine_env *env, const char *display, cons
 		size_t listed;
 
 		r = list(env, words, prefix, &more, &listed, e);
-		for (size_t k = 0; k < more.n; k++)
-			if (!has_job(jobs, more.all[k].id)) {
-				*engine_jobs_add(jobs) = more.all[k];
-				more.all[k] = (struct engine_job){ .id = NULL };
-			}
-		engine_jobs_clear(&more);
+		add_new(jobs, &more);
 	}
 	return r;
+}
+
+/* Of those that people call so; first "": of all. */
+static int list_called(const struct engine_env *env, const char *first, const char *prefix,
+		       struct engine_jobs *jobs, struct err *e)
+{
+	cleanup_free char *display = first[0] ? xasprintf("--display-name=%s", first) : NULL;
+	const char *const words[] = { "-o", "json", PAGE_ARG, display, NULL };
+	struct engine_jobs more = { .n = 0 };
+	size_t listed;
+	int r = list(env, words, prefix, &more, &listed, e);
+
+	add_new(jobs, &more);
+	return r == 0 && listed >= PAGE ? list_by_state(env, display, prefix, jobs, e) : r;
 }
 
 static int sco_jobs(const struct engine_env *env, const char *prefix, struct engine_jobs *ret,
 		    struct err *e)
 {
-	/* What people call the job begins as its name does, up to the first "-" at least. */
-	int first = (int)strcspn(prefix, "-");
-	cleanup_free char *display = first ? xasprintf("--display-name=%.*s", first, prefix) : NULL;
-	const char *const words[] = { "-o", "json", PAGE_ARG, display, NULL };
+	/* What people call the job begins as its name does, up to the first "-" at least: as we
+	 * write it, and as somebody else may. */
+	cleanup_free char *first = xasprintf("%.*s", (int)strcspn(prefix, "-"), prefix);
+	cleanup_free char *ours = xstrdup(first);
 	struct engine_jobs jobs = { .n = 0 };
-	size_t listed;
-	int r = list(env, words, prefix, &jobs, &listed, e);
+	int r;
 
-	if (r == 0 && listed >= PAGE)
-		r = list_by_state(env, display, prefix, &jobs, e);
+	for (char *p = ours; *p; p++)
+		*p = (char)tolower((unsigned char)*p);
+	r = list_called(env, ours, prefix, &jobs, e);
+	if (r == 0 && strcmp(first, ours) != 0)
+		r = list_called(env, first, prefix, &jobs, e);
 	if (r < 0)
 		engine_jobs_clear(&jobs);
 	else

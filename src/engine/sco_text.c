@@ -369,7 +369,7 @@ static char *our_name(const json_t *job, const char *prefix)
 	const char *command =
 		json_get_str(json_array_get(json_object_get(job, "roles"), 0), "startup_script");
 
-	if (str_has_prefix(name, prefix))
+	if (engine_name_begins(name, prefix))
 		return xstrdup(name);
 	return command ? name_in_command(command, prefix) : NULL;
 }

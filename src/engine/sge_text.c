@@ -475,7 +475,7 @@ int sge_parse_jobs(const char *xml, const char *prefix, const char *complex_name
 
 		if (!name)
 			name = element_text(el.body, "JB_name");
-		if (!id || !*id || !name || !str_has_prefix(name, prefix))
+		if (!id || !*id || !name || !engine_name_begins(name, prefix))
 			continue;
 
 		cleanup_free char *tasks = element_text(el.body, "tasks");

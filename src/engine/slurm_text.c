@@ -551,7 +551,7 @@ static bool read_job(char *line, void *into)
 
 	if (!cut(line, f, JOB_FIELDS) || !f[JOB_ID][0])
 		return false;
-	if (!str_has_prefix(f[JOB_NAME], jobs->prefix))
+	if (!engine_name_begins(f[JOB_NAME], jobs->prefix))
 		return true;
 
 	struct engine_job *job = engine_jobs_add(jobs->ret);

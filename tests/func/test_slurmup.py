@@ -290,6 +290,24 @@ def test_an_allocation_is_a_job_of_its_own(slurm, cluster):
     assert json.loads(cluster.run("allocs", "-i", "exp1", "--json"))["allocations"] == []
 
 
+def test_jobs_of_the_older_manager_count(slurm, cluster, build):
+    """They are called NDFS_, and so are ours: who asks for more than is left is told who has what."""
+    slurm.env["TENURE_ENGINE"] = "slurm"
+
+    def manager(*args, code=0):
+        done = slurm.call(str(build / "compat/gpu-resource-manager"), *args)
+        assert done.returncode == code, (args, done)
+        return done.stdout
+    for name, words in (("NDFS_exp7", ["--gpus=3"]), ("other", ["--gres=gpu:4"])):
+        slurm.run("sbatch", "--hold", "-J", name, *words, "-o", "/dev/null", "--wrap", "true")
+    manager("--allocate", "t1", "--gpus", "2")
+    assert [name for name, _ in slurm.jobs().values() if name.startswith("ndfs-resource-manager-alloc-1-")], slurm.jobs()
+    said = manager("--allocate", "t2", "--gpus", "4", code=1)
+    assert "WARNING" in said and "all allocations may have 8 GPUs (max_total_gpus), and 4 more would be 11 (t1 has 2 (its job 4), " \
+        "NDFS_exp7 (job 1 of slurm) has 3)" in said, said
+    manager("--release", "t1")
+
+
 def test_the_older_managers_session(slurm, cluster, build):
     """gpu-resource-manager, where TENURE_ENGINE names the cluster: nodes, allocate, start, look, release."""
     (slurm.share / "gpu_manager_config.json").write_text(

@@ -22,54 +22,114 @@ static void limits_are_a_table(void **state)
 	static const struct alloc_use some[] = { { "exp1", ALLOC_MANUAL, 4 },
 						 { "exp2", ALLOC_MANUAL, 1 },
 						 { "base-1", ALLOC_BASE, 1 } };
+	static const struct alloc_job eight[] = {
+		{ .engine = "slurm", .id = "7", .name = "NDFS_a", .gpus = 4, .known = true },
+		{ .engine = "slurm", .id = "8", .name = "NDFS_b" },
+		{ .engine = "slurm",
+		  .id = "9",
+		  .name = "t-1",
+		  .gpus = 3,
+		  .known = true,
+		  .of = "exp2" },
+		{ .engine = "slurm", .id = "10", .name = "NDFS_cpu", .known = true },
+	};
 	static const struct {
-		size_t n; /* of some */
-		unsigned int elsewhere;
+		size_t n;      /* of some */
+		size_t n_jobs; /* of eight */
 		enum alloc_kind kind;
 		unsigned int gpus;
-		const char *refused; /* NULL: it is within them */
+		const char *setting; /* NULL: it is within them */
+		unsigned int has;
+		const char *refused;
 	} cases[] = {
-		{ 0, 0, ALLOC_MANUAL, 4, NULL },
-		{ 0, 0, ALLOC_MANUAL, 5,
+		{ 0, 0, ALLOC_MANUAL, 4, NULL, 0, "" },
+		{ 0, 0, ALLOC_MANUAL, 5, "max_gpus_per_task", 0,
 		  "one allocation may have 4 GPUs (max_gpus_per_task), and 5 more "
 		  "would be 5" },
-		{ 2, 0, ALLOC_MANUAL, 1, NULL },
-		{ 2, 0, ALLOC_MANUAL, 2,
+		{ 2, 0, ALLOC_MANUAL, 1, NULL, 0, "" },
+		{ 2, 0, ALLOC_MANUAL, 2, "max_manual_gpus", 5,
 		  "allocations by hand may have 6 GPUs (max_manual_gpus), and 2 "
 		  "more would be 7 (exp1 has 4, exp2 has 1)" },
-		{ 3, 0, ALLOC_BASE, 1, NULL },
-		{ 3, 0, ALLOC_BASE, 2,
+		{ 3, 0, ALLOC_BASE, 1, NULL, 0, "" },
+		{ 3, 0, ALLOC_BASE, 2, "base_gpus", 1,
 		  "the automatic base may have 2 GPUs (base_gpus), and 2 more would "
 		  "be 3 (exp1 has 4, exp2 has 1, base-1 has 1)" },
-		/* What the engine knows of counts where it is more. */
-		{ 1, 8, ALLOC_MANUAL, 1,
-		  "all allocations may have 8 GPUs (max_total_gpus), and 1 more "
-		  "would be 9 (exp1 has 4, and the engine knows of 8)" },
-		{ 1, 3, ALLOC_MANUAL, 2, NULL },
+		/* What the engine lists counts where it is more; what is in both is named once. */
+		{ 1, 4, ALLOC_MANUAL, 1, "max_total_gpus", 8,
+		  "all allocations may have 8 GPUs (max_total_gpus), and 1 more would be 9 (exp1 "
+		  "has 4, NDFS_a (job 7 of slurm) has 4, NDFS_b (job 8 of slurm) has at least 1)" },
+		{ 0, 3, ALLOC_MANUAL, 1, "max_total_gpus", 8,
+		  "all allocations may have 8 GPUs (max_total_gpus), and 1 more would be 9 "
+		  "(NDFS_a (job 7 of slurm) has 4, NDFS_b (job 8 of slurm) has at least 1)" },
+		{ 1, 2, ALLOC_MANUAL, 2, NULL, 0, "" },
+		{ 1, 2, ALLOC_MANUAL, 4, "max_manual_gpus", 4,
+		  "allocations by hand may have 6 GPUs (max_manual_gpus), and 4 more would be 8 "
+		  "(exp1 has 4)" },
+		/* Where it lists less the records count. */
+		{ 3, 1, ALLOC_MANUAL, 1, NULL, 0, "" },
 		/* The base makes room for who allocates by hand. */
-		{ 3, 7, ALLOC_MANUAL, 1, NULL },
-		{ 3, 8, ALLOC_BASE, 1,
-		  "all allocations may have 8 GPUs (max_total_gpus), and 1 more would "
-		  "be 9 (exp1 has 4, exp2 has 1, base-1 has 1, and the engine knows of 8)" },
+		{ 3, 4, ALLOC_MANUAL, 1, NULL, 0, "" },
+		{ 3, 4, ALLOC_BASE, 1, "max_total_gpus", 8,
+		  "all allocations may have 8 GPUs (max_total_gpus), and 1 more would be 9 (exp1 "
+		  "has 4, exp2 has 1 (its job 3), base-1 has 1, NDFS_a (job 7 of slurm) has 4, NDFS_b (job 8 "
+		  "of slurm) has at least 1)" },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		const struct alloc_has has = {
+			.uses = some, .n = cases[i].n, .jobs = eight, .n_jobs = cases[i].n_jobs
+		};
+		struct alloc_refusal refusal = { .setting = "?" };
 		struct err e = ERR_INIT;
-		int r = alloc_check_limits(&theirs, some, cases[i].n, cases[i].elsewhere,
-					   cases[i].kind, cases[i].gpus, &e);
+		int r = alloc_check_limits(&theirs, &has, cases[i].kind, cases[i].gpus, &refusal,
+					   &e);
 
-		assert_int_equal(r, cases[i].refused ? -EDQUOT : 0);
-		assert_string_equal(e.text, cases[i].refused ? cases[i].refused : "");
+		assert_int_equal(r, cases[i].setting ? -EDQUOT : 0);
+		assert_string_equal(e.text, cases[i].refused);
+		assert_true(!cases[i].setting == !refusal.setting);
+		if (!cases[i].setting)
+			continue;
+		assert_string_equal(refusal.setting, cases[i].setting);
+		assert_int_equal(refusal.has, cases[i].has);
 	}
 }
 
 static void no_limit_is_none(void **state)
 {
 	static const struct alloc_limits none = { .total = 0 };
+	static const struct alloc_job many = { "slurm", "1", "NDFS_a", 4000, true };
+	static const struct alloc_has has = { .jobs = &many, .n_jobs = 1 };
 
 	(void)state;
-	assert_int_equal(alloc_check_limits(&none, NULL, 0, 4000, ALLOC_MANUAL, 1000, NULL), 0);
+	assert_int_equal(alloc_check_limits(&none, &has, ALLOC_MANUAL, 1000, NULL, NULL), 0);
+}
+
+/* One that is listed twice, in two partitions or by two pools of one cluster, counts once. */
+static void jobs_that_count(void **state)
+{
+	struct alloc_job jobs[] = {
+		{ .engine = "slurm", .id = "1", .name = "NDFS_a", .gpus = 2, .known = true },
+		{ .engine = "slurm", .id = "2", .name = "NDFS_b", .gpus = 4, .over = true },
+		{ .engine = "slurm",
+		  .id = "3",
+		  .name = "NDFS-exp1-main-abc",
+		  .gpus = 4,
+		  .aside = true },
+		{ .engine = "slurm", .id = "1", .name = "NDFS_a", .gpus = 2, .known = true },
+		{ .engine = "sge", .id = "1", .name = "NDFS_a", .gpus = 1, .known = true },
+		{ .engine = "slurm", .id = "4", .name = "NDFS_a" },
+	};
+	size_t n;
+
+	(void)state;
+	n = alloc_jobs_keep(jobs, ARRAY_LEN(jobs));
+	assert_int_equal(n, 3);
+	assert_string_equal(jobs[0].id, "1");
+	assert_string_equal(jobs[1].engine, "sge");
+	assert_string_equal(jobs[2].id, "4");
+	assert_int_equal(alloc_jobs_gpus(jobs, n), 4);
+	assert_int_equal(alloc_jobs_keep(jobs, 0), 0);
 }
 
 /* ---- words ---- */
@@ -267,6 +327,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(limits_are_a_table),
 		cmocka_unit_test(no_limit_is_none),
+		cmocka_unit_test(jobs_that_count),
 		cmocka_unit_test(words_are_filled_in),
 		cmocka_unit_test(changes_are_read),
 		cmocka_unit_test_setup_teardown(orders_are_numbered, spool_setup, spool_teardown),

@@ -66,6 +66,27 @@ static void the_key_of_the_job_that_a_process_is_in(void **state)
 	assert_key((const char *const[]){ "TENURE_LOCAL_JOB=a-b", "TENURE_JOB_KEY=", NULL }, NULL);
 }
 
+static void a_name_begins_as_engines_write_it(void **state)
+{
+	static const struct {
+		const char *name, *prefix;
+		bool begins;
+	} rows[] = {
+		{ "NDFS_exp1", "NDFS-", true },
+		{ "ndfs-exp1-alloc-1-abc", "NDFS-", true },
+		{ "NDFS_exp1", "NDFS_exp1", true },
+		{ "NDFS", "NDFS-", false },
+		{ "NDFSX_exp1", "NDFS-", false },
+		{ "tenure-exp-alloc-1-abc", "tenure-exp-", true },
+		{ "tenure-exp2-abc", "tenure-exp-", false },
+		{ "x", "", true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		assert_int_equal(engine_name_begins(rows[i].name, rows[i].prefix), rows[i].begins);
+}
+
 static void a_local_job_says_how_many_gpus_it_has(void **state)
 {
 	static const struct {
@@ -95,6 +116,7 @@ int main(void)
 		cmocka_unit_test(a_name_is_what_every_engine_takes),
 		cmocka_unit_test(a_long_name_keeps_its_token),
 		cmocka_unit_test(the_key_of_the_job_that_a_process_is_in),
+		cmocka_unit_test(a_name_begins_as_engines_write_it),
 		cmocka_unit_test(a_local_job_says_how_many_gpus_it_has),
 	};
 

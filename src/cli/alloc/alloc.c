@@ -15,6 +15,7 @@
 #include "cli/agent_client.h"
 #include "cli/alloc/alloc_make.h"
 #include "cli/alloc/alloc_pool.h"
+#include "cli/alloc/listed.h"
 #include "cli/alloc/live.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
@@ -260,6 +261,7 @@ static int bring_up(const struct asked *a, const struct task_spec *s, struct err
 	if (code == CMD_OK) {
 		cleanup_free char *option = instance_option(a->ctx);
 
+		listed_forget(a->ctx, a->sp, s->pool);
 		cmd_warn(
 			"note",
 			"its job keeps the GPUs of %s until tenure release%s %s, whether or not a program "
@@ -397,6 +399,8 @@ static int run_release(const struct cmd_ctx *ctx, struct err *e)
 		first = first ? first : last_r;
 	}
 	live_allocs_clear(&r.live);
+	for (size_t i = 0; i < r.pools.n; i++)
+		listed_forget(ctx, sp, r.pools.texts[i]);
 	sp = spool_close(sp);
 	if (r.stop.changed)
 		agent_look(ctx);

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/alloc/alloc_pool.h"
+#include "cli/alloc/listed.h"
 #include "cli/alloc/live.h"
 #include "cli/instance.h"
 #include "cli/node/pool_call.h"
@@ -36,27 +37,56 @@ static int check_name(const struct cmd_ctx *ctx, const struct live_allocs *l, co
 		       has ? ", " : "", has ? has : "", option, name);
 }
 
-/* What it begins with counts beside the others; what it may grow to is one allocation's. */
-static int check_limits(const struct live_allocs *live, const struct alloc_limits *limits,
-			const struct task_spec *s, enum alloc_kind kind, struct err *e)
+/* Beside what the engines list. A list of a minute ago is not the last word: what was released
+ * since may be all that is missing. The base looks again by itself. */
+static int check_listed(const struct cmd_ctx *ctx, const struct spool *sp,
+			const struct live_allocs *live, const struct alloc_limits *limits,
+			unsigned int gpus, enum alloc_kind kind, struct alloc_refusal *ret,
+			struct err *e)
 {
-	const struct alloc_limits each = { .per_alloc = limits->per_alloc };
-	int r = alloc_check_limits(&each, NULL, 0, 0, kind, (unsigned int)s->gpus_max, e);
+	static const uint64_t ages[] = { INVENTORY_MAX_AGE_MS, INVENTORY_RETRY_MS };
+	bool manual = kind == ALLOC_MANUAL, again = true;
+	int r = 0;
 
-	return r == 0 ? live_allocs_check(live, limits, kind, (unsigned int)s->gpus, e) : r;
+	for (size_t i = 0; again && i < ARRAY_LEN(ages); i++) {
+		struct listed listed;
+
+		listed_read(ctx, sp, live, ages[i], manual && i == 0, &listed);
+		r = live_allocs_check(live, listed.jobs, listed.n, limits, kind, gpus, ret, e);
+		again = r == -EDQUOT && manual && listed.cached;
+		listed_clear(&listed);
+	}
+	return r;
+}
+
+/* What it begins with counts beside the others; what it may grow to is one allocation's. */
+static int check_limits(const struct cmd_ctx *ctx, const struct spool *sp,
+			const struct live_allocs *live, const struct task_spec *s,
+			enum alloc_kind kind, struct alloc_refusal *ret, struct err *e)
+{
+	const struct alloc_limits limits = live_limits(ctx->settings);
+	const struct alloc_limits each = { .per_alloc = limits.per_alloc };
+	const struct alloc_has nothing = { .n = 0 };
+	unsigned int gpus = (unsigned int)s->gpus;
+	int r = alloc_check_limits(&each, &nothing, kind, (unsigned int)s->gpus_max, ret, e);
+
+	if (r == 0)
+		r = live_allocs_check(live, NULL, 0, &limits, kind, gpus, ret, e);
+	return r == 0 && limits.total ? check_listed(ctx, sp, live, &limits, gpus, kind, ret, e)
+				      : r;
 }
 
 static int check(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_spec *s,
 		 enum alloc_kind kind, bool own_pool, struct err *e)
 {
-	struct alloc_limits limits = live_limits(ctx->settings);
 	struct live_allocs live = { .n = 0 };
+	struct alloc_refusal refusal;
 	int r = live_allocs_read(sp, &live, e);
 
 	if (r == 0 && s->name)
 		r = check_name(ctx, &live, s->name, e);
 	if (r == 0)
-		r = check_limits(&live, &limits, s, kind, e);
+		r = check_limits(ctx, sp, &live, s, kind, &refusal, e);
 	if (r == 0 && kind == ALLOC_MANUAL && !own_pool)
 		r = room_check(ctx, sp, s, e);
 	live_allocs_clear(&live);

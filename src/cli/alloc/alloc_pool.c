@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,11 +29,6 @@ const struct opt alloc_pool_opts[] = {
 	  .arg = "TYPE",
 	  .group = "Nodes of an engine",
 	  .help = "of the GPUs, in the engine's words" },
-	{ .name = "prefix",
-	  .spec = { VALUE_STRING },
-	  .arg = "WORD",
-	  .group = "Nodes of an engine",
-	  .help = "with which the name of the job begins (tenure)" },
 	{ .name = "set",
 	  .spec = { VALUE_TEXTS },
 	  .arg = "KEY=VALUE",
@@ -41,9 +37,27 @@ const struct opt alloc_pool_opts[] = {
 	{ 0 },
 };
 
+/* With "-" for "_", and without those that it ends with. */
+char *alloc_pool_prefix(const struct cmd_ctx *ctx)
+{
+	const char *text = settings_str(ctx->settings, SET_ALLOC_PREFIX);
+	char *prefix = xstrdup(text ? text : "");
+	size_t n = strlen(prefix);
+
+	for (char *p = prefix; *p; p++)
+		*p = *p == '_' ? '-' : *p;
+	while (n && prefix[n - 1] == '-')
+		prefix[--n] = '\0';
+	if (n)
+		return prefix;
+	free(prefix);
+	return NULL;
+}
+
 const char *alloc_pool_engine(const struct cmd_ctx *ctx)
 {
-	const struct value *v = opts_value(ctx->opts, "engine");
+	const struct value *v =
+		opts_has(ctx->opts, "engine") ? opts_value(ctx->opts, "engine") : NULL;
 
 	return v ? v->str : NULL;
 }
@@ -108,13 +122,16 @@ static int run(const struct cmd_ctx *ctx, const struct cmd *cmd, struct text_lis
 int alloc_pool_up(const struct cmd_ctx *ctx, const char *engine, const char *pool,
 		  unsigned int gpus, enum alloc_pool_words told)
 {
-	static const char *const passed[] = { "time", "type", "prefix", "set" };
+	static const char *const passed[] = { "time", "type", "set" };
 	struct text_list words = words_of(ctx, "up", pool);
+	cleanup_free char *prefix = alloc_pool_prefix(ctx);
 
 	text_list_take(&words, xasprintf("--gpus=%u", gpus));
 	text_list_take(&words, xasprintf("--engine=%s", engine));
 	text_list_add(&words, "--max=1");
 	text_list_add(&words, "--only");
+	if (prefix)
+		text_list_take(&words, xasprintf("--prefix=%s", prefix));
 	for (size_t i = 0; i < ARRAY_LEN(passed); i++)
 		pass_on(ctx, passed[i], &words);
 	if (opts_has(ctx->opts, "engine") && opts_argc(ctx->opts) > 1)

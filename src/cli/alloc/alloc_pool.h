@@ -9,6 +9,8 @@
 
 /* The engine that was asked for; NULL: none, the allocation is of the nodes that there are. */
 const char *alloc_pool_engine(const struct cmd_ctx *ctx);
+/* job_prefix as a pool has it, "NDFS" for "NDFS_"; NULL: it is not set. The caller frees it. */
+char *alloc_pool_prefix(const struct cmd_ctx *ctx);
 /* Where `up` and `down` say what they do: errors are on standard error in each case. */
 enum alloc_pool_words {
 	ALLOC_POOL_TELL,  /* on standard output; with --json, whose answer that is, on the other one

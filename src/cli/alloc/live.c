@@ -163,14 +163,16 @@ struct alloc_limits live_limits(const struct settings *s)
 	};
 }
 
-int live_allocs_check(const struct live_allocs *l, const struct alloc_limits *limits,
-		      enum alloc_kind kind, unsigned int gpus, struct err *e)
+int live_allocs_check(const struct live_allocs *l, const struct alloc_job *jobs, size_t n_jobs,
+		      const struct alloc_limits *limits, enum alloc_kind kind, unsigned int gpus,
+		      struct alloc_refusal *ret, struct err *e)
 {
 	cleanup_free struct alloc_use *uses = xcalloc(l->n + 1, sizeof(*uses));
+	const struct alloc_has has = { .uses = uses, .n = l->n, .jobs = jobs, .n_jobs = n_jobs };
 
 	for (size_t i = 0; i < l->n; i++)
 		uses[i] = (struct alloc_use){ .name = l->all[i].task.name.name,
 					      .kind = l->all[i].kind,
 					      .gpus = live_alloc_gpus(&l->all[i]) };
-	return alloc_check_limits(limits, uses, l->n, 0, kind, gpus, e);
+	return alloc_check_limits(limits, &has, kind, gpus, ret, e);
 }

@@ -41,8 +41,10 @@ json_t *live_alloc_json(const struct spool *sp, const struct live_alloc *a);
 
 /* The limits of the settings. */
 struct alloc_limits live_limits(const struct settings *s);
-/* Whether so many GPUs more are within them. 0; -EDQUOT. */
-int live_allocs_check(const struct live_allocs *l, const struct alloc_limits *limits,
-		      enum alloc_kind kind, unsigned int gpus, struct err *e);
+/* Whether so many GPUs more are within them, beside those jobs of an engine: alloc_check_limits().
+ */
+int live_allocs_check(const struct live_allocs *l, const struct alloc_job *jobs, size_t n_jobs,
+		      const struct alloc_limits *limits, enum alloc_kind kind, unsigned int gpus,
+		      struct alloc_refusal *ret, struct err *e);
 
 #endif

@@ -17,6 +17,7 @@
 #include "cli/agent_client.h"
 #include "cli/alloc/alloc_make.h"
 #include "cli/alloc/alloc_pool.h"
+#include "cli/alloc/listed.h"
 #include "cli/alloc/live.h"
 #include "cli/commands.h"
 #include "cli/node/pool_call.h"
@@ -163,8 +164,16 @@ static struct base_at look_at_base(const struct cmd_ctx *ctx, const struct spool
 		if (l->all[i].kind == ALLOC_BASE && !was_given(given, l->all[i].task.name.id))
 			*(runs ? &at.has : &at.waits) += live_alloc_gpus(&l->all[i]);
 	}
-	if (limits.total)
+	if (limits.total && at.wanted) {
+		struct listed listed;
+		unsigned int on_engines;
+
+		listed_read(ctx, sp, l, INVENTORY_MAX_AGE_MS, false, &listed);
+		on_engines = alloc_jobs_gpus(listed.jobs, listed.n);
+		all = on_engines > all ? on_engines : all;
 		at.room = limits.total > all ? limits.total - all + at.waits : at.waits;
+		listed_clear(&listed);
+	}
 	if (at.wanted || at.has || at.waits) {
 		at.others_wait = others_wait(sp, l);
 		at.free =
@@ -191,6 +200,8 @@ static int add_to_base(const struct cmd_ctx *ctx, const struct spool *sp, struct
 		       engine ? " on " : "", engine ? engine : "");
 	if (r >= 0 && engine && alloc_pool_up(ctx, engine, s->pool, 1, ALLOC_POOL_QUIET) != CMD_OK)
 		r = err_set(e, -EIO, "%s asks for no node for it", engine);
+	if (r >= 0 && engine)
+		listed_forget(ctx, sp, s->pool);
 	(void)spec_free(s);
 	return r < 0 ? r : 0;
 }
@@ -227,8 +238,10 @@ static int take_from_base(const struct cmd_ctx *ctx, const struct spool *sp,
 	printf("base: allocation %s is given back, %s\n", a->task.name.name, reason);
 	r = taskstop_word(&stop, str_print(word, sizeof(word), "%" PRIu64, a->task.name.id), e);
 	r = r == 0 ? taskstop_finish(&stop, e) : r;
-	if (r == 0 && a->pool[0])
+	if (r == 0 && a->pool[0]) {
+		listed_forget(ctx, sp, a->pool);
 		(void)alloc_pool_down(ctx, a->pool, ALLOC_POOL_QUIET);
+	}
 	return r;
 }
 
