@@ -183,6 +183,8 @@ def test_rank_that_fails_ends_the_others(world, ranks):
     other = json.loads(a.run("show", f"{i}.1", "--json").stdout)
     assert other["state"] == "cancelled" and other["attempts"] == 1, other
     assert "has met 1 others" in a.run("logs", "--plain", f"{i}.1").stdout
+    which = a.run("logs", str(i), check=False)
+    assert which.returncode == 1 and f"say which: tenure logs {i}.2, which has failed" in " ".join(which.stderr.split())
     log, = re.findall(r"its log is (logs/[^\";]*)", said)[:1]
     assert "no way" in (a.spool / log).read_text()
     assert not a.runs() and not b.runs()

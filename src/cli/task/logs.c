@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -27,15 +28,24 @@ static const struct opt logs_opts[] = {
 	{ 0 },
 };
 
-static int which_element(const struct task_place *p, struct err *e)
+/* One that has failed is what people look for. */
+static int which_element(const struct spool *sp, const struct task_place *p, struct err *e)
 {
+	struct element_ends failed = { .n = 0 };
+	uint64_t element = 1;
+
 	if (!p->name.count || p->element)
 		return 0;
-	return err_set(e, -EINVAL,
-		       "task %" PRIu64 " has %" PRIu64
-		       " elements with a log each; say which: tenure "
-		       "logs %" PRIu64 ".1",
-		       p->name.id, p->name.count, p->name.id);
+	if (taskstate_failed(sp, &p->name, &failed, NULL) == 0 && failed.n)
+		element = failed.ends[0].element;
+	(void)err_set(e, -EINVAL,
+		      "task %" PRIu64 " has %" PRIu64
+		      " elements with a log each; say which: tenure "
+		      "logs %" PRIu64 ".%" PRIu64 "%s",
+		      p->name.id, p->name.count, p->name.id, element,
+		      failed.n ? ", which has failed" : "");
+	free(failed.ends);
+	return -EINVAL;
 }
 
 /* What is asked for. */
@@ -66,7 +76,7 @@ static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spoo
 
 		r = select_one(sp, opts_arg(ctx->opts, i), p, e);
 		if (r == 0)
-			r = which_element(p, e);
+			r = which_element(sp, p, e);
 		if (r < 0)
 			break;
 		(void)str_print(a->labels[i], sizeof(a->labels[i]), "%s %s",
