@@ -15,12 +15,18 @@
 
 #define LEAVE_MS   120000 /* an agent leaves so long before its job ends, at least */
 #define BINS_MAX   1024
-#define READS_MOST 2000 /* files of tasks that are opened; the names of all are read */
+#define CLAIM_MAX  65536 /* bytes */
+#define READS_MOST 2000	 /* files of tasks that are opened; the names of all are read */
 
 /* A task on several nodes that waits: each rank on one of its own. */
 struct gang {
 	unsigned int ranks, gpus;
 	bool named; /* for nodes of the pool alone */
+};
+
+/* An element in running/. */
+struct claimed {
+	uint64_t id, element, epoch;
 };
 
 struct counting {
@@ -33,8 +39,9 @@ struct counting {
 	uint64_t running[POOL_GPUS_MAX + 1], ready[POOL_GPUS_MAX + 1], whole;
 	uint64_t own[POOL_GPUS_MAX + 1]; /* ready, for nodes of the pool alone */
 	bool named;			 /* the one that was read last is */
-	size_t n_gangs;
+	size_t n_gangs, n_claimed;
 	struct gang *gangs;
+	struct claimed *claimed;
 	bool cpu; /* something without a GPU is ready */
 	unsigned int reads;
 	struct demand *ret;
@@ -98,14 +105,18 @@ static bool may_start(struct counting *c, const struct task_name *n, bool *ret_g
 	return yes;
 }
 
-/* Elements of a batch that wait. */
+/* Elements of a batch that wait. That one runs its journals do not tell, but its file does. */
 static uint64_t waiting_of(struct counting *c, const struct task_name *n)
 {
 	struct batch *b = NULL;
 	uint64_t waiting = n->count;
 
-	if (c->reads++ < READS_MOST && batch_open(c->sp, n, NULL, &b, NULL) == 0)
-		waiting = batch_counts(b).waiting;
+	if (c->reads++ >= READS_MOST || batch_open(c->sp, n, NULL, &b, NULL) < 0)
+		return waiting;
+	for (size_t i = 0; i < c->n_claimed; i++)
+		if (c->claimed[i].id == n->id)
+			batch_mark_running(b, c->claimed[i].element, c->claimed[i].epoch);
+	waiting = batch_counts(b).waiting;
 	b = batch_close(b);
 	return waiting;
 }
@@ -321,15 +332,47 @@ static void make_bins(struct bins *b, const struct pool *pool, const struct dema
 							       .ours = nodes[i].ours };
 }
 
+/* Whose an element is its file's name does not say; "": it is not known, as of those behind
+ * the first READS_MOST. */
+static void find_claimer(struct counting *c, const struct task_name *n,
+			 char agent[NAME_AGENT_MAX + 1])
+{
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	cleanup_free char *text = NULL;
+	struct task_history h = { .attempts = 0 };
+	size_t len;
+
+	agent[0] = '\0';
+	if (c->n_claimed > READS_MOST ||
+	    spool_read(c->sp, spool_path(SPOOL_RUNNING, name_format(n, file), path), CLAIM_MAX,
+		       &text, &len, NULL) < 0)
+		return;
+	history_read(text, len, &h, NULL);
+	(void)str_copy(agent, NAME_AGENT_MAX + 1, h.claimer.agent);
+}
+
+static void note_claimed(struct counting *c, const struct task_name *n)
+{
+	c->claimed = xgrow(c->claimed, c->n_claimed, sizeof(*c->claimed));
+	c->claimed[c->n_claimed++] = (struct claimed){ n->id, n->element, n->epoch };
+}
+
 /* What runs on a node of the pool keeps that busy. An element's file says nothing of its GPUs; its
  * batch does. */
 static void add_running(struct counting *c, const struct task_name *n, demand_ours_fn ours,
 			void *data)
 {
 	const struct scan_task *batch = n->element ? scan_find(c->queue, n->id, 0) : NULL;
+	char agent[NAME_AGENT_MAX + 1];
+	enum demand_owner owner;
 
-	enum demand_owner owner = n->agent[0] ? ours(data, n->agent) : DEMAND_OURS;
-
+	if (n->element)
+		note_claimed(c, n);
+	if (n->element)
+		find_claimer(c, n, agent);
+	else
+		(void)str_copy(agent, sizeof(agent), n->agent);
+	owner = agent[0] ? ours(data, agent) : DEMAND_OURS;
 	if (owner == DEMAND_OTHERS)
 		return;
 	c->ret->running++;
@@ -364,6 +407,7 @@ int demand_read(const struct spool *sp, const struct pool *pool, uint64_t now_wa
 	count_bins(&c, bins, ret);
 	text_list_clear(&c.lanes);
 	free(c.gangs);
+	free(c.claimed);
 	queue = scan_free(queue);
 	return r;
 }

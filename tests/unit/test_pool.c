@@ -552,6 +552,30 @@ static void elements_that_wait_count_and_those_that_run_here(void **state)
 	sp = spool_close(sp);
 }
 
+/* One that runs waits no more: neither here, nor for a pool on whose nodes it does not run. */
+static void elements_that_run_are_not_waited_for(void **state)
+{
+	static const struct demand_node own[] = { { .gpus = 4, .ours = true } };
+	struct spool *sp = open_spool();
+	uint64_t id = submit(sp, "{\"script\":\"true\",\"gpus\":1,\"array\":\"1-5\"}");
+	const char *const agents[] = { "node1", "node1", "node2", "node2", "lost" };
+	struct claim c;
+
+	(void)state;
+	for (uint64_t i = 1; i <= ARRAY_LEN(agents); i++) {
+		struct claimer who = self(sp, agents[i - 1]);
+		struct batch *b = open_batch(sp, id, agents[i - 1]);
+
+		assert_int_equal(batch_claim(b, i, &who, &c, NULL), 0);
+		b = batch_close(b);
+		assert_int_equal(demand_beside(sp, 4, own, 1).ready, ARRAY_LEN(agents) - i);
+	}
+	assert_int_equal(demand_beside(sp, 4, own, 1).running, 3);
+	assert_int_equal(demand_beside(sp, 4, own, 1).nodes, 1);
+	assert_int_equal(demand_beside(sp, 4, own, 1).more, 0);
+	sp = spool_close(sp);
+}
+
 #define WITH_SPOOL(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
 
 int main(void)
@@ -576,6 +600,7 @@ int main(void)
 		WITH_SPOOL(what_a_lost_node_ran_needs_another_one),
 		WITH_SPOOL(what_may_not_start_asks_for_nothing),
 		WITH_SPOOL(elements_that_wait_count_and_those_that_run_here),
+		WITH_SPOOL(elements_that_run_are_not_waited_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
