@@ -61,8 +61,9 @@ struct manager {
 	struct manager_config config;
 	char *tenure, *instance;
 	unsigned int gpus;  /* --gpus; 0: not said */
-	const char *engine; /* whose nodes they are; NULL: of this machine */
-	char id[32];	    /* of this process among the monitors */
+	const char *engine; /* whose nodes they are; NULL: of this machine, once that is known */
+	bool engine_known;
+	char id[32]; /* of this process among the monitors */
 	/* As last told: */
 	long free;
 	char *allocations;
@@ -187,6 +188,37 @@ static json_t *ask_json(const struct manager *m, const char *command, struct ans
 		a->err = xasprintf("tenure %s says nothing", command);
 	}
 	return doc;
+}
+
+#define ENGINE_ENV "TENURE_ENGINE"
+
+/* Where nothing says whose nodes they are, it is who has those that `tenure nodes` shows: this
+ * machine, or an engine, which what is asked from now on is told, too. */
+static void take_engine(struct manager *m, const json_t *nodes)
+{
+	const char *name =
+		json_get_str(json_array_get(json_object_get(nodes, "engines"), 0), "engine");
+
+	if (m->engine_known || !name)
+		return;
+	m->engine_known = true;
+	if (strcmp(name, "local") == 0)
+		return;
+	(void)setenv(ENGINE_ENV, name, 1);
+	m->engine = getenv(ENGINE_ENV);
+}
+
+/* False: nobody can be asked, and a->err says why. */
+static bool find_engine(struct manager *m, struct answer *a)
+{
+	json_t *nodes;
+
+	if (m->engine_known)
+		return true;
+	nodes = ask_json(m, "nodes", a);
+	take_engine(m, nodes);
+	json_decref(nodes);
+	return m->engine_known;
 }
 
 static void add_number(struct text_list *words, const char *name, unsigned int n)
@@ -332,7 +364,7 @@ static char *node_of(const struct manager *m, const json_t *alloc)
 }
 
 /* 0, or why not is said. */
-static int look(const struct manager *m, struct picture *ret, struct answer *a)
+static int look(struct manager *m, struct picture *ret, struct answer *a)
 {
 	const json_t *engine;
 	size_t i;
@@ -340,6 +372,7 @@ static int look(const struct manager *m, struct picture *ret, struct answer *a)
 	*ret = (struct picture){ .nodes = ask_json(m, "nodes", a) };
 	if (!ret->nodes)
 		return -EIO;
+	take_engine(m, ret->nodes);
 	answer_clear(a);
 	ret->allocs = ask_json(m, "allocs", a);
 	if (!ret->allocs)
@@ -446,11 +479,18 @@ static int allocate(struct manager *m, const char *task)
 {
 	const struct manager_config *c = &m->config;
 	struct text_list words = words_of(m, "alloc");
-	struct answer a;
+	struct answer a = { .code = 0 };
 	int code = EXIT_FAILED;
 
 	unsigned int gpus = m->gpus ? m->gpus : c->min_gpus ? c->min_gpus : 1;
 
+	if (!find_engine(m, &a)) {
+		say(ERROR, "Task %s: %s", task, a.err);
+		answer_clear(&a);
+		text_list_clear(&words);
+		return EXIT_FAILED;
+	}
+	answer_clear(&a);
 	ensure_agent(m);
 	text_list_add(&words, "--json");
 	text_list_add(&words, "--wait=" WAIT);
@@ -580,6 +620,7 @@ static void monitor_once(struct manager *m)
 static int monitor(struct manager *m, const char *task)
 {
 	struct sigaction act = { .sa_handler = on_signal };
+	struct answer a = { .code = 0 };
 
 	(void)sigaction(SIGINT, &act, NULL);
 	(void)sigaction(SIGTERM, &act, NULL);
@@ -592,16 +633,20 @@ static int monitor(struct manager *m, const char *task)
 		    "notification: no mail is sent%s%s; a line \"GPU available\" is written here, and "
 		    "on standard output",
 		    m->config.email ? " to " : "", m->config.email ? m->config.email : "");
-	ensure_agent(m);
+	if (find_engine(m, &a))
+		ensure_agent(m);
+	answer_clear(&a);
 	m->free = -1;
 	while (!told) {
-		look_after_base(m);
+		if (m->engine_known)
+			look_after_base(m);
 		monitor_once(m);
 		if (!told)
 			(void)poll(NULL, 0, (int)(m->config.interval_s * 1e3));
 	}
 	m->config.max_auto = 0; /* nobody looks after it any more */
-	look_after_base(m);
+	if (m->engine_known)
+		look_after_base(m);
 	say(INFO, "GPU Resource Manager stopped; what was allocated by hand stays so");
 	return EXIT_OK;
 }
@@ -687,7 +732,9 @@ static const struct about about = {
 	.description =
 		"The commands of gpu_resource_manager.py, over tenure: allocations are those of the "
 		"instance resource-manager (or TENURE_INSTANCE), and tenure allocs, why and logs know them. On a "
-		"machine of its own the agent of that instance is started when it is needed.",
+		"machine of its own the agent of that instance is started when it is needed; on a cluster "
+		"each allocation is a job of its own. TENURE_ENGINE says which it is (local, slurm, sge, ..); "
+		"without it, it is what tenure nodes shows.",
 	.opts = rows,
 	.examples = examples,
 	.files = files,
@@ -763,8 +810,9 @@ static int run_command(int argc, char **argv)
 	int code = EXIT_OK;
 
 	m.instance = xstrdup(instance && instance[0] ? instance : INSTANCE);
-	m.engine = getenv("TENURE_ENGINE");
-	if (m.engine && (!m.engine[0] || strcmp(m.engine, "local") == 0))
+	m.engine = getenv(ENGINE_ENV);
+	m.engine_known = m.engine && m.engine[0];
+	if (!m.engine_known || strcmp(m.engine, "local") == 0)
 		m.engine = NULL;
 	opts_add_rows(o, rows);
 	if (opts_parse(o, argc, argv, OPTS_DEFAULT, &e) < 0) {

@@ -40,8 +40,8 @@ def cluster(build, env, tmp_path):
     return c
 
 
-def call(tool, *args, env, code=0):
-    done = subprocess.run([tool, *args], env=env, text=True, capture_output=True, timeout=HANG)
+def call(tool, *args, env, code=0, **more):
+    done = subprocess.run([tool, *args], env=env, text=True, capture_output=True, timeout=HANG, **more)
     assert done.returncode == code, (args, done)
     return done
 
@@ -158,7 +158,8 @@ def test_the_monitor_counts_what_the_manager_allocated(queue, tools, build):
     q.start("--no-hold")
     env = {**q.env, "PATH": "/usr/bin:/bin"}
     manager = build / "compat/gpu-resource-manager"
-    assert "Allocated 3 GPUs" in call(manager, "--allocate", "exp_train", "--gpus", "3", env={**env, "TENURE_INSTANCE": "rm"}).stdout
+    assert "Allocated 3 GPUs" in call(manager, "--allocate", "exp_train", "--gpus", "3", env={**env, "TENURE_INSTANCE": "rm"},
+                                         cwd=tools).stdout
     q.submit("-g", "2", "--", "true")
     # A pool that was there for a while, and has no job: the tasks of its queue are in none.
     q.run("up", "default", "--engine", "local", "--min", "0", "--max", "1")

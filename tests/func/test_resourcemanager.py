@@ -4,8 +4,10 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -33,6 +35,76 @@ CONFIG = """{
   }
 }
 """
+# Its page's lines, unchanged: 完整工作流程示例, 手动申请 GPU and 调试命令.
+SESSION = """
+python scripts/gpu_resource_manager.py &
+python scripts/gpu_resource_manager.py --allocate training_task_1
+python scripts/gpu_resource_manager.py --start-program training_task_1
+python scripts/gpu_resource_manager.py --status
+free_gpus.sh @crc_gpu
+ps aux | grep gpu_resource_manager
+cat gpu_manager_config.json
+python scripts/gpu_resource_manager.py --allocate exp_train --gpus 4
+python scripts/system_monitor.py
+"""
+THEIR_CONFIG = """{
+  "monitor_interval": 5,           // 监控间隔（秒）
+  "max_gpus_per_task": 4,         // 每个任务最大 GPU 数
+  "auto_scale": true,             // 是否启用自动扩展
+  "program_template": {            // 程序启动模板
+    "command": "python train.py",
+    "args": ["--gpus", "{gpu_list}"],
+    "env_vars": {
+      "CUDA_VISIBLE_DEVICES": "{gpu_list}"
+    }
+  },
+  "scaling": {                     // 扩展配置
+    "enabled": true,
+    "min_gpus": 1,
+    "max_gpus": 4,
+    "scale_up_threshold": 0.8,
+    "scale_down_threshold": 0.3
+  }
+}
+"""
+
+
+def type_session(build, env, where):
+    """What a shell in that directory prints, and the PID of its monitor, which is to be ended."""
+    compat = pathlib.Path(__file__).resolve().parents[2] / "compat"
+    for name in ("scripts", "bin"):
+        (where / name).mkdir()
+    for name in ("gpu_resource_manager.py", "system_monitor.py"):
+        shutil.copy(compat / "gpu_resource_manager.py", where / "scripts" / name)
+    for name, path in (("python", sys.executable), ("tenure", build / "tenure"), ("free_gpus.sh", compat / "free_gpus.sh"),
+                       ("system_monitor", compat / "system_monitor"),
+                       ("gpu-resource-manager", build / "compat/gpu-resource-manager")):
+        (where / "bin" / name).symlink_to(path)
+    (where / "gpu_manager_config.json").write_text(THEIR_CONFIG)
+    (where / "train.py").write_text(
+        "import os, sys, time\n"
+        "print('trains', sys.argv[1:], os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\ntime.sleep(1000)\n")
+    with open(where / "said", "w", encoding="utf-8") as said:  # the monitor keeps it open
+        done = subprocess.run(["bash", "-c", "set -e -o pipefail" + SESSION + 'echo "monitor $!"'], timeout=2 * HANG,
+                              env={**{k: v for k, v in env.items() if k != "COLUMNS"},  # by which ps cuts its lines
+                                   "PATH": f"{where}/bin:{env['PATH']}"}, cwd=where, stdout=said, stderr=said)
+    text = (where / "said").read_text()
+    assert done.returncode == 0, text
+    return text, int(re.search(r"^monitor (\d+)$", text, re.M)[1])
+
+
+def check_session(text, gpus):
+    """What its page says of these lines."""
+    assert " - INFO - Allocated 1 GPU (" in text and " for task training_task_1\n" in text, text
+    assert re.search(rf"^=+\nGPU Resource Manager Status\n=+\nTotal Nodes: \d\nTotal GPUs: {gpus}\nFree GPUs: \d\n"
+                     r"Allocated GPUs: \d\nActive Tasks: \d\n\nNode Details:\n-{40}\n", text, re.M), text
+    assert re.search(r"^Task training_task_1: 1 GPU on \S+ \(running\)$", text, re.M), text
+    assert re.search(r"^Free GPU cards on \S+ : \d$", text, re.M), text
+    assert re.search(r"gpu_resource_manager\.py$", text, re.M), "ps"
+    assert THEIR_CONFIG in text
+    assert re.search(r"^Summary - Running: \d  Pending: \d$", text, re.M), text
+
+
 TRAIN = 'echo "trains $1 $2 as $RUN_OF on $CUDA_VISIBLE_DEVICES"; exec sleep 1000\n'
 
 
@@ -119,6 +191,23 @@ Task training_task_2: 2 GPUs on {node} (allocated)
     assert "what was allocated by hand stays so" in log and "GPU available: 4 on " in log
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d - (INFO|WARNING|ERROR) - .", line) for line in log.splitlines())
     assert [a["name"] for a in json.loads(m.tenure("allocs", "--json").stdout)["allocations"]] == ["training_task_2"]
+
+
+def test_its_pages_lines_unchanged(build, env, tmp_path):
+    m = Machine(build, env, tmp_path, 8, 0.3)
+    where = tmp_path / "unchanged"
+    where.mkdir()
+    try:
+        text, monitor = type_session(build, m.env, where)
+        check_session(text, 8)
+        assert "Allocated 4 GPUs (" in text
+        assert "trains ['--gpus', '" in must_come(lambda: m.run(m.tenure, "logs", "-i", "resource-manager", "training_task_1").stdout)
+        os.kill(monitor, signal.SIGTERM)
+        must_come(lambda: "GPU Resource Manager stopped" in (where / "gpu_manager.log").read_text())
+        m.run(m.tenure, "stop", "-i", "resource-manager", "all", "--now", check=False)
+        m.run(m.tenure, "off", "-i", "resource-manager", check=False)
+    finally:
+        m.close()
 
 
 def test_too_many_are_refused_with_who_has_what(manager):
@@ -244,7 +333,7 @@ def test_the_automatic_base_is_the_monitors(manager):
     assert wait_for(lambda: "Task base-2: 1 GPU on " in m("--status")), (m("--status"), m.log(), m.tenure("list").stdout)
     m("--allocate", "exp_train", "--gpus", "4")
     must_come(lambda: m("--status").count("(allocated)") == 1)
-    assert "nothing is free for it" in must_come(lambda: "nothing is free for it" in m.log() and m.log())
+    must_come(lambda: "is given back, because nothing is free for it" in m.log() or "because somebody waits" in m.log())
     m("--release", "exp_train")
     assert wait_for(lambda: m("--status").count("Task base-") == 2), (m("--status"), m.log(), m.tenure("list").stdout)
     m.monitor.send_signal(signal.SIGTERM)

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
 """`up` and `down` with a real Slurm (slurmlab.py)."""
 import json
+import os
 import pathlib
 import re
+import signal
 import subprocess
 
 import pytest
 
 from machine import until
 from patience import must_come
+from test_resourcemanager import check_session, type_session
 
 
 class Cluster:
@@ -309,10 +312,9 @@ def test_jobs_of_the_older_manager_count(slurm, cluster, build):
 
 
 def test_the_older_managers_session(slurm, cluster, build):
-    """gpu-resource-manager, where TENURE_ENGINE names the cluster: nodes, allocate, start, look, release."""
+    """gpu-resource-manager where a cluster answers: nodes, allocate, start, look, release."""
     (slurm.share / "gpu_manager_config.json").write_text(
         '{"program_template": {"command": "echo trains", "args": ["{gpu_list}"]}} // as its page has it\n')
-    slurm.env["TENURE_ENGINE"] = "slurm"
 
     def manager(*args):
         done = slurm.call(str(build / "compat/gpu-resource-manager"), *args)
@@ -349,4 +351,16 @@ def test_the_base_of_the_older_managers_monitor(slurm, cluster, build):
         monitor.terminate()
         assert monitor.wait(60) == 0
     cluster.run("release", "-i", "resource-manager", "a", "b")
+    must_come(lambda: ended(slurm), 60)
+
+
+def test_the_older_managers_page_unchanged(slurm, cluster, build):
+    """Its lines as they are typed, on a login node: nothing says that there is a Slurm."""
+    text, monitor = type_session(build, slurm.env, slurm.share)
+    check_session(text, 8)
+    must_come(lambda: "Task exp_train: 4 GPUs on qa-a10-00" in slurm.run(str(build / "compat/gpu-resource-manager"), "--status"), 90)
+    os.kill(monitor, signal.SIGTERM)
+    must_come(lambda: "GPU Resource Manager stopped" in (slurm.share / "gpu_manager.log").read_text(), 60)
+    for name in ("training_task_1", "exp_train"):
+        slurm.run(str(build / "compat/gpu-resource-manager"), "--release", name)
     must_come(lambda: ended(slurm), 60)

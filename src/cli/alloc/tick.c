@@ -207,13 +207,13 @@ static int add_to_base(const struct cmd_ctx *ctx, const struct spool *sp, struct
 }
 
 /* Why it is given back. */
-static const char *reason_of(const struct base_at *at, enum base_step step)
+static const char *reason_of(const struct base_at *at)
 {
-	if (step == BASE_WITHDRAW)
-		return "because nothing is free for it";
-	return at->others_wait && at->has <= (at->kept > at->wanted ? at->kept : at->wanted)
-		       ? "because somebody waits"
-		       : "because fewer are wanted";
+	unsigned int kept = at->kept > at->wanted ? at->kept : at->wanted;
+
+	if (at->has + at->waits > kept)
+		return "because fewer are wanted";
+	return at->others_wait ? "because somebody waits" : "because nothing is free for it";
 }
 
 /* The last one that waits, or that has its GPU. */
@@ -268,8 +268,8 @@ static int look_after_base(const struct cmd_ctx *ctx, const struct spool *sp, st
 		if (r == 0 && step == BASE_ADD)
 			r = add_to_base(ctx, sp, e);
 		else if (r == 0 && step != BASE_REST)
-			r = take_from_base(ctx, sp, &live, step == BASE_WITHDRAW,
-					   reason_of(&at, step), &given, e);
+			r = take_from_base(ctx, sp, &live, step == BASE_WITHDRAW, reason_of(&at),
+					   &given, e);
 		live_allocs_clear(&live);
 		agent_look(ctx);
 	}
