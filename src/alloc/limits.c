@@ -141,9 +141,14 @@ int alloc_check_limits(const struct alloc_limits *limits, const struct alloc_has
 						       .has = checks[i].has };
 		if (checks[i].who)
 			add_who(&who, has, checks[i].jobs);
-		return err_set(e, -EDQUOT,
-			       "%s may have %u GPUs (%s), and %u more would be %u%s%s%s",
-			       checks[i].whose, checks[i].limit, checks[i].setting, gpus,
+
+		cleanup_free char *may =
+			xasprintf("%s may have %u GPU%s (%s)", checks[i].whose, checks[i].limit,
+				  checks[i].limit == 1 ? "" : "s", checks[i].setting);
+
+		if (!checks[i].who)
+			return err_set(e, -EDQUOT, "%s, and %u are asked for", may, gpus);
+		return err_set(e, -EDQUOT, "%s, and %u more would be %u%s%s%s", may, gpus,
 			       checks[i].has + gpus, who.len ? " (" : "", strbuf_str(&who),
 			       who.len ? ")" : "");
 	}

@@ -110,7 +110,8 @@ def test_limits_say_who_has_what(queue):
     q = queue(gpus=8)
     q.start("--no-hold")
     each = q.run("alloc", "big", "-g", "5", check=False)
-    assert each.returncode == 1 and "one allocation may have 4 GPUs (max_gpus_per_task)" in one_line(each.stderr)
+    assert each.returncode == 1 and "one allocation may have 4 GPUs (max_gpus_per_task), and 5 are asked for" in \
+        one_line(each.stderr)
     q.run("alloc", "exp1", "-g", "4")
     manual = q.run("alloc", "exp2", "-g", "3", check=False)
     assert "allocations by hand may have 6 GPUs (max_manual_gpus), and 3 more would be 7 (exp1 has 4)" in \
@@ -146,7 +147,7 @@ def test_the_site_limits_them(queue):
     q.start("--no-hold")
     q.run("alloc", "a")
     more = q.run("alloc", "b", check=False)
-    assert "all allocations may have 1 GPUs (max_total_gpus)" in one_line(more.stderr), more
+    assert "all allocations may have 1 GPU (max_total_gpus)" in one_line(more.stderr), more
 
 
 def test_two_managers_at_once(queue):
@@ -541,6 +542,8 @@ def test_an_engine_that_takes_no_job(queue, tmp_path):
     pool, = json.loads(q.run("instances", "--json").stdout.splitlines()[0])["pools"]
     assert pool["down"] and "alloc-1" not in q.run("instances").stdout
     assert q.run("nodes").stdout.startswith("this machine"), "that pool's engine is nobody's any more"
+    q.start("--no-hold")
+    assert q.run("alloc", "b").stderr == "", "its jobs count no more"
 
 
 def test_told_to_end_while_it_waits(queue):

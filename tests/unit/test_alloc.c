@@ -44,8 +44,8 @@ static void limits_are_a_table(void **state)
 	} cases[] = {
 		{ 0, 0, ALLOC_MANUAL, 4, NULL, 0, "" },
 		{ 0, 0, ALLOC_MANUAL, 5, "max_gpus_per_task", 0,
-		  "one allocation may have 4 GPUs (max_gpus_per_task), and 5 more "
-		  "would be 5" },
+		  "one allocation may have 4 GPUs (max_gpus_per_task), and 5 are "
+		  "asked for" },
 		{ 2, 0, ALLOC_MANUAL, 1, NULL, 0, "" },
 		{ 2, 0, ALLOC_MANUAL, 2, "max_manual_gpus", 5,
 		  "allocations by hand may have 6 GPUs (max_manual_gpus), and 2 "

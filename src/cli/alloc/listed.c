@@ -116,7 +116,9 @@ static void add_pools(struct listed *l, const struct spool *sp, const struct liv
 	for (size_t i = 0; i < names.n; i++) {
 		struct pool pool = { .gpus = 0 };
 
-		if (pool_read(sp, names.texts[i], &pool, NULL) == 0)
+		/* That an allocation once was on an engine is no reason to ask it. */
+		if (pool_read(sp, names.texts[i], &pool, NULL) == 0 &&
+		    !(pool.down && alloc_of_pool(pool.name)))
 			add_engine(l, pool.engine, &pool.settings);
 		pool_clear(&pool);
 		add_records(sp, live, names.texts[i], records);
