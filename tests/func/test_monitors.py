@@ -211,10 +211,17 @@ def test_the_monitor_goes_on_until_it_is_told_to_end(cluster, tools, tmp_path):
 @pytest.mark.parametrize("args, said", [
     (["--intervall", "5"], "there is no option --intervall"), (["-i", "0"], '"0" is no number of seconds'),
     (["-i"], "-i needs a value"), (["-i", "x"], '"x" is no number'), (["--mode=cpu"], '"cpu" is none of all, gpu'),
-    (["now"], 'what is "now"?')])
+    (["now"], 'what is "now"?'), (["--once=3"], "there is no option --once=3")])
 def test_wrong_words_for_the_monitor(cluster, tools, args, said):
     done = call(tools / "system_monitor", *args, env=cluster.env, code=2)
     assert done.stdout == "" and said in done.stderr and "system_monitor --help" in done.stderr and cluster.asked() == 0
+
+
+def test_the_monitor_says_once_that_it_cannot_write(cluster, tools):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([tools / "system_monitor"], env=cluster.env, stdout=full, stderr=subprocess.PIPE, text=True,
+                              timeout=HANG)
+    assert done.returncode == 1 and done.stderr == "system_monitor: cannot write to standard output\n", done
 
 
 @pytest.mark.parametrize("name", TOOLS)
