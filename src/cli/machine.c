@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "agent/node/quarantine.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
 #include "base/units.h"
+#include "cli/agent_setup.h"
 
 static const char holder_name[] = "tenure-hold:";
 
@@ -21,6 +24,28 @@ const char *machine_mode_name(nvmlComputeMode_t mode)
 	};
 
 	return (size_t)mode < ARRAY_LEN(names) ? names[mode] : "unknown";
+}
+
+char *machine_quarantine_path(const struct cmd_ctx *ctx)
+{
+	cleanup_free char *dir = agent_setup_state_dir(ctx->settings);
+	char host[256] = "";
+
+	if (gethostname(host, sizeof(host) - 1) < 0 || !host[0])
+		(void)str_copy(host, sizeof(host), "localhost");
+	return quarantine_path(dir, host);
+}
+
+void machine_take_quarantine(const struct cmd_ctx *ctx, struct machine *m)
+{
+	struct quarantine *q = quarantine_new(NULL);
+	cleanup_free char *path = machine_quarantine_path(ctx);
+
+	(void)quarantine_load(q, path, clock_wall_ns(), NULL);
+	for (uint32_t i = 0; i < m->list.n; i++)
+		(void)quarantine_words(quarantine_find(q, m->list.d[i].uuid),
+				       m->devices[i].quarantine);
+	q = quarantine_free(q);
 }
 
 void machine_describe(const struct gpu_proc *p, struct machine_process *ret)

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "cli/cmd.h"
 #include "gpu/device.h"
 
 struct machine_device {
@@ -19,8 +20,8 @@ struct machine_device {
 	char trouble[200];
 	bool ours;	  /* a holder of this user is on it */
 	char reason[200]; /* why it is not idle; empty: it is */
-	/* Why it gets no tasks, or is tried (agent/node/quarantine.h); empty: it is trusted. Filled
-	 * in by who wants it. */
+	/* Why it gets no tasks, or is tried (agent/node/quarantine.h); empty: it is trusted, or
+	 * machine_take_quarantine() was not called. */
 	char quarantine[300];
 };
 
@@ -37,6 +38,11 @@ struct machine {
  */
 int machine_look(uint64_t idle_below, struct machine **ret, struct err *e);
 struct machine *machine_free(struct machine *m);
+
+/* What this user's agents remember of devices that failed. The caller frees the path. */
+char *machine_quarantine_path(const struct cmd_ctx *ctx);
+/* What cannot be read says nothing. */
+void machine_take_quarantine(const struct cmd_ctx *ctx, struct machine *m);
 
 /* Whose process this is, for people. */
 struct machine_process {

@@ -53,7 +53,14 @@ def test_bad_gpu(queue, tmp_path):
     shown = {d["gpu"]: d["quarantine"] for d in json.loads(q.run("devices", "--json").stdout)["devices"]}
     assert shown[0] is None and why in shown[1]
     assert why in " ".join(q.run("devices").stdout.split())
+    def listed():
+        doc, = json.loads(q.run("nodes", "local", "--json").stdout)["engines"]
+        return (doc["free"], doc["unavailable"], [d["state"] for d in doc["devices"]], doc["devices"][1]["text"])
+    # It is none that one can have, whoever is asked.
+    assert listed()[:3] == (0, 1, ["task", "out"]) and why in listed()[3], listed()
+    assert "Out of use: 1" in " ".join(q.run("nodes", "local").stdout.split()) and why in " ".join(q.run("nodes", "local").stdout.split())
     q.kill()
+    must_come(lambda: listed()[2][1] == "out" and why in listed()[3])
     q.start("--no-hold")
     shut(q, 1)
     assert q.task(waits)["state"] == "pending" and q.task(keeper)["state"] == "running"

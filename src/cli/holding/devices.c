@@ -10,7 +10,6 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
-#include "cli/agent_setup.h"
 #include "cli/commands.h"
 #include "cli/machine.h"
 #include "cli/table.h"
@@ -137,29 +136,6 @@ static void print_unseen(const struct gpu_failed *f)
 
 /* ---- the quarantine ---- */
 
-static char *file_of(const struct cmd_ctx *ctx)
-{
-	cleanup_free char *dir = agent_setup_state_dir(ctx->settings);
-	char host[256] = "";
-
-	if (gethostname(host, sizeof(host) - 1) < 0 || !host[0])
-		(void)str_copy(host, sizeof(host), "localhost");
-	return quarantine_path(dir, host);
-}
-
-/* What cannot be read says nothing. */
-static void take_quarantine(const struct cmd_ctx *ctx, struct machine *m)
-{
-	struct quarantine *q = quarantine_new(NULL);
-	cleanup_free char *path = file_of(ctx);
-
-	(void)quarantine_load(q, path, clock_wall_ns(), NULL);
-	for (uint32_t i = 0; i < m->list.n; i++)
-		(void)quarantine_words(quarantine_find(q, m->list.d[i].uuid),
-				       m->devices[i].quarantine);
-	q = quarantine_free(q);
-}
-
 /* Its UUID, or as it is shown. */
 static bool is_named(const struct gpu_device *dev, const char *name)
 {
@@ -185,7 +161,7 @@ static int trust(const struct cmd_ctx *ctx, const struct machine *m, const char 
 		 struct err *e)
 {
 	struct quarantine *q = quarantine_new(NULL);
-	cleanup_free char *path = file_of(ctx);
+	cleanup_free char *path = machine_quarantine_path(ctx);
 	int r = quarantine_load(q, path, clock_wall_ns(), e);
 	unsigned int n = 0;
 
@@ -210,7 +186,7 @@ static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 
 	if (r < 0)
 		return err_wrap(e, "cannot see any GPU (tenure doctor tells more)");
-	take_quarantine(ctx, m);
+	machine_take_quarantine(ctx, m);
 	if (opts_given(ctx->opts, "trust")) {
 		r = trust(ctx, m, opts_text(ctx->opts, "trust"), e);
 	} else if (opts_flag(ctx->opts, "json")) {

@@ -106,6 +106,17 @@ static void judge(const json_t *o, const char *own, struct node_device *d)
 	}
 }
 
+/* trust: "in quarantine ..", "on probation ..", or "". No task comes to what is in quarantine,
+ * though it may be held. */
+static void judge_trust(const char *trust, struct node_device *d)
+{
+	if (!trust[0] || (d->state != NODE_DEVICE_FREE && d->state != NODE_DEVICE_HELD))
+		return;
+	if (d->state == NODE_DEVICE_FREE && str_has_prefix(trust, "in quarantine"))
+		d->state = NODE_DEVICE_OUT;
+	(void)str_copy(d->text, sizeof(d->text), trust);
+}
+
 /* A card whose MIG instances are devices of their own is none. */
 static bool is_card_of_others(const json_t *devices, const json_t *card)
 {
@@ -133,6 +144,7 @@ static void take_status(const json_t *status, struct node_devices *ret)
 	json_array_foreach(devices, i, o)
 	{
 		const json_t *mig = json_object_get(o, "mig");
+		char quarantine[sizeof(ret->all->text)];
 		struct node_device *d;
 
 		if (is_card_of_others(devices, o))
@@ -142,6 +154,8 @@ static void take_status(const json_t *status, struct node_devices *ret)
 		json_get_text(o, "uuid", d->uuid, sizeof(d->uuid));
 		json_get_text(o, "name", d->name, sizeof(d->name));
 		judge(o, json_get_str(status, "instance"), d);
+		json_get_text(o, "quarantine", quarantine, sizeof(quarantine));
+		judge_trust(quarantine, d);
 	}
 }
 
@@ -164,6 +178,7 @@ static void take_look(const struct machine *m, struct node_devices *ret)
 			   : look->reason[0] ? NODE_DEVICE_BUSY
 			   : look->ours	     ? NODE_DEVICE_HELD
 					     : NODE_DEVICE_FREE;
+		judge_trust(look->quarantine, d);
 	}
 	for (uint32_t i = 0; i < m->list.n_failed; i++) {
 		struct node_device *d = add(ret, (int)m->list.failed[i].index, -1);
@@ -185,8 +200,10 @@ int node_devices_read(const struct cmd_ctx *ctx, struct node_devices *ret, struc
 		take_status(status, ret);
 	else
 		r = machine_look(settings_num(ctx->settings, SET_IDLE_BELOW), &m, e);
-	if (m)
+	if (m) {
+		machine_take_quarantine(ctx, m);
 		take_look(m, ret);
+	}
 	m = machine_free(m);
 	json_decref(status);
 	return r < 0 ? err_wrap(e, "cannot see any GPU of this machine (tenure doctor tells more)")

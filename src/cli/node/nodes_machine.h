@@ -15,7 +15,7 @@ enum node_device_state {
 	NODE_DEVICE_HELD, /* by us, with nothing to run */
 	NODE_DEVICE_TASK, /* of ours */
 	NODE_DEVICE_BUSY, /* with somebody else's process */
-	NODE_DEVICE_OUT,  /* not to be seen */
+	NODE_DEVICE_OUT,  /* not to be seen, or in quarantine */
 	NODE_DEVICE_STATE_MAX
 };
 
@@ -23,7 +23,7 @@ struct node_device {
 	int gpu, mig; /* mig -1: it is a whole card */
 	char uuid[96], name[96];
 	enum node_device_state state;
-	char text[200]; /* whose, or why; "" */
+	char text[300]; /* whose, or why; "" */
 };
 
 struct node_devices {
