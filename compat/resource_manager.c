@@ -566,6 +566,23 @@ static int start_program(struct manager *m, const char *task)
 
 /* ---- the monitor ---- */
 
+/* The event of it, for programs (docs/json.md). */
+static void tell_event(const struct manager *m, const struct picture *p)
+{
+	struct text_list words = words_of(m, "tell-free");
+	struct answer a;
+
+	add_number(&words, "threshold", m->config.notify_from);
+	for (size_t i = 0; i < p->n; i++)
+		if (p->all[i].free)
+			text_list_take(&words, xasprintf("%s=%ld", p->all[i].name, p->all[i].free));
+	a = ask(m, &words);
+	if (a.code || a.err[0])
+		say(WARNING, "the event of it: %s", a.err);
+	answer_clear(&a);
+	text_list_clear(&words);
+}
+
 static void tell_free(struct manager *m, const struct picture *p)
 {
 	const struct manager_config *c = &m->config;
@@ -574,11 +591,11 @@ static void tell_free(struct manager *m, const struct picture *p)
 	if (p->free != m->free)
 		say(INFO, "Free GPUs: %ld of %ld on %zu node%s", p->free, p->total, p->n,
 		    p->n == 1 ? "" : "s");
+	for (size_t i = 0; is && !was && i < p->n; i++)
+		if (p->all[i].free)
+			say(INFO, "GPU available: %ld on %s", p->all[i].free, p->all[i].name);
 	if (is && !was && p->free)
-		for (size_t i = 0; i < p->n; i++)
-			if (p->all[i].free)
-				say(INFO, "GPU available: %ld on %s", p->all[i].free,
-				    p->all[i].name);
+		tell_event(m, p);
 	m->free = p->free;
 }
 

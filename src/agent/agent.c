@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "agent/allocations.h"
 #include "agent/ctl.h"
 #include "agent/ctl_client.h"
 #include "agent/dispatch.h"
@@ -99,6 +100,7 @@ static void on_watch(uv_timer_t *timer)
 	watchdog_look(a, WATCH_MS);
 	if (a->queue)
 		scaling_look(a->queue);
+	allocations_look_free(a, false);
 }
 
 static void on_names_found(void *user)

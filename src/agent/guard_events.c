@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/allocations.h"
 #include "agent/dispatch.h"
 #include "agent/lifecycle.h"
 #include "agent/parts.h"
@@ -102,6 +103,7 @@ static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
 		a->view.n_slots = slot + 1;
 	(void)eventlog_knows(a->eventlog, &dev->reason); /* so that it does when asked */
 	startup_on_device(a, slot);
+	allocations_look_free(a, true);
 	if (a->queue)
 		dispatch_look(a->queue);
 }

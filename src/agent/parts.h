@@ -38,6 +38,7 @@ struct agent {
 	struct selfcopy program;
 	uv_timer_t watch_timer;
 	unsigned int looks_without_devices;
+	unsigned int free_looks; /* allocations_look_free() */
 	/* Of agent_run(), as the lifecycle sets them. */
 	enum agent_end end;
 	struct err *e;

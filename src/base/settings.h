@@ -79,6 +79,7 @@ enum setting_id {
 	SET_ALLOC_EACH,	     /* num: of one of them; likewise */
 	SET_ALLOC_BASE,	     /* num: of the automatic base; 0 = none */
 	SET_ALLOC_GPUS,	     /* num: of one that does not say how many */
+	SET_FREE_THRESHOLD,  /* num: free GPUs that are told of; 0 = none are */
 	SET_ALLOC_PREFIX,    /* str: of the names of jobs; NULL: tenure-INSTANCE-alloc- */
 	SET_ALLOC_PROGRAM,   /* str: what `start` runs that is told nothing; NULL: nothing */
 	SET_SWEEP,	     /* num: 0 auto, 1 none, 2 gpu, 3 python */

@@ -306,6 +306,13 @@ const struct setting settings_table[] = {
 			     .opt.def = "1", .opt.group = allocating, .opt.spec.min = 1,
 			     .opt.spec.max = ALLOC_MOST, .groups = SETTING_GROUP_ALLOC,
 			     .opt.help = "GPUs of an allocation that does not say how many" },
+	[SET_FREE_THRESHOLD] = { ROW("gpu_available_threshold", "GPU_AVAILABLE_THRESHOLD",
+				     "gpu-available-threshold", VALUE_UINT),
+				 .opt.arg = "N", .opt.def = "0", .opt.group = allocating,
+				 .opt.spec.max = ALLOC_MOST, .groups = SETTING_GROUP_LIFE,
+				 .opt.help =
+					 "write an event when N GPUs of this node are free, and again "
+					 "when there were fewer meanwhile; 0: do not" },
 	[SET_ALLOC_PREFIX] = { ROW("job_prefix", "JOB_PREFIX", "prefix", VALUE_STRING),
 			       .opt.arg = "WORD", .opt.group = allocating,
 			       .groups = SETTING_GROUP_ALLOC,

@@ -374,6 +374,13 @@ static uint32_t alloc_most(const struct settings *s)
 	return (uint32_t)(!total || (manual && manual < total) ? manual : total);
 }
 
+static void take_allocations(struct agent_config *c, const struct settings *s)
+{
+	c->alloc_most = alloc_most(s);
+	c->alloc_base = (uint32_t)settings_num(s, SET_ALLOC_BASE);
+	c->free_threshold = (uint32_t)settings_num(s, SET_FREE_THRESHOLD);
+}
+
 int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct err *e)
 {
 	const struct settings *s = ctx->settings;
@@ -415,8 +422,6 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 		.gang_address = settings_str(s, SET_GANG_ADDRESS),
 		.log_limit = settings_num(s, SET_LOG_LIMIT),
 		.cpu_tasks = settings_num(s, SET_CPU_TASKS),
-		.alloc_most = alloc_most(s),
-		.alloc_base = (uint32_t)settings_num(s, SET_ALLOC_BASE),
 		.sweep = sweep_of_setting((unsigned int)settings_num(s, SET_SWEEP)),
 		.sweep_spare = r->sweep_spare,
 		.lifetime_ms = r->root ? settings_num(s, SET_LIFETIME) : 0,
@@ -428,6 +433,7 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 		.until_wall_ns = until ? until->num : 0,
 		.show_json = opts_flag(ctx->opts, "json"),
 	};
+	take_allocations(&r->config, s);
 	settings_gang_ports(s, &r->config.gang_port_first, &r->config.gang_port_last);
 
 	int code = look_at_job(ctx, r, e);

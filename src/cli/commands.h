@@ -10,7 +10,7 @@
 #define ALLOC_GROUP "Allocations"
 
 extern const struct cmd cmd_agent;
-extern const struct cmd cmd_alloc, cmd_release, cmd_allocs, cmd_start;
+extern const struct cmd cmd_alloc, cmd_release, cmd_allocs, cmd_start, cmd_tell_free;
 extern const struct cmd cmd_config;
 extern const struct cmd cmd_devices;
 extern const struct cmd cmd_doctor;

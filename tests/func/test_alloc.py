@@ -539,6 +539,9 @@ def test_an_engine_that_takes_no_job(queue, tmp_path):
     q.env["PATH"] = f"{fakes}:{q.env['PATH']}"
     said = q.run("alloc", "a", "--engine", "slurm", check=False)
     assert said.returncode == 1 and "a is not allocated" in said.stderr and allocs(q) == {}, said
+    refused, = events_of(q, "refused")
+    assert (refused["name"], refused["reason"], refused["limit"], refused["text"]) == (
+        "a", "engine", None, "a is not allocated: the engine took no job for it")
     pool, = json.loads(q.run("instances", "--json").stdout.splitlines()[0])["pools"]
     assert pool["down"] and "alloc-1" not in q.run("instances").stdout
     assert q.run("nodes").stdout.startswith("this machine"), "that pool's engine is nobody's any more"
@@ -694,6 +697,66 @@ def test_events_of_allocations(queue):
         return [(e["event"], e["task"], e["name"], e["gpus"], len(e["uuids"])) for e in lines
                 if e["event"] in ("allocated", "released")]
     must_come(lambda: told() == [("allocated", 1, "a", 2, 2), ("released", 1, "a", 2, 2)])
+
+
+def events_of(q, *kinds):
+    """Those of a queue's agents and commands, in order of time."""
+    lines = [json.loads(line) for f in pathlib.Path(q.home).glob("**/events/*.jsonl") if ".tasks." not in f.name
+             for line in f.read_text().splitlines()]
+    return sorted((e for e in lines if e["event"] in kinds), key=lambda e: e["time"])
+
+
+def test_events_of_what_is_refused(queue):
+    """Who asked, for how many, and why not: of a limit with who has what, and where no node has so many."""
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    q.run("alloc", "a", "-g", "2")
+    q.run("alloc", "b", "-g", "2", "--max-total-gpus", "3", check=False)
+    q.run("alloc", "c", "-g", "5", check=False)
+    q.run("alloc", "d", "-g", "4", check=False)
+    q.run("alloc", "a", check=False)  # there is one: nothing was refused that anybody could want
+    limit, each, room = events_of(q, "refused")
+    assert limit["text"].startswith("b: not allocated: all allocations may have 3 GPUs (max_total_gpus)"), limit
+    assert {k: limit[k] for k in ("name", "gpus", "reason", "setting", "limit", "has", "level")} == {
+        "name": "b", "gpus": 2, "reason": "limit", "setting": "max_total_gpus", "limit": 3, "has": 2, "level": "warning"}
+    assert limit["who"] == [{"name": "a", "gpus": 2}] and limit["host"] and limit["user"] and limit["instance"] == "default"
+    assert (each["name"], each["setting"], each["limit"], each["has"]) == ("c", "max_gpus_per_task", 4, 0)
+    assert (room["name"], room["gpus"], room["reason"], room["setting"], room["limit"]) == ("d", 4, "room", None, None)
+
+
+def test_events_that_cannot_be_written(queue):
+    """They are warned of, and what was asked for is decided all the same."""
+    q = queue(gpus=1)
+    (pathlib.Path(q.home) / "state").write_text("")
+    q.env["TENURE_STATE_DIR"] = f"{q.home}/state"
+    said = q.run("alloc", "c", "-g", "5", check=False)
+    assert said.returncode == 1 and "one allocation may have 4 GPUs" in one_line(said.stderr), said
+    assert "warning: the event of it is not written" in one_line(said.stderr), said
+
+
+def test_events_of_gpus_that_are_free(queue):
+    """Once when there are as many as the agent's owner wants to hear of, and again when there were fewer."""
+    q = queue(gpus=3)
+    q.start("--no-hold", "--gpu-available-threshold", "2")
+
+    def told():
+        return [(e["free"], e["gpus"]) for e in events_of(q, "free")]
+    must_come(lambda: told() == [(3, [0, 1, 2])])
+    q.run("alloc", "a", "-g", "1")
+    has(q, "a")
+    q.run("alloc", "b", "-g", "1")
+    has(q, "b")  # one is free now
+    q.run("release", "b")
+    must_come(lambda: len(told()) == 2)
+    first, second = events_of(q, "free")
+    assert second["free"] == 2 and second["threshold"] == 2 and len(second["uuids"]) == 2, second
+    assert [n["free"] for n in second["nodes"]] == [2] and "2 GPUs are free: 2 on " in second["text"], second
+    q.run("release", "a")  # three are no news
+    must_come(lambda: allocs(q) == {})
+    q.run("alloc", "c", "-g", "2")
+    has(q, "c")
+    q.run("release", "c")
+    must_come(lambda: len(told()) == 3)
 
 
 def test_json_of_a_node_of_its_own(queue):

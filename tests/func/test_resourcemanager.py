@@ -265,6 +265,21 @@ def test_mail_is_not_sent_and_that_is_said(manager):
     must_come(lambda: "WARNING - notification: no mail is sent to zchen27@nd.edu" in m.log())
     must_come(lambda: "GPU available: " in m.log())
 
+    def told():
+        return [json.loads(line) for f in pathlib.Path(m.m.env["HOME"]).glob("**/events/*.commands.jsonl")
+                for line in f.read_text().splitlines()]
+    free, = must_come(told)
+    assert (free["event"], free["instance"], free["threshold"]) == ("free", "resource-manager", 1), free
+    assert sum(n["free"] for n in free["nodes"]) == free["free"] > 0 and free["nodes"][0]["node"], free
+
+
+def test_what_is_refused_is_an_event(manager):
+    m = manager
+    m("--allocate", "a", "--gpus", "9", code=1)
+    refused, = [json.loads(line) for f in pathlib.Path(m.m.env["HOME"]).glob("**/events/*.commands.jsonl")
+                for line in f.read_text().splitlines()]
+    assert (refused["event"], refused["name"], refused["gpus"], refused["setting"]) == ("refused", "a", 9, "max_gpus_per_task")
+
 
 def test_a_log_that_cannot_be_written(manager):
     m = manager

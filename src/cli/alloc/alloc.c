@@ -252,7 +252,8 @@ static int tell(const struct asked *a, struct err *e)
 }
 
 /* Where the engine does not want it there is no allocation. An exit code. */
-static int bring_up(const struct asked *a, const struct task_spec *s, struct err *e)
+static int bring_up(const struct asked *a, const struct task_spec *s, struct alloc_denial *denied,
+		    struct err *e)
 {
 	unsigned int gpus = (unsigned int)(s->gpus_max ? s->gpus_max : s->gpus);
 	int code = alloc_pool_up(a->ctx, alloc_pool_engine(a->ctx), s->pool, gpus, ALLOC_POOL_TELL);
@@ -270,6 +271,7 @@ static int bring_up(const struct asked *a, const struct task_spec *s, struct err
 		return 0;
 	}
 	(void)take_back(a, &other);
+	denied->reason = code == CMD_FAILED ? "engine" : NULL;
 	(void)err_set(e, -EIO, "%s is not allocated", a->name);
 	return code;
 }
@@ -279,6 +281,7 @@ static int run_alloc(const struct cmd_ctx *ctx, struct err *e)
 	const struct value *gpus = opts_value(ctx->opts, "gpus");
 	uint64_t n = gpus ? gpus->num : settings_num(ctx->settings, SET_ALLOC_GPUS);
 	struct asked a = { .ctx = ctx, .name = opts_arg(ctx->opts, 0) };
+	struct alloc_denial denied = { .reason = NULL };
 	struct task_spec *s = make_spec(ctx, a.name, (unsigned int)n, e);
 	struct spool *sp = NULL;
 	int r;
@@ -295,7 +298,8 @@ static int run_alloc(const struct cmd_ctx *ctx, struct err *e)
 	r = instance_open(ctx, SPOOL_CREATE, &sp, e);
 	a.sp = sp;
 	if (r == 0)
-		r = alloc_make(ctx, sp, s, ALLOC_MANUAL, alloc_pool_engine(ctx) != NULL, &a.id, e);
+		r = alloc_make(ctx, sp, s, ALLOC_MANUAL, alloc_pool_engine(ctx) != NULL, &a.id,
+			       &denied, e);
 	if (r == SUBMIT_NOT_DURABLE) {
 		cmd_warn("warning", "%s\nit is in the queue, but may not survive a power loss",
 			 e->text);
@@ -304,12 +308,20 @@ static int run_alloc(const struct cmd_ctx *ctx, struct err *e)
 		r = err_wrap(e, "not allocated");
 	}
 	if (r == 0 && s->pool)
-		r = bring_up(&a, s, e);
+		r = bring_up(&a, s, &denied, e);
 	else if (r == 0)
 		pools_tick_after_submit(ctx, sp);
 	if (r == 0) {
 		agent_look(ctx);
 		r = tell(&a, e);
+	}
+	if (denied.reason) {
+		bool by_engine = strcmp(denied.reason, "engine") == 0;
+		cleanup_free char *text =
+			xasprintf("%s%s%s%s", by_engine ? "" : a.name, by_engine ? "" : ": ",
+				  e->text, by_engine ? ": the engine took no job for it" : "");
+
+		alloc_tell_denied(ctx, a.name, (unsigned int)n, &denied, text);
 	}
 	sp = spool_close(sp);
 	(void)spec_free(s);

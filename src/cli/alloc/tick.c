@@ -186,6 +186,7 @@ static int add_to_base(const struct cmd_ctx *ctx, const struct spool *sp, struct
 {
 	const char *engine = base_engine(ctx);
 	struct task_spec *s = spec_new();
+	struct alloc_denial denied = { .reason = NULL }; /* nobody has asked for it */
 	uint64_t id;
 	int r;
 
@@ -194,7 +195,8 @@ static int add_to_base(const struct cmd_ctx *ctx, const struct spool *sp, struct
 	s->preemptible = true;
 	s->priority = SPEC_PRIORITY_MAX;
 	submitter_umask(s);
-	r = alloc_make(ctx, sp, s, ALLOC_BASE, engine != NULL, &id, e);
+	r = alloc_make(ctx, sp, s, ALLOC_BASE, engine != NULL, &id, &denied, e);
+	json_decref(denied.who);
 	if (r >= 0)
 		printf("base: allocation %s for a GPU that is free%s%s\n", s->name,
 		       engine ? " on " : "", engine ? engine : "");

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_EVENT_FILE_H
+#define TENURE_CLI_EVENT_FILE_H
+
+/*
+ * What a command has to tell to programs, where no agent may be there to tell it: one line of
+ * <state dir>/<instance>/events/<host>.commands.jsonl, in the form of the agents' own event files
+ * beside it (agent/report/agentlog.h, docs/json.md). Commands write one at a time, and it rotates
+ * as those do.
+ */
+
+#include <jansson.h>
+
+#include "base/log.h"
+#include "cli/cmd.h"
+
+/* An event of that kind, with members of its own, whose reference is taken over, and its sentence.
+ * What cannot be written is warned of, and no failure of the command. */
+void event_file_add(const struct cmd_ctx *ctx, enum log_level level, const char *kind, json_t *more,
+		    const char *text);
+
+#endif
