@@ -67,7 +67,7 @@ struct manager {
 	/* As last told: */
 	long free;
 	char *allocations;
-	bool failed, base_failed;
+	bool failed, base_failed, agentless;
 	bool monitors;
 };
 
@@ -273,28 +273,50 @@ static void look_after_base(struct manager *m)
 	answer_clear(&a);
 }
 
-/* What runs the queue of this node; on a cluster the engine's jobs do. */
-static void ensure_agent(const struct manager *m)
+/* Whether anything runs the queue of this node; on a cluster the engine's jobs do. */
+static bool has_agent(const struct manager *m)
 {
 	struct text_list words = words_of(m, "status");
 	struct answer a = { .code = 0 };
+	bool has;
 
 	if (!m->engine)
 		a = ask(m, &words);
+	has = a.code != NO_AGENT;
 	text_list_clear(&words);
-	if (a.code == NO_AGENT) {
-		answer_clear(&a);
-		words = words_of(m, "on");
-		text_list_add(&words, "--no-hold");
+	answer_clear(&a);
+	return has;
+}
+
+static void ensure_agent(const struct manager *m)
+{
+	struct text_list words = words_of(m, "on");
+	struct answer a = { .code = 0 };
+
+	text_list_add(&words, "--no-hold");
+	if (!has_agent(m)) {
 		a = ask(m, &words);
-		text_list_clear(&words);
 		if (a.code == 0)
 			say(INFO, "the agent of this node was started (tenure off -i %s ends it)",
 			    m->instance);
-		else
+		else if (!has_agent(m)) /* somebody else has not been quicker either */
 			say(ERROR, "the agent of this node cannot be started: %s", a.err);
 	}
+	text_list_clear(&words);
 	answer_clear(&a);
+}
+
+/* It may have been ended on purpose, so it is not started again by itself. */
+static void tell_agent(struct manager *m)
+{
+	bool has = has_agent(m);
+
+	if (!has && !m->agentless)
+		say(WARNING,
+		    "the agent of this node does not run any more, so nothing is started: "
+		    "tenure on -i %s --no-hold starts it, as the next --allocate does",
+		    m->instance);
+	m->agentless = !has;
 }
 
 /* ---- what there is ---- */
@@ -623,6 +645,7 @@ static void monitor_once(struct manager *m)
 	struct answer a = { .code = 0 };
 
 	if (look(m, &p, &a) == 0) {
+		tell_agent(m);
 		tell_free(m, &p);
 		tell_allocations(m, &p);
 		m->failed = false;

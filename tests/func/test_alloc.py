@@ -517,6 +517,17 @@ def test_a_node_of_its_own(queue):
     assert not list(pathlib.Path(q.spool, "pools").glob("alloc-1[,.]*"))
 
 
+def test_a_node_goes_with_an_allocation_however_that_ends(queue):
+    """Not only by release: its pool is down then, too."""
+    q = queue(gpus=1)
+    q.run("alloc", "mine", "--engine", "local", "--wait", "0")
+    q.run("stop", "mine")
+    must_come(lambda: allocs(q) == {})
+    must_come(lambda: "pool alloc-1: its allocation has ended" in tick(q))
+    pool, = json.loads(q.run("instances", "--json").stdout.splitlines()[0])["pools"]
+    assert pool["down"] and "its allocation" not in tick(q)
+
+
 def test_an_engine_that_is_none(queue):
     q = queue(gpus=1)
     q.start("--no-hold")

@@ -504,6 +504,23 @@ def test_a_machine_with_an_agent_and_a_task(queue):
     q.run("stop", str(i), "--now")
 
 
+def test_what_a_task_has_is_not_free_while_its_agent_is_away(queue):
+    """An allocation in which nothing runs, above all: the next agent gives its GPU to nobody else."""
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    q.run("alloc", "a")
+
+    def look():
+        return json.loads(q.m.run(q.m.tenure, "nodes", "local", "--json").stdout)
+    must_come(lambda: sorted(states(look())) == ["free", "task"])
+    q.kill()
+    doc = must_come(lambda: (d := look()) and "kept for a task that runs on without its agent" in
+                    [x["text"] for x in d["engines"][0]["devices"]] and d)
+    assert sorted(states(doc)) == ["free", "task"] and doc["engines"][0]["free"] == 1
+    q.start("--no-hold")
+    q.run("release", "a")
+
+
 def test_what_an_agent_leaves_is_free_or_busy_all_the_same(queue):
     q = queue(gpus=3)
     q.start("--no-hold", "--gpus", "0")

@@ -204,9 +204,8 @@ def test_its_pages_lines_unchanged(build, env, tmp_path):
         assert "trains ['--gpus', '" in must_come(lambda: m.run(m.tenure, "logs", "-i", "resource-manager", "training_task_1").stdout)
         os.kill(monitor, signal.SIGTERM)
         must_come(lambda: "GPU Resource Manager stopped" in (where / "gpu_manager.log").read_text())
-        m.run(m.tenure, "stop", "-i", "resource-manager", "all", "--now", check=False)
-        m.run(m.tenure, "off", "-i", "resource-manager", check=False)
     finally:
+        m.run(m.tenure, "off", "-i", "resource-manager", "--stop-tasks", check=False)
         m.close()
 
 
@@ -328,6 +327,7 @@ def test_two_managers_at_once(manager):
                               stdout=subprocess.PIPE) for i in range(8)]
     codes = [(p.communicate(timeout=HANG)[0], p.returncode) for p in asked]
     assert sum(code == 0 for _, code in codes) == 6, codes  # max_manual_gpus
+    assert "ERROR" not in m.log() and m.log().count("agent of this node was started") == 1, m.log()
 
 
 def test_the_log_rolls(manager):
@@ -354,6 +354,17 @@ def test_the_automatic_base_is_the_monitors(manager):
     m.monitor.send_signal(signal.SIGTERM)
     assert m.monitor.wait(HANG) == 0
     must_come(lambda: "Task base-" not in m("--status"))
+
+
+def test_an_agent_that_goes_is_told(manager):
+    m = manager
+    m.start_monitor()
+    must_come(lambda: "Free GPUs: 4 of 4" in m.log())
+    m.tenure("off")
+    must_come(lambda: "the agent of this node does not run any more" in m.log())
+    m("--allocate", "a")
+    must_come(lambda: "Task a: 1 GPU on " in m.log())
+    assert m.log().count("does not run any more") == 1
 
 
 def test_two_monitors_agree_on_the_base(manager, tmp_path):

@@ -282,38 +282,58 @@ static int look_after_base(const struct cmd_ctx *ctx, const struct spool *sp, st
 
 #define POOL_KEPT_S 3600 /* for who wants to know what its jobs have printed */
 
-/* Of an allocation that is none any more, and long ago: it would be looked after for ever. */
-static void forget_pool(const struct spool *sp, const char *name, const struct live_allocs *l)
+/* All of its jobs have ended, the last one at ret_s; without jobs when it was asked for. */
+static bool has_ended(const struct spool *sp, const struct pool *p, uint64_t *ret_s)
 {
-	uint64_t id = alloc_of_pool(name), last_s, now_s;
-	char word[24];
-	struct pool p = { .gpus = 0 };
 	struct pool_jobs jobs = { .n = 0 };
-	bool over = id &&
-		    !live_allocs_find(l, str_print(word, sizeof(word), "%" PRIu64, id), NULL) &&
-		    pool_read(sp, name, &p, NULL) == 0 && p.only && p.down &&
-		    pool_jobs_read(sp, name, &jobs, NULL) == 0;
+	bool ended = pool_jobs_read(sp, p->name, &jobs, NULL) == 0;
 
-	last_s = p.asked_ns / NS_PER_S;
+	*ret_s = p->asked_ns / NS_PER_S;
 	for (size_t i = 0; i < jobs.n; i++) {
-		over = over && jobs.all[i].phase == POOL_JOB_ENDED;
-		if (jobs.all[i].ended_s > last_s)
-			last_s = jobs.all[i].ended_s;
+		ended = ended && jobs.all[i].phase == POOL_JOB_ENDED;
+		if (jobs.all[i].ended_s > *ret_s)
+			*ret_s = jobs.all[i].ended_s;
 	}
-	now_s = over ? spool_now_or_ours(sp) / NS_PER_S : 0;
-	if (over && last_s + POOL_KEPT_S < now_s)
-		(void)pool_forget(sp, name, NULL);
 	pool_jobs_clear(&jobs);
+	return ended;
+}
+
+/* The allocation has ended, however that was: its node is given back, and long after that it is
+ * forgotten, or it would be looked after for ever. */
+static void end_pool(const struct cmd_ctx *ctx, const struct spool *sp, const char *name)
+{
+	struct pool p = { .gpus = 0 };
+	uint64_t ended_s;
+
+	if (pool_read(sp, name, &p, NULL) < 0 || !p.only || !pool_is_here(sp, &p)) {
+		pool_clear(&p);
+		return;
+	}
+	if (!p.down) {
+		printf("pool %s: its allocation has ended\n", name);
+		(void)alloc_pool_down(ctx, name, ALLOC_POOL_QUIET);
+	} else if (has_ended(sp, &p, &ended_s) &&
+		   ended_s + POOL_KEPT_S < spool_now_or_ours(sp) / NS_PER_S) {
+		(void)pool_forget(sp, name, NULL);
+	}
 	pool_clear(&p);
 }
 
-static void forget_pools(const struct spool *sp, const struct text_list *names)
+/* Their names were read before: a pool comes after its allocation. */
+static void end_pools(const struct cmd_ctx *ctx, const struct spool *sp,
+		      const struct text_list *names)
 {
 	struct live_allocs live = { .n = 0 };
+	int r = names->n ? live_allocs_read(sp, &live, NULL) : -ENOENT;
 
-	if (names->n && live_allocs_read(sp, &live, NULL) == 0)
-		for (size_t i = 0; i < names->n; i++)
-			forget_pool(sp, names->texts[i], &live);
+	for (size_t i = 0; r == 0 && i < names->n; i++) {
+		uint64_t id = alloc_of_pool(names->texts[i]);
+		char word[24];
+
+		if (id &&
+		    !live_allocs_find(&live, str_print(word, sizeof(word), "%" PRIu64, id), NULL))
+			end_pool(ctx, sp, names->texts[i]);
+	}
 	live_allocs_clear(&live);
 }
 
@@ -367,13 +387,13 @@ static int run_tick(const struct cmd_ctx *ctx, struct err *e)
 		tell_tick(names.texts[i], &report);
 		pool_report_clear(&report);
 	}
-	if (r == 0)
-		forget_pools(sp, &names);
-	text_list_clear(&names);
 	/* Its agent, and its settings, are those of the instance that --instance names. */
 	if (r == 0 &&
-	    strcmp(pool_call_instance(ctx), settings_str(ctx->settings, SET_INSTANCE)) == 0)
+	    strcmp(pool_call_instance(ctx), settings_str(ctx->settings, SET_INSTANCE)) == 0) {
+		end_pools(ctx, sp, &names);
 		r = look_after_base(ctx, sp, e);
+	}
+	text_list_clear(&names);
 	sp = spool_close(sp);
 	return r;
 }

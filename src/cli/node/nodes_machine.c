@@ -8,6 +8,7 @@
 #include "base/enumstr.h"
 #include "base/json_get.h"
 #include "base/mem.h"
+#include "base/sock.h"
 #include "base/str.h"
 #include "cli/agent_client.h"
 #include "cli/machine.h"
@@ -161,6 +162,15 @@ static void take_status(const json_t *status, struct node_devices *ret)
 
 /* -------- by the driver -------- */
 
+/* A guard of ours has it for a task, though no agent tells of that (hold/guard/device.h). */
+static bool is_lent(const char *uuid)
+{
+	cleanup_free char *name = xasprintf("tenure/dev/%s", uuid);
+	struct ucred who;
+
+	return sock_listener(name, &who) == 0 && who.uid == geteuid();
+}
+
 static void take_look(const struct machine *m, struct node_devices *ret)
 {
 	for (uint32_t i = 0; i < m->list.n; i++) {
@@ -178,6 +188,11 @@ static void take_look(const struct machine *m, struct node_devices *ret)
 			   : look->reason[0] ? NODE_DEVICE_BUSY
 			   : look->ours	     ? NODE_DEVICE_HELD
 					     : NODE_DEVICE_FREE;
+		if (d->state == NODE_DEVICE_FREE && is_lent(d->uuid)) {
+			d->state = NODE_DEVICE_TASK;
+			(void)str_copy(d->text, sizeof(d->text),
+				       "kept for a task that runs on without its agent");
+		}
 		judge_trust(look->quarantine, d);
 	}
 	for (uint32_t i = 0; i < m->list.n_failed; i++) {
