@@ -297,3 +297,18 @@ int agent_status_each(const struct spool *sp, agent_status_fn fn, void *data, st
 
 	return spool_each(sp, spool_dir_name(SPOOL_AGENTS), look, &each, e);
 }
+
+void agent_status_add_kinds(const struct agent_status *s, struct strbuf *b)
+{
+	for (unsigned int i = 0; i < s->n_devices; i++) {
+		const struct agent_status_device *d = &s->devices[i];
+		cleanup_strbuf struct strbuf kind = STRBUF_INIT;
+		char size[UNIT_TEXT_MAX];
+
+		strbuf_adds(&kind, d->model[0] ? d->model : "GPUs of which nothing is known");
+		if (d->mem_bytes)
+			strbuf_addf(&kind, " (%s)", unit_format_gib(d->mem_bytes, size));
+		if (!strstr(strbuf_str(b), strbuf_str(&kind)))
+			strbuf_addf(b, "%s%s", b->len ? ", " : "", strbuf_str(&kind));
+	}
+}

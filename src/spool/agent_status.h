@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/strbuf.h"
 #include "spool/files.h"
 #include "spool/name.h"
 
@@ -78,6 +79,10 @@ int agent_status_write(const struct spool *sp, const char *agent, const char *te
 /* 0; -ENOENT: it has left none, as agents of before; -EINVAL, -EFBIG, -errno. */
 int agent_status_read(const struct spool *sp, const char *agent, struct agent_status *ret,
 		      struct err *e);
+
+/* "NVIDIA A10 (22.5 GiB)" of each kind that it has and b does not name yet, with a comma between.
+ */
+void agent_status_add_kinds(const struct agent_status *s, struct strbuf *b);
 
 /* Those that can be read, ended ones too. A value of fn other than 0 ends it and is returned. */
 typedef int (*agent_status_fn)(void *data, const struct agent_status *s);

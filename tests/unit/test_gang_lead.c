@@ -60,6 +60,8 @@ static void tell_status(const struct agent *a, unsigned int n_free)
 	(void)str_copy(s.agent, sizeof(s.agent), a->name);
 	for (unsigned int i = 0; i < s.n_devices; i++) {
 		(void)str_print(s.devices[i].uuid, sizeof(s.devices[i].uuid), "GPU-%u", i);
+		(void)str_copy(s.devices[i].model, sizeof(s.devices[i].model), "NVIDIA H200");
+		s.devices[i].mem_bytes = 141ULL << 30;
 		(void)str_copy(s.devices[i].state, sizeof(s.devices[i].state),
 			       i < n_free ? "idle" : "lent");
 	}
@@ -276,6 +278,16 @@ static void who_is_not_to_be_asked_is_not_called(void **state)
 	g = look(alpha);
 	assert_int_equal(gang_rank_of(g, "beta"), -1);
 	assert_int_equal(gang_rank_of(g, "gamma"), 1);
+}
+
+/* What it asks for, and what there is. */
+static void what_nobody_has_is_told(void **state)
+{
+	id = submit(alpha->place.spool,
+		    "{\"script\":\"x\",\"nodes\":2,\"model\":\"*A100*\",\"memory\":\"40G\"}");
+	assert_null(look(alpha));
+	assert_why(alpha, "needs 2 nodes with 1 GPU each (model *A100*, 40.0 GiB) at once; 0 of 3 "
+			  "agents have them, and 0 could: there are NVIDIA H200 (141.0 GiB)");
 }
 
 static void who_is_silent_neither_leads_nor_is_called(void **state)
@@ -614,6 +626,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_word_is_go_when_all_are_ready, begin, end),
 		cmocka_unit_test_setup_teardown(what_is_over_is_forgotten, begin, end),
 		cmocka_unit_test_setup_teardown(who_is_not_to_be_asked_is_not_called, begin, end),
+		cmocka_unit_test_setup_teardown(what_nobody_has_is_told, begin, end),
 		cmocka_unit_test_setup_teardown(who_is_silent_neither_leads_nor_is_called, begin,
 						end),
 		cmocka_unit_test_setup_teardown(a_pool_has_its_own_tasks, begin, end),

@@ -15,6 +15,7 @@
 #include "base/settings.h"
 #include "base/str.h"
 #include "cli/task/roomcheck.h"
+#include "spool/agent_status.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
 
@@ -52,10 +53,28 @@ static const struct known {
 	const char *agent;
 	unsigned int devices;
 	bool ended, declared_dead;
-	bool former; /* it has no file in agents/ any more, and has left a log */
+	bool former;	   /* it has no file in agents/ any more, and has left a log */
+	const char *model; /* its status tells of 24 GiB each; NULL: it has left none */
 } alpha = { "alpha", 2 }, beta = { "beta", 4 }, off = { "gamma", 16, .ended = true },
   gone = { "delta", 16, .ended = true, .declared_dead = true },
-  former = { "omega", .former = true };
+  former = { "omega", .former = true }, small = { "alpha", 2, .model = "NVIDIA A10" },
+  other = { "beta", 2, .model = "NVIDIA H200" };
+
+static void tell_status(const struct spool *sp, const struct known *k)
+{
+	struct agent_status s = { .n_devices = k->devices };
+	cleanup_free char *text = NULL;
+
+	(void)str_copy(s.agent, sizeof(s.agent), k->agent);
+	for (unsigned int i = 0; i < s.n_devices; i++) {
+		(void)str_print(s.devices[i].uuid, sizeof(s.devices[i].uuid), "GPU-%u", i);
+		(void)str_copy(s.devices[i].model, sizeof(s.devices[i].model), k->model);
+		(void)str_copy(s.devices[i].state, sizeof(s.devices[i].state), "idle");
+		s.devices[i].mem_bytes = 24ULL << 30;
+	}
+	text = agent_status_text(&s);
+	assert_int_equal(agent_status_write(sp, k->agent, text, NULL), 0);
+}
 
 static void know(const struct spool *sp, const struct known *k)
 {
@@ -69,6 +88,8 @@ static void know(const struct spool *sp, const struct known *k)
 		return;
 	}
 	assert_int_equal(heartbeat_write(sp, heartbeat_agent_path(k->agent, path), &b, NULL), 0);
+	if (k->model)
+		tell_status(sp, k);
 	if (k->declared_dead)
 		assert_int_equal(
 			heartbeat_write(sp, heartbeat_declared_dead_path(k->agent, path), &b, NULL),
@@ -134,6 +155,24 @@ static const struct {
 	  0,
 	  "it asks for 2 nodes with 2 GPUs each, and 1 of the agents that serve instance \"default\" "
 	  "now has so many; it waits until others do" },
+	{ "nodes: too few with such GPUs",
+	  { &small, &other },
+	  "{\"nodes\":2,\"model\":\"H200\"}",
+	  0,
+	  "it asks for 2 nodes with 1 GPU each of model H200, and 1 of the 2 agents that serve "
+	  "instance \"default\" has that; there are NVIDIA A10 (24.0 GiB), NVIDIA H200 (24.0 GiB); "
+	  "it waits until others do" },
+	{ "one of several nodes has such a GPU",
+	  { &small, &other },
+	  "{\"model\":\"H200\"}",
+	  0,
+	  "" },
+	{ "none of several nodes has so much memory",
+	  { &small, &other },
+	  "{\"gpus\":2,\"memory\":\"40G\"}",
+	  0,
+	  "it asks for 2 GPUs with 40.0 GiB on each, and 0 of the 2 agents" },
+	{ "nothing is known of some", { &alpha, &other }, "{\"model\":\"A100\"}", 0, "" },
 	{ "nobody serves it now", { &off }, "{\"gpus\":17}", 0, "" },
 };
 

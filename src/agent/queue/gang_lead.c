@@ -210,6 +210,14 @@ static void mark_busy(struct looking *k, const struct gang *g)
 		(void)str_copy(k->busy[k->n_busy++], sizeof(k->busy[0]), pool);
 }
 
+/* On each device; 0: whole ones. */
+static uint64_t memory_asked(const struct place_batch *b)
+{
+	uint64_t most = batch_memory_most(b->batch);
+
+	return most ? most : b->spec->memory == SPEC_AUTO ? 0 : b->spec->memory;
+}
+
 /* What it has of devices that would do. */
 static struct gang_node node_of(const struct looking *k, const struct agent_status *s,
 				const struct place_batch *b, const char *avoid)
@@ -221,8 +229,7 @@ static struct gang_node node_of(const struct looking *k, const struct agent_stat
 				  .busy = is_busy(k, s->pool),
 				  .avoid = strcmp(s->agent, avoid) == 0 };
 	const struct task_spec *spec = b->spec;
-	uint64_t most = batch_memory_most(b->batch);
-	uint64_t memory = most ? most : spec->memory == SPEC_AUTO ? 0 : spec->memory;
+	uint64_t memory = memory_asked(b);
 	unsigned int unused = 0;
 
 	for (unsigned int i = 0; i < s->n_devices; i++) {
@@ -748,6 +755,29 @@ static struct gang_verdict lead(struct looking *k, struct seen *s, struct memory
 
 /* ---- why ---- */
 
+/* " (model *A100*, 40.0 GiB)" */
+static void say_kind(const struct place_batch *p, struct strbuf *b)
+{
+	uint64_t memory = memory_asked(p);
+	const char *model = p->spec->model;
+	char size[UNIT_TEXT_MAX];
+
+	if (!p->spec->gpus || (!model && !memory))
+		return;
+	strbuf_addf(b, " (%s%s%s%s)", model ? "model " : "", model ? model : "",
+		    model && memory ? ", " : "", memory ? unit_format_gib(memory, size) : "");
+}
+
+static void say_kinds_there(const struct looking *k, const struct task_spec *spec, struct strbuf *b)
+{
+	cleanup_strbuf struct strbuf kinds = STRBUF_INIT;
+
+	for (size_t i = 0; i < k->m->n; i++)
+		if (is_for(k->m->all[i], spec))
+			agent_status_add_kinds(k->m->all[i], &kinds);
+	strbuf_addf(b, ": there are %s", kinds.len ? strbuf_str(&kinds) : "no GPUs");
+}
+
 static void say_room(const struct looking *k, const struct seen *s, struct strbuf *b)
 {
 	const struct task_spec *spec = s->b->spec;
@@ -758,15 +788,20 @@ static void say_room(const struct looking *k, const struct seen *s, struct strbu
 	gang_count_room(nodes, n, (unsigned int)spec->gpus, &now, &ever);
 	for (size_t i = 0; i < n; i++)
 		busy = busy || nodes[i].busy;
-	strbuf_addf(b, "needs %" PRIu64 " nodes with %" PRIu64 " GPU%s each at once; ", spec->nodes,
+	strbuf_addf(b, "needs %" PRIu64 " nodes with %" PRIu64 " GPU%s each", spec->nodes,
 		    spec->gpus, spec->gpus == 1 ? "" : "s");
+	say_kind(s->b, b);
+	strbuf_adds(b, " at once; ");
 	if (now >= spec->nodes && busy)
 		strbuf_adds(b, "another task on several nodes is just being started");
 	else
 		strbuf_addf(b, "%zu of %zu agent%s %s them", now, n, n == 1 ? "" : "s",
 			    now == 1 || n == 1 ? "has" : "have");
-	if (ever < spec->nodes)
-		strbuf_addf(b, ", and %zu could", ever);
+	if (ever >= spec->nodes)
+		return;
+	strbuf_addf(b, ", and %zu could", ever);
+	if (spec->gpus && (spec->model || memory_asked(s->b)))
+		say_kinds_there(k, spec, b);
 }
 
 static void say_missing(const struct seen *s, struct strbuf *b)

@@ -3,7 +3,8 @@
 /*
  * Who serves the instance now is in agents/, who ever did in events/. A task for one GPU that says
  * no more, which most are, costs no look: an agent does not start where there is none. What GPUs
- * are like and which of them an agent uses only that of this node is asked.
+ * are like and which of them an agent uses that of this node is asked; where there are others, it
+ * is what all of them have told in agents/.
  */
 
 #include "cli/task/roomcheck.h"
@@ -22,6 +23,7 @@
 #include "cli/node_agents.h"
 #include "cli/pools.h"
 #include "sched/fit.h"
+#include "spool/agent_status.h"
 #include "spool/capacity.h"
 #include "spool/endlog.h"
 #include "spool/instance.h"
@@ -121,7 +123,7 @@ static int judge_one(const struct spool *sp, struct nodes *nodes, uint64_t want,
 	return 0;
 }
 
-/* ---- what GPUs are like: only the agent of this node is asked ---- */
+/* ---- what GPUs are like, by the agent of this node ---- */
 
 /* What runs of its name have needed may change while it waits, so nothing is said of it. */
 static uint64_t memory_of(const struct task_spec *s)
@@ -233,14 +235,85 @@ void room_check_devices(const struct task_spec *s, const json_t *devices)
 		check_usable(s, devices);
 }
 
-static void check_devices(const struct cmd_ctx *ctx, const struct task_spec *s,
-			  const struct node_agents *agents)
+/* ---- what they are like on other nodes, by what their agents have told ---- */
+
+struct elsewhere {
+	size_t n, would_do; /* agents that live; those with enough such GPUs */
+	struct strbuf kinds;
+};
+
+/* What one has not told says nothing against the task: -ENOENT. */
+static int ask_agents(const struct spool *sp, const struct task_spec *s,
+		      const struct node_agents *agents, struct elsewhere *ret)
 {
+	cleanup_free struct agent_status *st = xmalloc(sizeof(*st));
+
+	for (size_t i = 0; i < agents->n; i++) {
+		uint64_t fit = 0;
+
+		if (agents->all[i].state != NODE_AGENT_ALIVE)
+			continue;
+		if (agent_status_read(sp, agents->all[i].agent, st, NULL) < 0 || !st->n_devices ||
+		    st->n_devices < agents->all[i].heartbeat.devices) /* it has just begun */
+			return -ENOENT;
+		for (unsigned int k = 0; k < st->n_devices; k++) {
+			const struct agent_status_device *d = &st->devices[k];
+
+			fit += fit_model(s->model ? s->model : "", d->model) &&
+			       (!d->mem_bytes || d->mem_bytes >= memory_of(s)) &&
+			       strcmp(d->state, "left") != 0;
+		}
+		agent_status_add_kinds(st, &ret->kinds);
+		ret->n++;
+		ret->would_do += fit >= wanted(s);
+	}
+	return 0;
+}
+
+static void check_elsewhere(const struct spool *sp, const struct task_spec *s,
+			    const struct node_agents *agents)
+{
+	struct elsewhere others = { .kinds = STRBUF_INIT };
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	uint64_t nodes = spec_is_gang(s) ? s->nodes : 1;
+	char each[UNIT_TEXT_MAX];
+
+	if (!pools_most_gpus(sp) && ask_agents(sp, s, agents, &others) == 0 && others.n >= nodes &&
+	    others.would_do < nodes) {
+		if (nodes > 1)
+			strbuf_addf(&b, "%" PRIu64 " nodes with ", nodes);
+		strbuf_addf(&b, "%" PRIu64 " GPU%s%s", wanted(s), wanted(s) == 1 ? "" : "s",
+			    nodes > 1 ? " each" : "");
+		if (s->model)
+			strbuf_addf(&b, " of model %s", s->model);
+		if (memory_of(s))
+			strbuf_addf(&b, " with %s%s", unit_format_gib(memory_of(s), each),
+				    wanted(s) == 1 ? "" : " on each");
+		cmd_warn("warning",
+			 "it asks for %s, and %zu of the %zu agents that serve instance \"%s\" %s "
+			 "that; there are %s; it waits until others do",
+			 strbuf_str(&b), others.would_do, others.n, spool_instance(sp),
+			 others.would_do == 1 ? "has" : "have", strbuf_str(&others.kinds));
+	}
+	strbuf_clear(&others.kinds);
+}
+
+static void check_devices(const struct cmd_ctx *ctx, const struct spool *sp,
+			  const struct task_spec *s, const struct node_agents *agents)
+{
+	size_t alive = 0;
+	bool others = false;
 	json_t *doc;
 
-	for (size_t i = 0; i < agents->n; i++)
-		if (agents->all[i].state == NODE_AGENT_ALIVE && !agents->all[i].here)
-			return; /* what its are like is not known here */
+	for (size_t i = 0; i < agents->n; i++) {
+		alive += agents->all[i].state == NODE_AGENT_ALIVE;
+		others = others ||
+			 (agents->all[i].state == NODE_AGENT_ALIVE && !agents->all[i].here);
+	}
+	if ((others || alive > 1) && (s->model || memory_of(s)))
+		check_elsewhere(sp, s, agents);
+	if (others || alive > 1)
+		return;
 	doc = agent_status(ctx, STATUS_LIMIT_MS, NULL);
 	room_check_devices(s, json_object_get(doc, "devices"));
 	json_decref(doc);
@@ -265,7 +338,7 @@ int room_check(const struct cmd_ctx *ctx, const struct spool *sp, const struct t
 				    : judge_one(sp, &nodes, s->gpus, e);
 	}
 	if (r == 0 && s->gpus)
-		check_devices(ctx, s, &agents);
+		check_devices(ctx, sp, s, &agents);
 	free(nodes.all);
 	node_agents_clear(&agents);
 	return r;
