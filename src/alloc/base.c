@@ -18,15 +18,24 @@
 #define WISH_GPUS_MAX 4096
 #define WISH_S_MAX    (365U * 24 * 3600)
 
+/* One that waits and had its time; all of them, when nobody wants any more. */
+static bool may_withdraw(const struct base_at *at, unsigned int kept)
+{
+	return at->waits > (kept ? at->young : 0);
+}
+
 enum base_step base_decide(const struct base_at *at)
 {
 	unsigned int kept = at->kept > at->wanted ? at->kept : at->wanted;
 
-	if (at->has + at->waits > kept)
-		return at->waits ? BASE_WITHDRAW : BASE_GIVE;
+	if (at->has + at->waits > kept) {
+		if (may_withdraw(at, kept))
+			return BASE_WITHDRAW;
+		return at->has > kept ? BASE_GIVE : BASE_REST;
+	}
 	if (!at->wanted) /* what is free for it whoever wants it knows */
 		return BASE_REST;
-	if (at->waits && (at->others_wait || at->free < at->waits))
+	if (may_withdraw(at, kept) && (at->others_wait || at->free < at->waits))
 		return BASE_WITHDRAW;
 	if (at->has && at->others_wait && at->apart)
 		return BASE_GIVE;

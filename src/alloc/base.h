@@ -25,10 +25,13 @@ struct base_at {
 	unsigned int wanted;	 /* by who looks; 0: he sees that nobody has too many, no more */
 	unsigned int kept;	 /* the most that anybody else wants */
 	unsigned int has, waits; /* GPUs of its allocations that have them, and that wait */
-	unsigned int free;	 /* GPUs that a task could have now */
-	unsigned int room;	 /* that max_total_gpus leaves to allocations */
-	bool others_wait;	 /* a task that is not of the base does, for GPUs */
-	bool apart; /* its GPUs are jobs of an engine: no planner gives them to others */
+	unsigned int
+		young;	   /* of those that wait: their engine's job was asked for just now, or is
+			      about to have an agent, and is not cancelled before it had its time */
+	unsigned int free; /* GPUs that a task could have now */
+	unsigned int room; /* that max_total_gpus leaves to allocations */
+	bool others_wait;  /* a task that is not of the base does, for GPUs */
+	bool apart;	   /* its GPUs are jobs of an engine: no planner gives them to others */
 };
 
 enum base_step {

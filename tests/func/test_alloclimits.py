@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""max_total_gpus, counted by what the engine lists as well: on a scripted `sco` (fakesco) whose jobs all wait."""
+"""Allocations whose jobs wait, on a scripted `sco` (fakesco): max_total_gpus, which counts what the engine lists as
+well, and that nothing is cancelled before it had its time."""
 import json
 import pathlib
 import re
@@ -50,11 +51,20 @@ class Cluster:
 
     def jobs(self):
         """Their names without our tokens, with their GPUs."""
-        return {re.sub("-[a-z0-9]{9}$", "", j["job_name"]): j["gpus"] for j in map(json.loads, (p.read_text() for p in self.fake.glob("jobs/*.json")))}
+        return {re.sub("-[a-z0-9]{9}$", "", j["id"]): j["gpus"] for j in map(json.loads, (p.read_text() for p in self.fake.glob("jobs/*.json")))}
 
     def asked(self, verb):
         calls = map(json.loads, (self.fake / "calls").read_text().splitlines())
         return sum(c["words"][2] == verb for c in calls)
+
+    def later(self, seconds):
+        """All jobs of our pools were asked for so much earlier."""
+        for path in self.root.glob("*/pools/*.job"):
+            doc = json.loads(path.read_text())
+            path.write_text(json.dumps({**doc, "submitted": doc["submitted"] - seconds}))
+
+    def tick(self, *args):
+        return self.run("tick", "default", *args)
 
     def goes_wrong(self, *modes):
         (self.fake / "modes").write_text("".join(f"{m}\n" for m in modes))
@@ -71,7 +81,7 @@ def test_jobs_of_another_program_count(cluster):
     cluster.foreign("NDFSX_exp8", 8)
     cluster.foreign("other", 8)
     cluster.alloc("a", 2, "--prefix", "NDFS_")
-    assert cluster.jobs() == {"NDFS_exp7": 4, "NDFSX_exp8": 8, "other": 8, "ndfs-default-alloc-1": 2}
+    assert cluster.jobs() == {"ndfs-exp7": 4, "ndfsx-exp8": 8, "other": 8, "ndfs-default-alloc-1": 2}
     said = cluster.alloc("b", 3, "--prefix", "NDFS_", code=1)
     assert "all allocations may have 8 GPUs (max_total_gpus), and 3 more would be 9 (a has 2, ndfs-exp7 (job ndfs-exp7 of " \
            "sco) has 4)" in said, said
@@ -125,3 +135,51 @@ def test_nodes_of_a_queue_are_no_allocations(cluster):
     cluster.alloc("a", 4)
     said = cluster.alloc("b", 3, "--max-manual-gpus", "0", "--max-total-gpus", "6", code=1)
     assert "all allocations may have 6 GPUs (max_total_gpus), and 3 more would be 7 (a has 4)" in said, said
+
+
+# --- jobs that wait ---
+
+BASE = {"ndfs-default-alloc-1": 1}
+
+
+def test_the_base_cancels_no_job_before_its_time(cluster):
+    """Somebody waits, or fewer are wanted: what was asked for a moment ago stays, and goes when it had its two minutes."""
+    cluster.env["TENURE_JOB_PREFIX"] = "NDFS_"
+    assert "base: allocation base-1 for a GPU that is free on sco" in cluster.tick("--base-gpus", "1")
+    assert cluster.jobs() == BASE
+    cluster.run("submit", "-g", "1", "--", "true")
+    for _ in range(2):
+        assert "given back" not in cluster.tick("--base-gpus", "1") and cluster.jobs() == BASE
+    cluster.later(100)
+    assert "given back" not in cluster.tick("--base-gpus", "1") and cluster.jobs() == BASE
+    cluster.later(30)
+    assert "base-1 is given back, because somebody waits" in cluster.tick("--base-gpus", "1")
+    assert cluster.jobs() == {} and json.loads(cluster.run("allocs", "--json"))["allocations"] == []
+
+
+def test_the_base_with_fewer_than_before(cluster):
+    """The older one of two goes; where nobody wants any, all do, for that is somebody's word."""
+    cluster.env["TENURE_JOB_PREFIX"] = "NDFS_"
+    cluster.tick("--base-gpus", "1")
+    cluster.later(200)
+    cluster.tick("--base-gpus", "2")
+    assert cluster.jobs() == {**BASE, "ndfs-default-alloc-2": 1}
+    assert "base-1 is given back, because fewer are wanted" in cluster.tick("--base-gpus", "1")
+    assert cluster.jobs() == {"ndfs-default-alloc-2": 1}
+    assert "base-2 is given back" in cluster.tick() and cluster.jobs() == {}
+
+
+def test_a_job_that_waits_is_its_owners_alone(cluster):
+    """Ticks, whatever waits or is wanted, leave an allocation's pending job; its owner's release cancels it at once."""
+    cluster.alloc("a", 1, "--gpus-max", "4")
+    assert cluster.jobs() == {"tenure-default-alloc-1": 4}
+    cluster.run("submit", "-g", "1", "--", "true")
+    for _ in range(2):
+        cluster.tick("--base-gpus", "1")
+        cluster.later(600)
+    assert cluster.jobs()["tenure-default-alloc-1"] == 4 and cluster.asked("delete") == 0
+    cluster.run("release", "a")
+    assert cluster.jobs() == {} and cluster.asked("delete") == 1
+    cluster.alloc("b", 1)  # also in the moment in which it was asked for
+    cluster.run("release", "b")
+    assert cluster.jobs() == {}

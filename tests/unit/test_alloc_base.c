@@ -48,6 +48,25 @@ static void steps_are_a_table(void **state)
 		{ "others wait, and its GPUs are jobs of their own",
 		  AT(.wanted = 2, .has = 2, .others_wait = true, .apart = true, .room = 8),
 		  BASE_GIVE },
+		/* Jobs of an engine that were asked for a moment ago. */
+		{ "others wait, and its job has not had its time",
+		  AT(.wanted = 2, .waits = 1, .young = 1, .others_wait = true, .apart = true,
+		     .room = 8),
+		  BASE_REST },
+		{ "one of two has",
+		  AT(.wanted = 2, .waits = 2, .young = 1, .others_wait = true, .apart = true,
+		     .room = 8),
+		  BASE_WITHDRAW },
+		{ "less is wanted, and what waits is young",
+		  AT(.wanted = 1, .waits = 2, .young = 2, .apart = true, .room = 8), BASE_REST },
+		{ "it goes on with what it has too many of",
+		  AT(.wanted = 1, .has = 2, .waits = 1, .young = 1, .apart = true, .room = 8),
+		  BASE_GIVE },
+		{ "one that runs is not given for one that is young",
+		  AT(.wanted = 1, .has = 1, .waits = 1, .young = 1, .apart = true, .room = 8),
+		  BASE_REST },
+		{ "nobody wants any more", AT(.waits = 1, .young = 1, .apart = true, .room = 8),
+		  BASE_WITHDRAW },
 	};
 
 	(void)state;

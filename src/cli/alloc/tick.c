@@ -25,6 +25,7 @@
 #include "cli/task/submit_inherit.h"
 #include "cli/task/taskstop.h"
 #include "engine/inventory.h"
+#include "pool/plan.h"
 #include "sched/best_node.h"
 
 extern char **environ;
@@ -92,10 +93,11 @@ static unsigned int free_here(const struct cmd_ctx *ctx, const struct live_alloc
 }
 
 /* One where some node can be had, by what the engine says. */
-static unsigned int free_of(const char *name)
+static unsigned int free_of(const struct cmd_ctx *ctx, const char *name)
 {
 	const struct engine *engine = engine_find(name);
-	struct engine_env env = { .environ = (const char *const *)environ };
+	struct text_list settings = { .n = 0 };
+	struct engine_env env = { .environ = (const char *const *)environ, .settings = &settings };
 	const struct node_wish wish = { .gpus = 1 };
 	cleanup_free char *dir = fs_cache_dir();
 	cleanup_free struct node_offer *offers = NULL;
@@ -103,7 +105,13 @@ static unsigned int free_of(const char *name)
 	struct best_node best = { .at = BEST_NODE_NONE };
 	struct err e = ERR_INIT;
 
-	if (!engine || inventory_read(engine, &env, dir, INVENTORY_MAX_AGE_MS, &have, &e) < 0) {
+	int r = -ENOENT;
+
+	text_list_add_lines(&settings, settings_str(ctx->settings, SET_ENGINE_SETTINGS));
+	if (engine)
+		r = inventory_read(engine, &env, dir, INVENTORY_MAX_AGE_MS, &have, &e);
+	text_list_clear(&settings);
+	if (r < 0) {
 		printf("base: %s\n", engine ? e.text : "there is no such engine");
 		inventory_clear(&have);
 		return 0;
@@ -146,6 +154,35 @@ static bool others_wait(const struct spool *sp, const struct live_allocs *l)
 	return any;
 }
 
+/* Its engine's job was asked for just now, or has a node and may have an agent any moment: as pools
+ * do, nothing is cancelled that had no time to come. */
+static bool is_young(const struct spool *sp, const struct live_alloc *a)
+{
+	struct pool_jobs jobs = { .n = 0 };
+	struct pool pool = { .gpus = 0 };
+	uint64_t now_s = spool_now_or_ours(sp) / NS_PER_S;
+	bool young = false;
+
+	if (a->pool[0] && pool_read(sp, a->pool, &pool, NULL) == 0)
+		(void)pool_jobs_read(sp, a->pool, &jobs, NULL);
+	for (size_t i = 0; i < jobs.n; i++) {
+		const struct pool_job *job = &jobs.all[i];
+
+		young = young ||
+			(job->phase != POOL_JOB_ENDED && !job->cancelled && !job->agent[0] &&
+			 (job->submitted_s + POOL_SETTLE_S > now_s ||
+			  (job->began_s && job->began_s + pool.start_ms / 1000 > now_s)));
+	}
+	pool_jobs_clear(&jobs);
+	pool_clear(&pool);
+	return young;
+}
+
+static bool is_of_base(const struct live_alloc *a, const struct given *given)
+{
+	return a->kind == ALLOC_BASE && !was_given(given, a->task.name.id);
+}
+
 static struct base_at look_at_base(const struct cmd_ctx *ctx, const struct spool *sp,
 				   const struct live_allocs *l, unsigned int kept,
 				   const struct given *given)
@@ -159,10 +196,13 @@ static struct base_at look_at_base(const struct cmd_ctx *ctx, const struct spool
 
 	for (size_t i = 0; i < l->n; i++) {
 		bool runs = l->all[i].task.dir == SPOOL_RUNNING;
+		unsigned int n = live_alloc_gpus(&l->all[i]);
 
-		all += live_alloc_gpus(&l->all[i]);
-		if (l->all[i].kind == ALLOC_BASE && !was_given(given, l->all[i].task.name.id))
-			*(runs ? &at.has : &at.waits) += live_alloc_gpus(&l->all[i]);
+		all += n;
+		if (!is_of_base(&l->all[i], given))
+			continue;
+		*(runs ? &at.has : &at.waits) += n;
+		at.young += !runs && is_young(sp, &l->all[i]) ? n : 0;
 	}
 	if (limits.total && at.wanted) {
 		struct listed listed;
@@ -176,8 +216,8 @@ static struct base_at look_at_base(const struct cmd_ctx *ctx, const struct spool
 	}
 	if (at.wanted || at.has || at.waits) {
 		at.others_wait = others_wait(sp, l);
-		at.free =
-			base_engine(ctx) ? free_of(base_engine(ctx)) + at.waits : free_here(ctx, l);
+		at.free = base_engine(ctx) ? free_of(ctx, base_engine(ctx)) + at.waits
+					   : free_here(ctx, l);
 	}
 	return at;
 }
@@ -218,7 +258,24 @@ static const char *reason_of(const struct base_at *at)
 	return at->others_wait ? "because somebody waits" : "because nothing is free for it";
 }
 
-/* The last one that waits, or that has its GPU. */
+/* The last one that waits, or that has its GPU; before all others one that is not young. */
+static const struct live_alloc *choose_of_base(const struct spool *sp, const struct live_allocs *l,
+					       bool waits, const struct given *given)
+{
+	const struct live_alloc *last = NULL, *old = NULL;
+
+	for (size_t i = 0; i < l->n; i++) {
+		const struct live_alloc *a = &l->all[i];
+
+		if (!is_of_base(a, given) || (a->task.dir == SPOOL_PENDING) != waits)
+			continue;
+		last = a;
+		if (waits && !is_young(sp, a))
+			old = a;
+	}
+	return old ? old : last;
+}
+
 static int take_from_base(const struct cmd_ctx *ctx, const struct spool *sp,
 			  const struct live_allocs *l, bool waits, const char *reason,
 			  struct given *given, struct err *e)
@@ -226,14 +283,10 @@ static int take_from_base(const struct cmd_ctx *ctx, const struct spool *sp,
 	struct taskstop stop = {
 		.ctx = ctx, .sp = sp, .quiet = true, .remote_ms = AGENTS_LIMIT_MS
 	};
-	const struct live_alloc *a = NULL;
+	const struct live_alloc *a = choose_of_base(sp, l, waits, given);
 	char word[24];
 	int r;
 
-	for (size_t i = 0; i < l->n; i++)
-		if (l->all[i].kind == ALLOC_BASE && !was_given(given, l->all[i].task.name.id) &&
-		    (l->all[i].task.dir == SPOOL_PENDING) == waits)
-			a = &l->all[i];
 	if (!a)
 		return 0;
 	given->ids[given->n++] = a->task.name.id;
