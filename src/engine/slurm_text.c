@@ -797,8 +797,10 @@ static bool is_told(const struct engine_nodes *nodes, const char *name)
 	return false;
 }
 
+#define LEAST_MIB 1024 /* a process that uses a GPU does not come up with less */
+
 /* Its processors are "allocated/idle/other/total". Where memory is not handed out nothing of it is
- * allocated. */
+ * allocated. What a pool asks for plays no part: the answer is every pool's. */
 static bool is_full(const char *cpus, const char *allocated_mib, const char *mib)
 {
 	uint64_t used, all;
@@ -807,7 +809,7 @@ static bool is_full(const char *cpus, const char *allocated_mib, const char *mib
 	if (idle && strtoul(idle + 1, NULL, 10) == 0)
 		return true;
 	return str_to_u64(allocated_mib, &used) == 0 && str_to_u64(mib, &all) == 0 && used &&
-	       used >= all;
+	       (used >= all || all - used < LEAST_MIB);
 }
 
 enum node_field {

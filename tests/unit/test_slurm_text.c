@@ -501,6 +501,9 @@ static void nodes_are_read(void **state)
 		{ "qa-a10-002", "a10", 4, 4, 0, 0, "draining: maintenance window 9-10 | pipe" },
 		{ "qa-h200-001", "h200", 8, 3, 5, 0, NULL },
 		{ "qa-cpu-9", NULL, 2, 0, 2, 2, NULL },
+		{ "crumbs", NULL, 2, 0, 2, 2, NULL },
+		{ "one", NULL, 2, 0, 2, 0, NULL },
+		{ "small", NULL, 2, 0, 2, 0, NULL },
 		{ "two", "a10", 2, 1, 1, 0, NULL },
 		{ "two", "t4", 2, 0, 2, 0, NULL },
 		{ "plain", NULL, 4, 3, 1, 0, NULL },
@@ -524,6 +527,9 @@ static void nodes_are_read(void **state)
 			"gpu:h200:3(IDX:0,2,4)|none|\n"
 			"login|idle|0/16/0/16|0|16000|(null)|(null)|none|\n"
 			"qa-cpu-9|allocated|16/0/0/16|0|16000|gpu:2|gpu:0|none|\n"
+			"crumbs|mixed|8/8/0/16|14977|16000|gpu:2|gpu:0|none|\n"
+			"one|mixed|8/8/0/16|14976|16000|gpu:2|gpu:0|none|\n"
+			"small|idle|0/16/0/16|0|512|gpu:2|gpu:0|none|\n"
 			"two|mixed|1/15/0/16|0|16000|gpu:a10:2(S:0),gpu:t4:2(S:1),shard:a10:4(S:0)|"
 			"gpu:a10:1(IDX:1),gpu:t4:0(IDX:N/A),shard:a10:0(IDX:N/A)|none|\n"
 			"plain|mixed|1/15/0/16|0|16000|gpu:4,shard:4|gpu:3,shard:0|none|\n"
