@@ -471,11 +471,13 @@ static void add_scaling(const struct manager_config *c, unsigned int gpus, struc
 {
 	unsigned int each = c->max_per_task == MANAGER_UNSET ? MANAGER_PER_TASK : c->max_per_task;
 	unsigned int most = each && each < c->max_gpus ? each : c->max_gpus;
+	unsigned int least = c->min_gpus && c->min_gpus < gpus ? c->min_gpus : gpus;
 
-	if (!c->auto_scale || !c->scaling || most <= gpus)
+	most = most < gpus ? gpus : most;
+	if (!c->auto_scale || !c->scaling || most == least)
 		return;
 	add_number(words, "gpus-max", most);
-	add_number(words, "gpus-min", c->min_gpus && c->min_gpus < gpus ? c->min_gpus : gpus);
+	add_number(words, "gpus-min", least);
 	text_list_take(words, xasprintf("--scale-up=%g%%", c->up * 100));
 	text_list_take(words, xasprintf("--scale-down=%g%%", c->down * 100));
 }

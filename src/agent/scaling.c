@@ -64,20 +64,6 @@ static uint32_t utilisation_of(const struct dev_status *d, uint64_t now_ns)
 	return d->util <= 100 ? d->util * 10 : SCALE_UNKNOWN;
 }
 
-static uint32_t utilisation(const struct view *v, const struct attempt *r, uint64_t now_ns)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < r->uuids.n; i++) {
-		uint32_t one = utilisation_of(device_of(v, r->uuids.texts[i]), now_ns);
-
-		if (one == SCALE_UNKNOWN)
-			return SCALE_UNKNOWN;
-		sum += one;
-	}
-	return (uint32_t)(sum / r->uuids.n);
-}
-
 /*
  * Whether the task is on the device, as far as that can be seen: memory in use that nobody listed
  * explains may be its own, where processes are not listed.
@@ -88,6 +74,35 @@ static bool is_on(const struct dev_status *d)
 		      d->mem_used > NOTHING_BYTES;
 
 	return d->n_lease_procs || hidden;
+}
+
+/* While no process is on any of its devices, an allocation waits for its program, or that has not
+ * come to them yet: it keeps them whatever they do. */
+static bool waits_for_program(const struct view *v, const struct attempt *r)
+{
+	for (size_t i = 0; i < r->uuids.n; i++) {
+		const struct dev_status *d = device_of(v, r->uuids.texts[i]);
+
+		if (d && is_on(d))
+			return false;
+	}
+	return r->spec->allocation;
+}
+
+static uint32_t utilisation(const struct view *v, const struct attempt *r, uint64_t now_ns)
+{
+	uint64_t sum = 0;
+
+	if (waits_for_program(v, r))
+		return SCALE_UNKNOWN;
+	for (size_t i = 0; i < r->uuids.n; i++) {
+		uint32_t one = utilisation_of(device_of(v, r->uuids.texts[i]), now_ns);
+
+		if (one == SCALE_UNKNOWN)
+			return SCALE_UNKNOWN;
+		sum += one;
+	}
+	return (uint32_t)(sum / r->uuids.n);
 }
 
 /* Whether it has come to the device that it got last; false too where nobody can tell. */

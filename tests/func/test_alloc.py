@@ -462,6 +462,20 @@ def test_a_hook_that_fails_or_hangs(scaled, tmp_path):
     assert phase(q, "a", "ended")["exit"] == 256 + 9
 
 
+def test_it_keeps_what_it_has_until_its_program_comes(queue, tmp_path):
+    """Nothing is idle where nothing has begun; then it gives back what the program does not use."""
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    q.run("alloc", "a", "-g", "2", "--gpus-min", "1", "--gpus-max", "2", *QUICK)
+    must_come(lambda: "how busy its GPUs are is not known" in q.why(1), 30)
+    assert allocs(q)["a"]["gpus"] == 2
+    program, load = tmp_path / "scaled.py", tmp_path / "load"
+    program.write_text(SCALED.format(func=str(pathlib.Path(__file__).parent), tenure=str(q.m.tenure)))
+    load.write_text("0")
+    q.run("start", "a", "--on-change", "signal", "--", sys.executable, str(program), str(load))
+    must_come(lambda: allocs(q)["a"]["gpus"] == 1, 30)
+
+
 def test_what_it_may_grow_to(queue):
     q = queue(gpus=4)
     q.start("--no-hold")

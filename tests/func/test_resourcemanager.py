@@ -255,6 +255,29 @@ def test_a_bad_config_is_named(manager):
     assert 'unknown key "monitor_intervall" is passed over; did you mean monitor_interval?' in m("--status")
 
 
+@pytest.mark.parametrize("change, gpus, wanted", [
+    ((), 1, (1, 4, "80%", "30%")),
+    ((), 4, (1, 4, "80%", "30%")),  # it gives back what it does not use
+    (('"max_gpus": 4', '"max_gpus": 8'), 2, (1, 4, "80%", "30%")),  # max_gpus_per_task
+    (('"max_gpus": 4', '"max_gpus": 2'), 1, (1, 2, "80%", "30%")),
+    (('"min_gpus": 1', '"min_gpus": 2'), 3, (2, 4, "80%", "30%")),
+    (('"scale_down_threshold": 0.3', '"scale_down_threshold": 0.25'), 1, (1, 4, "80%", "25%")),
+    (('"auto_scale": true', '"auto_scale": false'), 2, None),
+    (('"enabled": true', '"enabled": false'), 2, None),
+])
+def test_scaling_is_what_the_config_says(manager, change, gpus, wanted):
+    """Its page's 自动扩展; what comes of it is in test_alloc.py and test_scaling.py."""
+    m = manager
+    if change:
+        assert change[0] in CONFIG
+        (m.dir / "gpu_manager_config.json").write_text(CONFIG.replace(*change))
+    m("--allocate", "a", "--gpus", str(gpus))
+    spec = json.loads(m.tenure("show", "1", "--json").stdout)["task"]
+    found = (spec.get("gpus_min"), spec["gpus_max"], spec.get("scale_up", "80%"), spec.get("scale_down", "30%")) \
+        if "gpus_max" in spec else None
+    assert (spec.get("gpus", 1), found) == (gpus, wanted), spec
+
+
 def test_mail_is_not_sent_and_that_is_said(manager):
     """Its page's 邮件通知: an address is no error, and nothing pretends to write to it."""
     m = manager
