@@ -151,7 +151,8 @@ static struct answer ask(const struct manager *m, const struct text_list *words)
 		_exit(127);
 	}
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		continue;
+		if (told && !m->monitors) /* it says what becomes of what it waits for */
+			(void)kill(pid, told);
 	if (pid > 0)
 		a.code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
 	a.out = pid > 0 ? read_back(out) : xstrdup("");
@@ -846,11 +847,14 @@ static int act_of(struct manager *m, const struct opts *o)
 static int run_command(int argc, char **argv)
 {
 	struct manager m = { .tenure = program_find("tenure") };
+	struct sigaction act = { .sa_handler = on_signal };
 	const char *instance = getenv("TENURE_INSTANCE");
 	struct opts *o = opts_new();
 	struct err e = ERR_INIT;
 	int code = EXIT_OK;
 
+	(void)sigaction(SIGINT, &act, NULL);
+	(void)sigaction(SIGTERM, &act, NULL);
 	m.instance = xstrdup(instance && instance[0] ? instance : INSTANCE);
 	m.engine = getenv(ENGINE_ENV);
 	m.engine_known = m.engine && m.engine[0];

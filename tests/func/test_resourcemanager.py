@@ -11,8 +11,9 @@ import sys
 
 import pytest
 
-from machine import Machine
+from machine import Machine, children
 from patience import HANG, must_come, wait_for
+from test_alloc import is_caught
 
 # As its page has it, with the comments.
 CONFIG = """{
@@ -342,6 +343,18 @@ def test_ctrl_c_is_for_the_monitor_alone(manager):
     go.touch()
     assert m.monitor.wait(HANG) == 0
     assert "ERROR" not in m.log() and "Free GPUs: 3 of 4" in m.log(), m.log()
+
+
+def test_ctrl_c_while_it_waits_says_what_becomes_of_it(manager):
+    m = manager
+    m("--allocate", "a", "--gpus", "4")
+    with subprocess.Popen([m.program, "--allocate", "later", "--gpus", "2"], env=m.m.env, cwd=m.dir, stdout=subprocess.PIPE,
+                          text=True) as p:
+        must_come(lambda: "later" in m.tenure("allocs").stdout and any(is_caught(c, signal.SIGINT) for c in children(p.pid)))
+        p.send_signal(signal.SIGINT)
+        said = p.communicate(timeout=HANG)[0]
+    assert p.returncode == 1 and "later waits on in the queue; tenure release -i resource-manager later takes it back" in said
+    assert said in m.log()
 
 
 def test_two_managers_at_once(manager):
