@@ -604,10 +604,12 @@ static void tell_gang(const struct dispatch *q, struct reason *ret)
 
 	if (ret->code == REASON_RUNS && r && r->state == AT_MUSTERED)
 		ret->code = REASON_GANG;
-	if (ret->code == REASON_GANG)
+	if (ret->code == REASON_GANG) {
 		ret->text = gangs_why(q->gangs, ret->task.id);
-	else if (ret->code != REASON_RUNS && gangs_why(q->gangs, ret->task.id))
+		ret->note = reason_repeats(ret->text, ret->note) ? NULL : ret->note;
+	} else if (ret->code != REASON_RUNS && gangs_why(q->gangs, ret->task.id)) {
 		ret->note = gangs_why(q->gangs, ret->task.id);
+	}
 }
 
 /* As sched_why(); *ref becomes the one that is meant of a batch. */

@@ -459,6 +459,24 @@ def test_what_is_paused_keeps_no_gpus(world, ranks):
     assert [len(ranks.begun(r)) for r in (0, 1)] == [1, 1]
 
 
+def test_who_comes_before_all_ranks_have_their_gpus_wins(world, ranks):
+    """On a GPU of the rank that waits: it is no try, the other GPU is taken, and the reason is told once."""
+    a, b = start(world, "alpha", "beta")
+    others = [b.m.start("--take", "10G", "--stay", "600", CUDA_VISIBLE_DEVICES=str(gpu)) for gpu in (0, 1)]
+    must_come(lambda: [d["state"] for d in b.status()["devices"]] == ["busy"] * 2)
+    i = ranks.submit(a)
+    gpu, = must_come(lambda: next((t["gpus"] for t in a.runs().values() if t["state"] == "mustered"), None), 30)
+    newcomer = a.m.start("--take", "10G", "--stay", "600", CUDA_VISIBLE_DEVICES=str(gpu))
+    why = must_come(lambda: "last time: rank" in (said := a.why(i)) and said, 30)
+    assert why.count(f"taken by PID {newcomer.pid}") == 1, why
+    for p in others:
+        p.kill()
+    a.wait(i, "done", 60)
+    told = [e for r in (0, 1) for e in ranks.begun(r)]
+    assert len(told) == 2 and {e["TENURE_ATTEMPT"] for e in told} == {"1"}
+    assert ranks.begun(0)[0]["gpus"] == str(1 - gpu)
+
+
 def test_what_is_edited_meanwhile_is_the_same_for_all_ranks(world, ranks):
     """One of them has what it asked for before."""
     a, _, busy, i = one_of_two_waits(world, ranks)
