@@ -5,7 +5,8 @@ import os
 import signal
 
 from machine import until
-from patience import HANG, wait_for
+from nodelib import two_that_know_each_other
+from patience import HANG, must_come, wait_for
 
 
 def words(done):
@@ -387,3 +388,13 @@ def test_why_elsewhere(world):
     b.run("stop", str(many), "--now")
     done = a.run("run", "-g", "4", "--", "true")
     assert "no agent runs" not in done.stderr, done
+
+
+def test_array_that_runs_on_both_waits_for_nothing(world):
+    """Neither of them knows of itself that the other has the rest."""
+    a, b = two_that_know_each_other(world)
+    i = a.submit("--array", "1-4", "-g", "1", "--", "sleep", "600")
+    must_come(lambda: len(a.runs()) == len(b.runs()) == 2)
+    for n in (a, b):
+        assert n.why(i) == f"{i} sleep: 4 of its 4 elements run, and none is left to start", n.why(i)
+    a.run("stop", str(i), "--now")

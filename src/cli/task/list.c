@@ -188,6 +188,9 @@ static void add_when(const struct list *l, const struct task_view *r, struct str
 {
 	const char *text = json_get_str(find_when(l, r), "text");
 
+	/* Of a batch the agent may not know that others have the rest. */
+	if (r->counted && !r->counts.waiting)
+		return;
 	if (text && text[0])
 		strbuf_addf(b, "%s%s", b->len ? ", " : "", text);
 }
@@ -223,7 +226,7 @@ static void show_json(const struct list *l, const struct task_view *v)
 	json_t *o = taskview_json(v, members, ARRAY_LEN(members));
 	json_t *when = json_object_get(find_when(l, v), "forecast");
 
-	if (when)
+	if (when && !(v->counted && !v->counts.waiting))
 		(void)json_object_set(o, "forecast", when);
 
 	cleanup_free char *line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(16));

@@ -406,6 +406,37 @@ static int tell_ended(const struct spool *sp, const struct task_place *p, int st
 	return 0;
 }
 
+static bool is_gang(const struct task_place *p, const struct spool *sp)
+{
+	struct task_file t;
+	bool yes;
+
+	if (task_file_read(sp, p->path, &t, NULL) < 0)
+		return false;
+	yes = spec_is_gang(t.spec);
+	task_file_clear(&t);
+	return yes;
+}
+
+/* A batch of which nothing is left to start. An agent does not know that, where others have some of
+ * its elements; of a gang its leader does, and why it has not begun. */
+static bool tell_all_run(const struct spool *sp, const struct task_place *p, struct strbuf *b)
+{
+	struct task_set active = { .n = 0 };
+	struct batch_counts n = { .waiting = 1 };
+	bool all = select_all(sp, &active, NULL) == 0 &&
+		   taskstate_counts(sp, &p->name, &active, &n, NULL) == 0 && !n.waiting &&
+		   n.running && !is_gang(p, sp);
+
+	free(active.tasks);
+	if (all)
+		strbuf_addf(b,
+			    "%" PRIu64 " of its %" PRIu64 " elements run%s, and none is left to "
+			    "start",
+			    n.running, p->name.count, n.running == 1 ? "s" : "");
+	return all;
+}
+
 static int find_why(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *p,
 		    struct found *f, struct err *e)
 {
@@ -425,6 +456,8 @@ static int find_why(const struct cmd_ctx *ctx, const struct spool *sp, const str
 		state = BATCH_CANCELLED; /* with its batch */
 	if (state < 0)
 		return state;
+	if (state == BATCH_WAITING && p->name.count && !p->element && tell_all_run(sp, p, f->text))
+		return 0;
 	return state == BATCH_WAITING ? ask(ctx, sp, p, f, e)
 				      : tell_ended(sp, p, state, f->text, e);
 }
