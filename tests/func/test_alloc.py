@@ -125,6 +125,25 @@ def test_limits_say_who_has_what(queue):
     assert "exp2 is an allocation already (task 2: 2 GPUs, GPU " in one_line(again.stderr), again
 
 
+def test_no_way_around_the_limits(queue):
+    """What edit and retry would make of an allocation only alloc can say."""
+    q = queue(gpus=1)
+    q.run("alloc", "a", "--wait", "0")
+    for key in "gpus=8", "gpus_max=8", "name=b", "pool=night":
+        said = q.run("edit", "1", key, check=False)
+        assert said.returncode != 0 and "of an allocation that cannot be changed: tenure release a" in one_line(said.stderr), said
+    assert q.run("edit", "1", "priority=3").stdout.startswith("1 a is changed")
+    q.run("release", "a")
+    said = q.run("retry", "a", check=False)
+    assert said.returncode == 1 and "task 1 (a) was an allocation, and was given back: tenure alloc a asks" in \
+        one_line(said.stderr), said
+    q.start("--no-hold")
+    q.run("alloc", "short", "--for", "1s")
+    must_come(lambda: q.task(2)["state"] == "failed")
+    assert "no task in instance \"default\" has failed" in one_line(q.run("retry", "all").stderr)
+    assert q.task(2)["state"] == "failed" and allocs(q) == {}
+
+
 def test_limits_that_contradict_each_other(queue):
     q = queue(gpus=1)
     said = q.run("alloc", "a", "--min-gpus", "3", "--max-gpus-per-task", "2", check=False)

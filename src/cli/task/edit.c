@@ -126,6 +126,17 @@ static int add_assignment(struct edits *edits, const char *text, struct err *e)
 	return value ? json_object_set_new(edits->set, key, value) : -EINVAL;
 }
 
+/* The first that an allocation is made with, by limits and names that `alloc` looks at; NULL. */
+static const char *find_fixed(const json_t *set)
+{
+	static const char *const keys[] = { "name", "gpus", "gpus_min", "gpus_max", "pool" };
+
+	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+		if (json_object_get(set, keys[i]))
+			return keys[i];
+	return NULL;
+}
+
 /* What follows from the task as it is now: a name, and its variables, with those that are set in
  * the place of what they were. */
 static int complete_edit(void *data, const struct task_spec *now, json_t *set, struct err *e)
@@ -135,6 +146,12 @@ static int complete_edit(void *data, const struct task_spec *now, json_t *set, s
 	const char *name = json_get_str(set, "name");
 	struct text_list env;
 
+	if (now->allocation && find_fixed(set))
+		return err_set(
+			e, -EINVAL,
+			"%s: of an allocation that cannot be changed: tenure release %s, and "
+			"tenure alloc asks for another one",
+			find_fixed(set), now->name ? now->name : "NAME");
 	/* What runs a script stays the same when the task gets another name. */
 	if (name && now->name && spec_needs_script_name(now, name))
 		(void)json_object_set_new(set, "script_name", json_string(now->name));
@@ -191,8 +208,7 @@ static int edit_waiting(const struct spool *sp, struct task_name *n, struct edit
 			(void)json_object_del(edit.set, row->key);
 	priority = (uint64_t)spec->priority;
 	begin_s = spec->begin / NS_PER_S;
-	edit.complete =
-		edits->variables.n || json_object_get(edits->set, "name") ? complete_edit : NULL;
+	edit.complete = edits->variables.n || find_fixed(edits->set) ? complete_edit : NULL;
 	edit.priority = json_object_get(edits->set, "priority") ? &priority : NULL;
 	edit.begin_s = json_object_get(edits->set, "begin") ? &begin_s : NULL;
 	edit.paused = json_object_get(edits->set, "paused") ? &spec->paused : NULL;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc/alloc.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/agent_client.h"
@@ -45,7 +46,19 @@ struct retrying {
 	struct outcome said;
 	bool counted; /* active is known */
 	struct task_set active;
+	bool marked; /* marks are known */
+	struct alloc_marks marks;
 };
+
+/* An allocation that has ended was given back: what it may have again the limits say, and it may be
+ * in a pool that is down. */
+static bool was_allocation(struct retrying *rt, uint64_t id)
+{
+	if (!rt->marked)
+		(void)alloc_marks_read(rt->sp, &rt->marks, NULL);
+	rt->marked = true;
+	return alloc_marks_find(&rt->marks, id);
+}
 
 /* What runs, or has ended and is seen as running as long as its agent cannot file that. */
 static int not_ended(const struct retrying *rt, const struct task_place *p, struct err *e)
@@ -75,6 +88,12 @@ static int retry_task(struct retrying *rt, struct task_place *p, struct err *e)
 
 	if (p->dir == SPOOL_PENDING || p->dir == SPOOL_RUNNING)
 		return not_ended(rt, p, e);
+	if (was_allocation(rt, p->name.id))
+		return err_set(e, -EINVAL,
+			       "task %" PRIu64
+			       " (%s) was an allocation, and was given back: tenure "
+			       "alloc %s asks for one anew",
+			       p->name.id, p->name.name, p->name.name);
 	dir_of(p, dir);
 	r = transit_retry(rt->sp, &p->name, dir, !rt->grouped, e);
 	if (r != 0)
@@ -220,6 +239,7 @@ static int by_id(const void *a, const void *b)
 static int retry_failed(struct retrying *rt, const char *lane, size_t *ret, struct err *e)
 {
 	struct failed f = { .lane = lane };
+	size_t gone = 0; /* allocations */
 	int r = scan_dir(rt->sp, spool_dir_name(SPOOL_FAILED), add_failed, &f, e);
 
 	if (f.n)
@@ -229,11 +249,15 @@ static int retry_failed(struct retrying *rt, const char *lane, size_t *ret, stru
 		struct task_place p = { .dir = SPOOL_FAILED, .name = f.names[i] };
 		char file[NAME_FILE_MAX];
 
+		if (was_allocation(rt, p.name.id)) {
+			gone++;
+			continue;
+		}
 		(void)spool_path(SPOOL_FAILED, name_format(&p.name, file), p.path);
 		r = retry_place(rt, &p, e);
 	}
 	rt->grouped = false;
-	*ret = f.n;
+	*ret = f.n - gone;
 	free(f.names);
 	return r < 0 ? r : 0;
 }
@@ -275,6 +299,7 @@ static int run_retry(const struct cmd_ctx *ctx, struct err *e)
 	if (sp)
 		r = outcome_commit(sp, &rt.said, r, e);
 	free(rt.active.tasks);
+	alloc_marks_clear(&rt.marks);
 	sp = spool_close(sp);
 	agent_look(ctx);
 	return r;
