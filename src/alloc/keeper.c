@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * One loop with a short step. What it looks at in the spool can hang with its file server; its
- * shim, which ends the task, waits for nothing of that.
+ * One loop with a short step, and a thread that does what can hang with a file server: it looks for
+ * orders, writes the state, and the log. The loop gives it one errand at a time and never waits for
+ * one for long. While the server does not answer there are no orders, because they are files there;
+ * what runs is told of its devices, ended when its time is over and reaped all the same, and the
+ * keeper ends when its shim says so.
  */
 
 #include "alloc/keeper.h"
@@ -10,9 +13,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -32,21 +38,49 @@
 #include "task/program.h"
 #include "task/shproto.h"
 #include "task/tree.h"
+#include "task/worker.h"
 
 #define STEP_MS	      100
-#define LOOK_MS	      500 /* at orders and devices */
+#define LOOK_MS	      500  /* at orders and devices */
+#define SETTLE_MS     200  /* for lines that are to stand before what a program prints */
+#define LAST_MS	      1000 /* for the last ones, and the last state */
+#define LINES_MAX     65536
 #define GPUS_FILE_MAX 65536
 #define GPUS_FILE_ENV "TENURE_GPUS_FILE"
 #define VISIBLE_ENV   "CUDA_VISIBLE_DEVICES"
 
 extern char **environ;
 
+/* What the thread is asked, and answers: its own while it is busy. */
+struct errand {
+	struct strbuf lines; /* for the log */
+	bool look;	     /* at the spool, too */
+	bool write;	     /* st, which is to be in the spool */
+	struct alloc_state st;
+	enum { ASK_NOTHING, ASK_ORDER, ASK_WHETHER } ask; /* for that order; whether it is there */
+	unsigned int order;
+	/* Answers: */
+	bool opened; /* the queue, just now: st is what stands there */
+	int code;    /* of opening, or writing; what failed: */
+	struct err e;
+	int order_code; /* 0; -ENOENT: there is none; -errno */
+	struct err order_e;
+	struct task_spec *spec;
+};
+
 struct keeper {
 	const char *root, *instance, *run_dir, *name;
 	uint64_t id;
 	struct spool_trust trust;
 	struct text_list accepted;
-	struct spool *sp;
+	struct spool *sp; /* the thread's */
+	struct errand errand;
+	_Atomic bool busy;     /* the thread is */
+	bool sent;	       /* an errand, whose answer was not looked at yet */
+	sem_t asked;	       /* for the thread: there is one */
+	int done_fd;	       /* readable when it is over; -1: there is no thread yet */
+	struct strbuf lines;   /* for the next errand */
+	bool open;	       /* the queue is */
 	struct alloc_state st; /* as it is, or is to be, in the spool */
 	bool unwritten;
 	bool resume;   /* the program of st.order was running when the last attempt ended */
@@ -70,38 +104,124 @@ struct keeper {
 	char gpus[ALLOC_GPUS_MAX]; /* that it was last told of */
 };
 
-/* Into the log of the task, which is standard output. */
-static void __attribute__((format(printf, 1, 2))) say(const char *fmt, ...)
+/* A line of the log of the task, which is standard output. */
+static void __attribute__((format(printf, 2, 3))) say(struct keeper *k, const char *fmt, ...)
 {
-	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	char when[CLOCK_TEXT_MAX];
 	va_list ap;
 
-	strbuf_addf(&b, "[tenure %s] ", clock_format_local(clock_wall_ns(), when));
+	if (k->lines.len > LINES_MAX)
+		return;
+	strbuf_addf(&k->lines, "[tenure %s] ", clock_format_local(clock_wall_ns(), when));
 	va_start(ap, fmt);
-	strbuf_addv(&b, fmt, ap);
+	strbuf_addv(&k->lines, fmt, ap);
 	va_end(ap);
-	strbuf_addc(&b, '\n');
-	(void)fs_write_all(STDOUT_FILENO, strbuf_str(&b), b.len);
+	strbuf_addc(&k->lines, '\n');
 }
 
 static void say_failure(struct keeper *k, int code, const struct err *e)
 {
 	if (code != k->told_code && code < 0)
-		say("%s; trying again", e->text);
+		say(k, "%s; trying again", e->text);
 	k->told_code = code;
 }
 
-/* ---- the spool ---- */
+/* ---- the thread ---- */
+
+static void write_lines(struct strbuf *lines)
+{
+	(void)fs_write_all(STDOUT_FILENO, strbuf_str(lines), lines->len);
+	strbuf_clear(lines);
+}
+
+static int open_queue(struct keeper *k, struct errand *a)
+{
+	int r = spool_open(k->root, k->instance, &k->trust, 0, &k->sp, &a->e);
+
+	if (r == 0)
+		r = alloc_state_read(k->sp, k->id, &a->st, &a->e);
+	if (r < 0)
+		k->sp = spool_close(k->sp);
+	a->opened = r == 0;
+	return r;
+}
+
+static void do_errand(struct keeper *k)
+{
+	struct errand *a = &k->errand;
+
+	write_lines(&a->lines);
+	if (a->look && !k->sp)
+		a->code = open_queue(k, a);
+	else if (a->write)
+		a->code = alloc_state_write(k->sp, k->id, &a->st, &a->e);
+	if (a->ask == ASK_ORDER)
+		a->order_code = alloc_order_read(k->sp, k->id, a->order, &a->spec, &a->order_e);
+	else if (a->ask == ASK_WHETHER)
+		a->order_code = alloc_order_exists(k->sp, k->id, a->order) ? 0 : -ENOENT;
+}
+
+static void *serve_errands(void *data)
+{
+	struct keeper *k = data;
+	const uint64_t one = 1;
+
+	for (;;) {
+		while (sem_wait(&k->asked) < 0)
+			continue;
+		do_errand(k);
+		k->busy = false;
+		(void)!write(k->done_fd, &one, sizeof(one));
+	}
+	return NULL;
+}
+
+static int begin_thread(struct keeper *k)
+{
+	k->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (k->done_fd < 0 || sem_init(&k->asked, 0, 0) < 0)
+		return -errno;
+	return worker_thread(serve_errands, k);
+}
+
+static bool is_idle(const struct keeper *k)
+{
+	return !k->busy && !k->sent;
+}
+
+/* With what is to be written; look: at the spool as well, and for the order that comes next. */
+static void send_errand(struct keeper *k, bool look)
+{
+	struct errand *a = &k->errand;
+
+	*a = (struct errand){ .lines = k->lines, .look = look, .ask = ASK_NOTHING };
+	k->lines = (struct strbuf)STRBUF_INIT;
+	if (look && k->open) {
+		a->write = k->unwritten;
+		a->st = k->st;
+		k->unwritten = false;
+		a->order = k->st.order + !k->resume;
+		a->ask = k->resume || !k->leader ? ASK_ORDER
+			 : k->ending		 ? ASK_NOTHING
+						 : ASK_WHETHER;
+	}
+	k->busy = k->sent = true;
+	(void)sem_post(&k->asked);
+}
+
+static void wait_for_thread(struct keeper *k, uint64_t limit_ms)
+{
+	uint64_t end_ns = clock_mono_ns() + limit_ms * NS_PER_MS, count, now;
+	struct pollfd p = { .fd = k->done_fd, .events = POLLIN };
+
+	while (k->busy && (now = clock_mono_ns()) < end_ns)
+		if (poll(&p, 1, (int)((end_ns - now) / NS_PER_MS) + 1) > 0)
+			(void)!read(k->done_fd, &count, sizeof(count));
+}
 
 static void write_state(struct keeper *k)
 {
-	struct err e = ERR_INIT;
-	int r = k->sp ? alloc_state_write(k->sp, k->id, &k->st, &e) : -EAGAIN;
-
-	k->unwritten = r < 0;
-	if (k->sp)
-		say_failure(k, r, &e);
+	k->unwritten = true;
 }
 
 static void state_is(struct keeper *k, enum alloc_phase phase)
@@ -251,12 +371,51 @@ static void program_over(struct keeper *k)
 
 static void not_started(struct keeper *k, const struct err *e)
 {
-	say("order %u cannot be run: %s", k->st.order, e->text);
+	say(k, "order %u cannot be run: %s", k->st.order, e->text);
 	(void)str_copy(k->st.error, sizeof(k->st.error), e->text);
 	k->st.exit = (unsigned int)k->program.exit_code;
 	k->st.ended_ns = clock_wall_ns();
 	program_over(k);
 	state_is(k, ALLOC_ENDED);
+}
+
+/* It is there, and is none. */
+static bool is_refused(int code)
+{
+	return code == -EINVAL || code == -EFBIG || spool_is_bad(code);
+}
+
+/* What came of what was to be written. */
+static void note_answer(struct keeper *k)
+{
+	const struct errand *a = &k->errand;
+	bool other = a->order_code < 0 && a->order_code != -ENOENT && !is_refused(a->order_code);
+
+	k->sent = false;
+	if (!a->look)
+		return;
+	say_failure(k,
+		    a->code < 0 ? a->code
+		    : other	? a->order_code
+				: 0,
+		    a->code < 0 ? &a->e : &a->order_e);
+	k->unwritten = k->unwritten || (a->write && a->code < 0);
+}
+
+/* Lines that are there stand in the log before what comes now, where that answers. */
+static void settle(struct keeper *k, bool state, uint64_t limit_ms)
+{
+	wait_for_thread(k, limit_ms);
+	if (k->busy)
+		return;
+	if (k->sent) {
+		note_answer(k);
+		k->errand.spec = spec_free(k->errand.spec);
+	}
+	if (!k->lines.len && !(state && k->unwritten))
+		return;
+	send_errand(k, state && k->open);
+	wait_for_thread(k, limit_ms);
 }
 
 /* What k->spec says, with the devices of now. */
@@ -272,7 +431,7 @@ static void run_spec(struct keeper *k)
 
 	cleanup_free char *shown = show_words(k, &argv);
 
-	say("order %u: %s, on GPU %s", k->st.order, shown, k->gpus[0] ? k->gpus : "(none)");
+	say(k, "order %u: %s, on GPU %s", k->st.order, shown, k->gpus[0] ? k->gpus : "(none)");
 	k->status = 0;
 	k->leader_gone = k->ending = k->again = false;
 	ender_begin(&k->ender);
@@ -280,6 +439,7 @@ static void run_spec(struct keeper *k)
 	k->st.exit = 0;
 	k->st.ended_ns = 0;
 	(void)str_copy(k->st.gpus, sizeof(k->st.gpus), k->gpus);
+	settle(k, false, SETTLE_MS);
 	r = start_program(k, &argv, &env, &e);
 	if (r < 0) {
 		not_started(k, &e);
@@ -298,27 +458,19 @@ static void refuse_order(struct keeper *k, const struct err *e)
 	not_started(k, e);
 }
 
-/* The order of that number is what is to run: 0; -ENOENT: there is none; -errno. */
-static int take_order(struct keeper *k, unsigned int n)
+/* The order that was looked for is what is to run, if there is one. */
+static void take_order(struct keeper *k, struct errand *a)
 {
-	struct task_spec *spec = NULL;
-	struct err e = ERR_INIT;
-	int r = alloc_order_read(k->sp, k->id, n, &spec, &e);
-
-	if (r == -EINVAL || r == -EFBIG || spool_is_bad(r)) {
-		k->st.order = n;
-		refuse_order(k, &e);
-		return 0;
+	if (a->order_code < 0 && !is_refused(a->order_code))
+		return;
+	k->st.order = a->order;
+	if (a->order_code < 0) {
+		refuse_order(k, &a->order_e);
+		return;
 	}
-	if (r != -ENOENT)
-		say_failure(k, r, &e);
-	if (r < 0)
-		return r;
-	k->st.order = n;
-	k->spec = spec;
-	(void)alloc_parse_change(spec->on_change, &k->change, &k->hook, NULL);
+	k->spec = take_ptr(a->spec);
+	(void)alloc_parse_change(k->spec->on_change, &k->change, &k->hook, NULL);
 	run_spec(k);
-	return 0;
 }
 
 /* ---- its end ---- */
@@ -357,9 +509,9 @@ static unsigned int exit_of(int status)
 				   : (unsigned int)WEXITSTATUS(status);
 }
 
-static void say_end(const char *what, unsigned int code)
+static void say_end(struct keeper *k, const char *what, unsigned int code)
 {
-	say("%s has ended (%s %u)", what, code >= NAME_SIGNALLED ? "signal" : "exit code",
+	say(k, "%s has ended (%s %u)", what, code >= NAME_SIGNALLED ? "signal" : "exit code",
 	    code & (NAME_SIGNALLED - 1));
 }
 
@@ -367,7 +519,7 @@ static void on_hook_end(struct keeper *k, unsigned int code)
 {
 	k->hook_pid = 0;
 	if (code)
-		say_end("the hook", code);
+		say_end(k, "the hook", code);
 }
 
 /* All of it has ended. */
@@ -389,7 +541,7 @@ static void on_program_end(struct keeper *k)
 		return;
 	}
 	(void)str_print(order, sizeof(order), "order %u", k->st.order);
-	say_end(order, code);
+	say_end(k, order, code);
 	k->st.exit = code;
 	k->st.ended_ns = clock_wall_ns();
 	program_over(k);
@@ -448,7 +600,7 @@ static void run_hook(struct keeper *k)
 		r = program_start(&p, &launch, &gate, STDOUT_FILENO, -1, &e);
 	}
 	if (r < 0)
-		say("the hook cannot be run: %s", e.text);
+		say(k, "the hook cannot be run: %s", e.text);
 	k->hook_pid = r > 0 ? r : 0;
 	k->hook_until_ns = clock_mono_ns() + k->spec->grace * NS_PER_MS;
 	program_clear(&p);
@@ -463,7 +615,7 @@ static void limit_hook(struct keeper *k)
 
 	if (!k->hook_pid || clock_mono_ns() < k->hook_until_ns)
 		return;
-	say("the hook has not ended within its --grace, %s, and is killed",
+	say(k, "the hook has not ended within its --grace, %s, and is killed",
 	    unit_format_duration(k->spec->grace, limit));
 	(void)kill(-k->hook_pid, SIGKILL);
 	k->hook_until_ns = UINT64_MAX;
@@ -482,14 +634,15 @@ static void tell_by_signal(struct keeper *k)
 {
 	try_signal(k);
 	if (k->untold)
-		say("SIGUSR1 would end PID %d, which does not catch it: it is sent when it does "
+		say(k,
+		    "SIGUSR1 would end PID %d, which does not catch it: it is sent when it does "
 		    "(a script has to exec its program); $" GPUS_FILE_ENV " has the GPUs",
 		    (int)k->leader);
 }
 
 static void on_gpus(struct keeper *k, const char *gpus)
 {
-	say("the GPUs are %s now (%s before): %s", gpus, k->gpus,
+	say(k, "the GPUs are %s now (%s before): %s", gpus, k->gpus,
 	    k->change == ALLOC_RESTART	? "the program is started again"
 	    : k->change == ALLOC_SIGNAL ? "it is told by SIGUSR1"
 					: "its hook is run");
@@ -525,50 +678,57 @@ static void watch_gpus(struct keeper *k)
 
 /* ---- its life ---- */
 
-static void open_queue(struct keeper *k)
+static void on_open(struct keeper *k, const struct alloc_state *st)
 {
-	struct err e = ERR_INIT;
-	int r = spool_open(k->root, k->instance, &k->trust, 0, &k->sp, &e);
-	struct alloc_state st;
-
-	if (r == 0)
-		r = alloc_state_read(k->sp, k->id, &st, &e);
-	say_failure(k, r, &e);
-	if (r < 0) {
-		k->sp = spool_close(k->sp);
-		return;
-	}
-	k->st = st;
+	k->open = true;
+	k->st = *st;
 	(void)str_copy(k->st.host, sizeof(k->st.host), spool_host(k->sp));
 	look_at_gpus(k->st.gpus);
-	k->resume = st.phase == ALLOC_RUNNING;
+	k->resume = st->phase == ALLOC_RUNNING;
 	if (k->resume)
-		say("the program of order %u was running when its attempt ended", st.order);
-	else if (st.phase == ALLOC_WAITING)
-		say("%s waits; tenure start %s -- COMMAND runs something on GPU %s", k->name,
+		say(k, "the program of order %u was running when its attempt ended", st->order);
+	else if (st->phase == ALLOC_WAITING)
+		say(k, "%s waits; tenure start %s -- COMMAND runs something on GPU %s", k->name,
 		    k->name, k->st.gpus);
 	if (!k->resume)
 		write_state(k);
 }
 
-static void look(struct keeper *k)
+/* An errand is over: what came of the order that it looked for. */
+static void on_answer(struct keeper *k)
 {
-	if (!k->sp)
-		open_queue(k);
-	if (!k->sp)
-		return;
-	if (k->unwritten)
-		write_state(k);
-	if (k->resume) {
-		int r = take_order(k, k->st.order);
+	struct errand a = k->errand; /* the next one may be sent in between */
+	int r = a.order_code;
 
-		k->resume = r < 0 && r != -ENOENT;
-	} else if (!k->leader) {
-		(void)take_order(k, k->st.order + 1);
-	} else if (!k->ending && alloc_order_exists(k->sp, k->id, k->st.order + 1)) {
+	k->errand.spec = NULL;
+	note_answer(k);
+	if (a.opened)
+		on_open(k, &a.st);
+	if (a.ask == ASK_ORDER && k->resume) {
+		k->resume = r < 0 && r != -ENOENT && !is_refused(r);
+		take_order(k, &a);
+	} else if (a.ask == ASK_ORDER && !k->leader) {
+		take_order(k, &a);
+	} else if (a.ask == ASK_WHETHER && r == 0 && k->leader && !k->ending) {
 		end_program(k, false);
 	}
-	watch_gpus(k);
+	a.spec = spec_free(a.spec);
+}
+
+/* The state and lines are not to wait for the next look, unless something fails there. */
+static void look(struct keeper *k, uint64_t *look_at_ns)
+{
+	bool due = clock_mono_ns() >= *look_at_ns, write;
+
+	if (k->sent && !k->busy)
+		on_answer(k);
+	write = k->unwritten && k->open && !k->told_code;
+	if (due && k->open)
+		watch_gpus(k);
+	if (is_idle(k) && (due || write || k->lines.len))
+		send_errand(k, due || write);
+	if (due)
+		*look_at_ns = clock_mono_ns() + LOOK_MS * NS_PER_MS;
 }
 
 static int set_up_signals(void)
@@ -602,9 +762,12 @@ static int serve(struct keeper *k, int fd)
 	uint64_t look_at_ns = 0;
 
 	while (!k->told || k->leader) {
-		struct pollfd p = { .fd = fd, .events = POLLIN };
+		struct pollfd p[] = { { .fd = fd, .events = POLLIN },
+				      { .fd = k->done_fd, .events = POLLIN } };
+		uint64_t count;
 
-		(void)poll(&p, 1, STEP_MS);
+		(void)poll(p, ARRAY_LEN(p), STEP_MS);
+		(void)!read(k->done_fd, &count, sizeof(count));
 		hear(k, fd);
 		reap(k);
 		if (k->told && k->leader_gone)
@@ -614,11 +777,9 @@ static int serve(struct keeper *k, int fd)
 		if (k->ending && k->leader)
 			end_pass(k);
 		limit_hook(k);
-		if (clock_mono_ns() < look_at_ns)
-			continue;
-		look(k);
-		look_at_ns = clock_mono_ns() + LOOK_MS * NS_PER_MS;
+		look(k, &look_at_ns);
 	}
+	settle(k, true, LAST_MS);
 	return 128 + SIGTERM;
 }
 
@@ -640,9 +801,9 @@ int keeper_begin(int argc, char **argv)
 
 int keeper_main(int argc, char **argv)
 {
-	struct keeper k = { .st = { .phase = ALLOC_WAITING } };
+	struct keeper k = { .st = { .phase = ALLOC_WAITING }, .done_fd = -1 };
 	char *save = NULL;
-	int fd;
+	int fd, r;
 
 	if (argc != KEEPER_WORDS || str_to_u64(argv[3], &k.id) < 0)
 		return 2;
@@ -658,8 +819,10 @@ int keeper_main(int argc, char **argv)
 										   : TRUST_OWNER };
 	(void)prctl(PR_SET_NAME, "tenure-alloc");
 	fd = set_up_signals();
-	if (fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0) {
-		say("cannot begin: %s", strerror(errno));
+	r = fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? -errno : begin_thread(&k);
+	if (r < 0) {
+		say(&k, "cannot begin: %s", strerror(-r));
+		write_lines(&k.lines);
 		return 1;
 	}
 	return serve(&k, fd);

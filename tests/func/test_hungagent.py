@@ -199,6 +199,45 @@ def test_stop_while_the_spool_hangs(queue):
     queue.watch.end()
 
 
+def test_an_allocation_while_the_spool_hangs(queue):
+    """Its keeper, whose orders are there, sees that its program has ended, and ends itself when it is told to."""
+    def threads(call):
+        """Of the keeper, by whether they wait for the spool."""
+        waits = {t.name: "fuse" in at or "request_wait" in at for t in pathlib.Path(f"/proc/{keeper}/task").iterdir()
+                 for at in [(t / "wchan").read_text()]}
+        return [name for name, fuse in waits.items() if fuse == call]
+
+    def begin():
+        queue.m.run(queue.m.tenure, "start", "a", "--", "sh", "-c", "exec >/dev/null 2>&1; exec sleep 1000")
+        return must_come(lambda: [k for k in tasks_of(keeper) if pathlib.Path(f"/proc/{k}/comm").read_text() == "sleep\n"])[0]
+
+    def alloc():
+        return json.loads(queue.m.run(queue.m.tenure, "allocs", "--json").stdout)["allocations"][0]
+    queue.begin()
+    must_come(queue.status)
+    queue.m.run(queue.m.tenure, "alloc", "a")
+    keeper = must_come(lambda: tasks_of(queue.runs(1)["pid"]))[0]
+    program = begin()
+    must_come(lambda: alloc()["phase"] == "running")
+    with queue.hangs():
+        must_come(lambda: threads(True))
+        assert str(keeper) in threads(False)
+        os.kill(int(program), signal.SIGKILL)
+        must_come(lambda: not pathlib.Path(f"/proc/{program}").exists())  # it was waited for
+    must_come(lambda: alloc()["phase"] == "ended" and alloc()["exit"], 20)
+    program = begin()
+    must_come(lambda: alloc()["phase"] == "running")
+    with queue.hangs():
+        must_come(lambda: threads(True))
+        queue.m.run(queue.m.tenure, "stop", "1", check=False)
+        stat = pathlib.Path(f"/proc/{keeper}/stat")
+        # Not when it is killed, half a minute later. Its thread waits on, and nobody can end that.
+        must_come(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", 15)
+        assert not proc_exists(int(program))
+    queue.wait(1, "cancelled", 20)
+    queue.watch.end()
+
+
 def test_who_waits_for_the_spool_says_so(queue):
     """No command stands there without a word. What it was to do is done when the file server answers."""
     queue.begin()
