@@ -103,8 +103,8 @@ class Program:
                 return False
             index = {d["uuid"]: d["gpu"] for d in self.q.status()["devices"]}
             lines = self.file()
-            return [index[u] for u in self.show()["device_uuids"]] == list(gpus) == [int(i) for i, _ in lines] == \
-                [index[u] for _, u in lines]
+            return [index.get(u) for u in self.show()["device_uuids"]] == list(gpus) == [int(i) for i, _ in lines] == \
+                [index.get(u) for _, u in lines]
         must_come(all_agree, 30)
 
     def why(self, text):
