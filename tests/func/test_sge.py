@@ -208,6 +208,18 @@ def test_a_host_in_two_queues_is_counted_once(sge, pool):
         sge.run("qconf", "-dq", "twice")
 
 
+def test_how_many_gpus_a_job_has(sge):
+    """By the resource of the pool's settings, also of jobs of another program; of an array's tasks together while they wait."""
+    for name, words in (("NDFS_a", ["-l", "gpu_card=3"]), ("NDFS_b", ["-l", "gpu_card=1", "-t", "1-4:2"]), ("NDFS_c", [])):
+        sge.run("qsub", "-h", "-N", name, *words, "-o", "/dev/null", "-j", "y", "-b", "y", "/bin/true")
+    try:
+        jobs = sge.driver("jobs", "ndfs-", settings=SETTINGS, env={"ENGINE_GPUS": "1"})["jobs"]
+        assert {j["name"]: j["gpus"] for j in jobs} == {"NDFS_a": 3, "NDFS_b": 2, "NDFS_c": 0}, jobs
+        assert {j["gpus"] for j in sge.driver("jobs", "ndfs-", settings=SETTINGS)["jobs"]} == {None}
+    finally:
+        sge.driver("cancel", *{j["id"].partition(".")[0] for j in sge.driver("jobs", "ndfs-")["jobs"]})
+
+
 def test_a_resource_that_counts_by_slot(sge, pool):
     """As many slots as GPUs, one GPU for each."""
     files = {"smp": "pe_name smp\nslots 99\nuser_lists NONE\nxuser_lists NONE\nstart_proc_args NONE\nstop_proc_args NONE\n"
@@ -226,6 +238,8 @@ def test_a_resource_that_counts_by_slot(sge, pool):
     assert must_come(pool.output.read_text) == "3 3\n"
     node, = sge.driver("inventory", settings=settings)["nodes"]
     assert (node["total"], node["used"], node["free"]) == (4, 3, 1)
+    job, = sge.driver("jobs", "t-exp-", settings=settings, env={"ENGINE_GPUS": "1"})["jobs"]
+    assert job["gpus"] == 3
     sge.close()  # the next test has one as it was
 
 
