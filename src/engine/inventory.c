@@ -166,9 +166,10 @@ static bool read_job(const json_t *o, struct engine_jobs *jobs)
 	return true;
 }
 
+/* What an older version has written has none. */
 static bool read_jobs(const json_t *list, struct engine_jobs *jobs)
 {
-	bool ok = json_is_array(list);
+	bool ok = !list || json_is_array(list);
 
 	for (size_t i = 0; ok && i < json_array_size(list); i++)
 		ok = read_job(json_array_get(list, i), jobs);
