@@ -279,7 +279,7 @@ def test_asked_for_again(world, ranks):
     (ranks.out / "then").unlink()
     done = a.run("retry", f"{i}.2", check=False)
     assert done.returncode == 1 and f"tenure retry {i} runs all" in " ".join(done.stderr.split()), done.stderr
-    a.run("retry", str(i))
+    assert a.run("retry", str(i)).stdout == f"{i} train.py is requeued: all its ranks run again\n"
     a.wait(i, "done", 30)
     assert [len(ranks.begun(r)) for r in (0, 1)] == [2, 2]
 

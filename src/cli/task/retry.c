@@ -141,12 +141,12 @@ static int check_batch(struct retrying *rt, const struct task_place *p, struct e
 }
 
 /* The ranks of a task on several nodes run again together, or not at all. */
-static bool is_rank(const struct retrying *rt, const struct task_place *p)
+static bool is_gang(const struct retrying *rt, const struct task_place *p)
 {
 	struct task_file f;
 	bool yes;
 
-	if (!p->element || task_file_read(rt->sp, p->path, &f, NULL) < 0)
+	if (task_file_read(rt->sp, p->path, &f, NULL) < 0)
 		return false;
 	yes = spec_is_gang(f.spec);
 	task_file_clear(&f);
@@ -160,10 +160,12 @@ static int retry_batch(struct retrying *rt, struct task_place *p, struct err *e)
 	char who[SPEC_NAME_MAX + 1], dir[SPOOL_PATH_MAX], id[SELECT_ID_MAX];
 	uint64_t n = 0;
 	int r = check_batch(rt, p, e);
+	bool gang;
 
 	if (r < 0)
 		return r;
-	if (is_rank(rt, p))
+	gang = is_gang(rt, p);
+	if (gang && p->element)
 		return err_set(e, -EINVAL,
 			       "%" PRIu64 ".%" PRIu64
 			       " is one rank of a task on several nodes; tenure "
@@ -181,7 +183,10 @@ static int retry_batch(struct retrying *rt, struct task_place *p, struct err *e)
 		return r;
 	(void)select_format_id(p->name.id, p->element, id);
 	rt->said.dirs |= SPOOL_BIT(SPOOL_PENDING) | SPOOL_BIT(SPOOL_ENDS) | SPOOL_BIT(p->dir);
-	if (p->element)
+	if (gang)
+		outcome_say(&rt->said, 0, "%s %s is requeued: all its ranks run again\n", id,
+			    p->name.name);
+	else if (p->element)
 		outcome_say(&rt->said, 0, "%s %s is requeued\n", id, p->name.name);
 	else
 		outcome_say(&rt->said, 0, "%s %s: %" PRIu64 " element%s requeued\n", id,
