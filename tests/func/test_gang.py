@@ -86,6 +86,11 @@ def show(node, i):
     return json.loads(node.run("show", str(i), "--json").stdout)
 
 
+def batch_state(node, i):
+    """As it is listed; its ranks have rows of their own."""
+    return next(r["state"] for r in node.rows() if r["id"] == i and "element" not in r)
+
+
 def reasons(node, i):
     """What has become of its ranks, in words."""
     spool = node.spool / "ends" / str(i)
@@ -202,6 +207,7 @@ if rank == 0:
     sys.exit(3)
 """ + STAY)
     ranks.met(0, 1)
+    assert batch_state(a, i) == show(a, i)["state"] == "running" and f"{i} running" in " ".join(a.run("list").stdout.split())
     assert "waits_for_ranks" not in show(a, f"{i}.2") and "runs on beta, for" in a.why(f"{i}.2")
     assert re.search(f"^{i} train.py: (runs on all its nodes|has run for )", a.why(i)), a.why(i)
     ran = Stopwatch()
@@ -448,6 +454,7 @@ def test_what_is_paused_keeps_no_gpus(world, ranks):
         assert show(n, f"{i}.{rank}")["waits_for_ranks"]
         assert "waits for the others to have their GPUs" in " ".join(n.run("show", f"{i}.{rank}").stdout.split())
     assert "waits for all ranks: 1 of 2 ranks have their GPUs" in there.why(i)
+    assert batch_state(a, i) == show(a, i)["state"] == "pending"
     a.run("pause", str(i))
     must_come(lambda: [t for n in (a, b) for t in n.runs().values()] and
               not any(t["id"] == i for n in (a, b) for t in n.runs().values()))

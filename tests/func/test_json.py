@@ -62,7 +62,24 @@ def forecast_of(rows, i):
     return rows if any("forecast" in r for r in rows if r["id"] == i) else None
 
 
-def test_members(queue, tmp_path):
+def rank_that_waits(world, root):
+    """What is listed and shown of a rank that has its GPU, and waits for one on a node that others use."""
+    a, b = (world.node(name, gpus=1, root=root) for name in ("alpha", "beta"))
+    a.start()
+    b.start()
+    must_come(lambda: "beta" in a.others() and "alpha" in b.others())
+    newcomer = b.m.start("--take", "10G", "--stay", "600")
+    must_come(lambda: b.status()["devices"][0]["state"] == "busy")
+    i = a.submit("--nodes", "2", "-g", "1", "--", "true")
+    must_come(lambda: any(t["state"] == "mustered" for t in a.runs().values()), 30)
+    found = a.rows("-s", "running"), json.loads(a.run("show", f"{i}.1", "--json").stdout)
+    a.run("stop", str(i), "--now")
+    newcomer.kill()
+    return found
+
+
+def test_members(queue, world, tmp_path):
+    ranks, rank = rank_that_waits(world, tmp_path / "gang")
     q = queue(gpus=3)
     q.start("--no-hold")
     pages = documented()
@@ -112,8 +129,8 @@ def test_members(queue, tmp_path):
     assert wait_for(lambda: "left_exit" in doc("show", left, "--json")), json.dumps(doc("show", left, "--json"))
     rows, shown = rows + q.rows(), shown + [doc("show", left, "--json")]
     q.start("--no-hold")
-    check("list", pages["list"], rows + must_come(lambda: forecast_of(lines("list", "--json", "--when"), array)))
-    check("show", pages["show"], shown)
+    check("list", pages["list"], ranks + rows + must_come(lambda: forecast_of(lines("list", "--json", "--when"), array)))
+    check("show", pages["show"], [rank, *shown])
     for o in shown:
         assert all(f"`{key}`" in pages["list"]["counts"][2] for key in o.get("elements", {}))
     whys = [doc("why", i, "--json") for i in (used, waits, f"{array}.2")]

@@ -292,13 +292,13 @@ static int add_lane(void *data, const char *lane)
 	return 0;
 }
 
-/* They are read once, where an element runs. */
-static void look_at_gangs(struct list *l, struct task_view *r)
+/* They are read once, where there is a batch. */
+static const struct gangs_read *gangs_of(struct list *l)
 {
 	if (!l->gangs_read)
 		(void)gang_read_all(l->sp, &l->gangs, NULL);
 	l->gangs_read = true;
-	taskrun_take_gangs(&r->run, &l->gangs);
+	return &l->gangs;
 }
 
 static void show(struct list *l, const struct scan_task *t)
@@ -312,6 +312,8 @@ static void show(struct list *l, const struct scan_task *t)
 	r.lane_paused = waits && is_lane_paused(l, t->name.lane);
 	if (r.lane_paused)
 		r.state = TASKSTATE_PAUSED;
+	else if (t->name.count)
+		taskstate_of_gang(t->name.id, gangs_of(l), &r.state);
 	if (!wanted_state(l->ctx, r.state))
 		return;
 	if (t->name.element)
@@ -322,7 +324,7 @@ static void show(struct list *l, const struct scan_task *t)
 		l->tasks = l->tasks ? l->tasks : taskview_agents(l->ctx);
 		taskview_load_claim(&r, l->tasks);
 		if (r.name.element)
-			look_at_gangs(l, &r);
+			taskrun_take_gangs(&r.run, gangs_of(l));
 	}
 	r.counted = t->name.count && waits &&
 		    taskstate_counts(l->sp, &t->name, &l->active, &r.counts, NULL) == 0;

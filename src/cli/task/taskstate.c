@@ -43,6 +43,14 @@ enum taskstate taskstate_of(const struct task_name *n, enum spool_dir dir)
 	}
 }
 
+void taskstate_of_gang(uint64_t id, const struct gangs_read *gangs, enum taskstate *state)
+{
+	const struct gang *g = gang_find(gangs, id);
+
+	if (*state == TASKSTATE_PENDING && g && g->go && gang_stands(g))
+		*state = TASKSTATE_RUNNING;
+}
+
 typedef void (*end_fn)(void *data, const struct element_end *end);
 
 struct reading {

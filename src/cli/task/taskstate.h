@@ -6,6 +6,7 @@
 
 #include "cli/task/select.h"
 #include "spool/batch.h"
+#include "spool/gang.h"
 
 enum taskstate {
 	TASKSTATE_PENDING,
@@ -19,6 +20,8 @@ enum taskstate {
 
 /* Of a task, by its name and where its file is. */
 enum taskstate taskstate_of(const struct task_name *n, enum spool_dir dir);
+/* A batch waits until all of it has ended; one that is a gang runs once all its ranks do. */
+void taskstate_of_gang(uint64_t id, const struct gangs_read *gangs, enum taskstate *state);
 /* "pending", "paused", "running", "done", "failed", "cancelled" */
 const char *taskstate_name(unsigned int state);
 

@@ -106,6 +106,16 @@ static void load_run(const struct cmd_ctx *ctx, struct task_view *v)
 			 taskrun_log_away(v->sp, &v->place, run->attempt, &v->away, NULL) == 1;
 }
 
+static void look_at_gang(struct task_view *v)
+{
+	struct gangs_read gangs;
+
+	if (gang_read_all(v->sp, &gangs, NULL) < 0)
+		return;
+	taskstate_of_gang(v->name.id, &gangs, &v->state);
+	gang_clear(&gangs);
+}
+
 int taskview_load(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_place *place,
 		  struct task_view *ret, struct err *e)
 {
@@ -118,6 +128,8 @@ int taskview_load(const struct cmd_ctx *ctx, const struct spool *sp, const struc
 	r = task_file_read(sp, place->path, &ret->file, e);
 	if (r == 0 && place->element)
 		r = taskwatch_state_of(sp, place, &ret->state, e);
+	else if (r == 0 && spec_is_gang(ret->file.spec))
+		look_at_gang(ret);
 	if (r < 0)
 		return r;
 	load_run(ctx, ret);
