@@ -42,7 +42,7 @@ def test_logs_and_wait(queue):
     both = q.m.run(q.m.tenure, "wait", str(many), str(i), check=False)
     assert both.returncode == 1 and both.stderr == "", both
     assert "\nn 1\n" in q.m.run(q.m.tenure, "logs", f"{many}.2").stdout
-    assert f"logs {many}.1" in q.m.run(q.m.tenure, "logs", str(many), check=False).stderr
+    assert f"logs {many}.2, which has failed" in q.m.run(q.m.tenure, "logs", str(many), check=False).stderr
     shown = q.m.run(q.m.tenure, "show", f"{many}.3").stdout
     assert re.search(r"^state +failed$", shown, re.M) and re.search(r"^elements +1 done, 2 failed$", shown, re.M)
     assert "exit code 7" in " ".join(q.m.run(q.m.tenure, "why", str(i)).stdout.split())
