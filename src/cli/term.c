@@ -53,6 +53,13 @@ size_t term_width(int fd)
 	return width < 40 ? 40 : (size_t)width;
 }
 
+size_t term_lines(int fd)
+{
+	struct winsize ws;
+
+	return isatty(fd) && ioctl(fd, TIOCGWINSZ, &ws) == 0 ? ws.ws_row : 0;
+}
+
 size_t term_columns(int fd)
 {
 	const char *columns = getenv("COLUMNS");

@@ -22,7 +22,9 @@ const char *term_off(int fd);
 bool term_has_screen(int fd);
 /* Columns of the terminal, at least 40; $COLUMNS or 80 where it is none. */
 size_t term_width(int fd);
-/* The same for what is cut or wrapped only for eyes: SIZE_MAX where it is no terminal,
+/* Lines of the terminal; 0 where it is none, or does not say. */
+size_t term_lines(int fd);
+/* Columns for what is cut or wrapped only for eyes: SIZE_MAX where it is no terminal,
  * unless $COLUMNS is exported for standard output: errors are lines that programs look for. */
 size_t term_columns(int fd);
 /*

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: MIT
 """`tenure nodes`: what is free on the nodes of a cluster, what is ours, and what is remembered of it."""
+import fcntl
 import json
 import os
 import pathlib
 import pty
 import re
+import select
+import struct
 import subprocess
+import termios
 import time
 
 import pytest
@@ -570,6 +574,30 @@ def test_watching_on_a_terminal_shows_the_last_look_alone(build, env, tmp_path):
         p.wait()
         os.close(master)
         m.close()
+
+
+def test_watching_many_nodes_keeps_the_sums_on_the_screen(cluster):
+    first = LISTED.splitlines(keepends=True)[0]
+    cluster.lists("".join(first.replace("024", f"{i:03}") for i in range(100)))
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    env = {**cluster.env, "TERM": "xterm"}
+    p = subprocess.Popen([cluster.build / "tenure", "nodes", "--watch"], env=env, stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    try:
+        shown = b""
+        while b" more; --free lists" not in shown:
+            assert select.select([master], [], [], HANG)[0], shown
+            shown += os.read(master, 65536)
+        lines = shown.decode().splitlines()
+        assert len(lines) < 24 and "Total Nodes: 100" in lines[1], lines
+        assert f"and {100 - sum('qa-a10-0' in line for line in lines)} more;" in lines[-1], lines
+        p.terminate()
+        p.wait(HANG)
+    finally:
+        p.kill()
+        p.wait()
+        os.close(master)
 
 
 def test_watching_asks_the_engine_no_more_often(cluster, tmp_path):

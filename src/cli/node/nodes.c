@@ -304,13 +304,14 @@ static void forget(struct look *l)
 
 /* -------- what is said of it -------- */
 
-static void show(const struct look *l, bool line)
+static void show(const struct look *l, bool line, bool screen)
 {
 	const struct nodes_shown shown = { .ours = &l->ours,
 					   .sections = l->sections,
 					   .n = l->n,
 					   .type = l->type,
-					   .only_free = opts_flag(l->ctx->opts, "free") };
+					   .only_free = opts_flag(l->ctx->opts, "free"),
+					   .lines = screen ? term_lines(STDOUT_FILENO) : 0 };
 
 	if (!opts_flag(l->ctx->opts, "json"))
 		nodes_print(&shown);
@@ -382,7 +383,7 @@ static int watch(struct look *l, struct err *e)
 			(void)fputs(TERM_CLEAR, stdout);
 		else if (!first && !opts_flag(l->ctx->opts, "json"))
 			(void)putchar('\n');
-		show(l, true);
+		show(l, true, screen);
 		r = fs_flush_stdout(e);
 		if (r < 0)
 			break;
@@ -415,7 +416,7 @@ static int run_nodes(const struct cmd_ctx *ctx, struct err *e)
 	} else {
 		r = look(l, e);
 		if (r == CMD_OK)
-			show(l, false);
+			show(l, false, false);
 		if (r == CMD_OK)
 			r = tell_failures(l, e);
 		forget(l);

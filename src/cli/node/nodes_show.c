@@ -300,6 +300,19 @@ static void leave_room(struct sheet *sh, const struct widths *w)
 		sh->left_out[1] = sh->left_out[2] = true;
 }
 
+#define OTHER_LINES 12 /* at the most, besides types and nodes */
+#define LEAST_NODES 3
+
+/* Nodes that a screen has room for, below what is said of all of them. */
+static size_t room_for_nodes(const struct nodes_shown *shown, const struct node_sums *sums)
+{
+	size_t others = OTHER_LINES + sums->n_types;
+
+	if (!shown->lines)
+		return SIZE_MAX;
+	return shown->lines > others + LEAST_NODES ? shown->lines - others : LEAST_NODES;
+}
+
 static void print_nodes(const struct nodes_shown *shown, const struct nodes_section *s,
 			const struct node_sums *sums)
 {
@@ -307,6 +320,7 @@ static void print_nodes(const struct nodes_shown *shown, const struct nodes_sect
 		{ "NODE" }, { "TYPE" }, { "BLOCKED", true }, { "OURS", true }, { "STATE" }, { 0 },
 	};
 	const struct engine_nodes *nodes = &s->inventory.nodes;
+	size_t room = room_for_nodes(shown, sums), listed = 0;
 	struct widths w = widths_of(shown, s);
 	struct sheet sh = { .left_out = { [1] = !w.type,
 					  [2] = !sums->all.blocked,
@@ -324,10 +338,14 @@ static void print_nodes(const struct nodes_shown *shown, const struct nodes_sect
 	for (size_t i = 0; i < nodes->n; i++) {
 		struct node_sum row = node_sums_row(&nodes->all[i], s->ours[i]);
 
-		if (!is_left_out(shown, &row))
+		if (!is_left_out(shown, &row) && listed++ < room)
 			node_row(&sh, &nodes->all[i], &row, &w);
 	}
 	sheet_end(&sh);
+	if (listed > room)
+		printf("and %zu more%s\n", listed - room,
+		       shown->only_free ? ""
+					: "; --free lists those of which a job could get a GPU");
 }
 
 /* -------- devices -------- */

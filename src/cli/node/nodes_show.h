@@ -27,6 +27,7 @@ struct nodes_shown {
 	size_t n;
 	const char *type; /* only such GPUs are there; NULL: all */
 	bool only_free;	  /* of rows those are shown of which a job could get a GPU */
+	size_t lines; /* of a screen that shows nothing else, so its top has to stay; 0: of none */
 };
 
 void nodes_print(const struct nodes_shown *shown);
