@@ -520,7 +520,8 @@ static int allocate(struct manager *m, const char *task)
 	text_list_add(&words, "--json");
 	text_list_add(&words, "--wait=" WAIT);
 	add_number(&words, "gpus", gpus);
-	add_scaling(c, gpus, &words);
+	if (!m->engine) /* whose job would have to have all the GPUs from the beginning */
+		add_scaling(c, gpus, &words);
 	add_limit(&words, "max-gpus-per-task", c->max_per_task);
 	add_limit(&words, "max-total-gpus", c->max_total);
 	add_limit(&words, "max-manual-gpus", c->max_manual);

@@ -67,8 +67,8 @@ static int or_none(const struct spool *sp, int r)
 int alloc_mark_write(const struct spool *sp, const struct alloc_mark *mark, struct err *e)
 {
 	cleanup_free char *text =
-		xasprintf("{\"version\": 1, \"kind\": \"%s\", \"pool\": \"%s\"}\n",
-			  alloc_kind_name(mark->kind), mark->pool);
+		xasprintf("{\"version\": 1, \"kind\": \"%s\", \"pool\": \"%s\", \"gpus\": %u}\n",
+			  alloc_kind_name(mark->kind), mark->pool, mark->gpus);
 	char path[SPOOL_PATH_MAX];
 	int r = spool_make_dir(sp, SPOOL_ALLOCS, e);
 
@@ -118,6 +118,7 @@ static int add_mark(void *data, const char *file, unsigned char type)
 	if (kind)
 		(void)alloc_kind_parse(kind, &mark.kind);
 	json_get_text(doc, "pool", mark.pool, sizeof(mark.pool));
+	mark.gpus = json_get_small(doc, "gpus", SPEC_GPUS_MAX);
 	json_decref(doc);
 	g->marks->all = xgrow(g->marks->all, g->marks->n, sizeof(*g->marks->all));
 	g->marks->all[g->marks->n++] = mark;

@@ -36,6 +36,7 @@ struct alloc_mark {
 	uint64_t id;
 	enum alloc_kind kind;
 	char pool[ALLOC_POOL_MAX]; /* of an engine, that it has for itself; "": none */
+	unsigned int gpus;	   /* of the node that it has for itself; 0: it has none */
 };
 
 struct alloc_marks {

@@ -520,7 +520,7 @@ def test_a_node_of_its_own(queue):
     q = queue(gpus=3)
     q.start("--no-hold", "--gpus", "0")
     said = q.run("alloc", "mine", "-g", "2", "--engine", "local", "--time", "1h", "--wait", "20s")
-    assert "mine (task 1) has GPU" in said.stdout and "its job keeps the GPUs of local until" in one_line(said.stderr), said
+    assert "mine (task 1) has GPU" in said.stdout and "its job keeps 2 GPUs of local until" in one_line(said.stderr), said
     a = has(q, "mine")
     assert a["agent"] != q.status()["agent"].get("node") and a["gpus"] == 2
     q.run("start", "mine", "--", "sleep", "1000")
@@ -569,6 +569,19 @@ def test_an_engine_that_is_none(queue):
     assert allocs(q) == {}
     words = q.run("alloc", "a", "b", check=False)
     assert words.returncode == 2 and '"b": one NAME at a time' in one_line(words.stderr)
+
+
+def test_a_node_of_its_own_counts_as_a_whole(queue):
+    """A job cannot grow, so it has as many GPUs from the beginning as the allocation may have."""
+    q = queue(gpus=4)
+    said = q.run("alloc", "mine", "-g", "1", "--gpus-max", "4", "--engine", "local", "--wait", "0")
+    assert "its job keeps 4 GPUs of local until" in one_line(said.stderr), said
+    assert "1 allocation with 4 of 8 GPUs" in q.run("allocs").stdout
+    more = q.run("alloc", "more", "-g", "3", "--engine", "local", "--wait", "0", check=False)
+    assert "max_manual_gpus), and 3 more would be 7 (mine has 4)" in one_line(more.stderr), more
+    wide = q.run("alloc", "wide", "-g", "1", "--gpus-max", "3", "--engine", "local", "--wait", "0", check=False)
+    assert "and 3 more would be 7 (mine has 4)" in one_line(wide.stderr), wide
+    q.run("release", "mine")
 
 
 def test_an_engine_that_takes_no_job(queue, tmp_path):

@@ -306,7 +306,7 @@ def test_jobs_of_the_older_manager_count(slurm, cluster, build):
     manager("--allocate", "t1", "--gpus", "2")
     assert [name for name, _ in slurm.jobs().values() if name.startswith("ndfs-resource-manager-alloc-1-")], slurm.jobs()
     said = manager("--allocate", "t2", "--gpus", "4", code=1)
-    assert "WARNING" in said and "all allocations may have 8 GPUs (max_total_gpus), and 4 more would be 11 (t1 has 2 (its job 4), " \
+    assert "WARNING" in said and "all allocations may have 8 GPUs (max_total_gpus), and 4 more would be 9 (t1 has 2, " \
         "NDFS_exp7 (job 1 of slurm) has 3)" in said, said
     manager("--release", "t1")
 
@@ -358,6 +358,8 @@ def test_the_older_managers_page_unchanged(slurm, cluster, build):
     """Its lines as they are typed, on a login node: nothing says that there is a Slurm."""
     text, monitor = type_session(build, slurm.env, slurm.share)
     check_session(text, 8)
+    pools = {p["pool"]: p["gpus"] for p in cluster.shown("resource-manager")["pools"]}
+    assert sorted(pools.values())[-1] == 4 and pools[min(p for p in pools if pools[p] == 1)] == 1, "as many as were asked for"
     must_come(lambda: "Task exp_train: 4 GPUs on qa-a10-00" in slurm.run(str(build / "compat/gpu-resource-manager"), "--status"), 90)
     os.kill(monitor, signal.SIGTERM)
     must_come(lambda: "GPU Resource Manager stopped" in (slurm.share / "gpu_manager.log").read_text(), 60)

@@ -265,9 +265,9 @@ static int bring_up(const struct asked *a, const struct task_spec *s, struct all
 		listed_forget(a->ctx, a->sp, s->pool);
 		cmd_warn(
 			"note",
-			"its job keeps the GPUs of %s until tenure release%s %s, whether or not a program "
+			"its job keeps %u GPU%s of %s until tenure release%s %s, whether or not a program "
 			"runs there; a site may end jobs that keep GPUs for nothing",
-			alloc_pool_engine(a->ctx), option, a->name);
+			gpus, gpus == 1 ? "" : "s", alloc_pool_engine(a->ctx), option, a->name);
 		return 0;
 	}
 	(void)take_back(a, &other);

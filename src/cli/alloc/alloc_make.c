@@ -52,7 +52,7 @@ static json_t *who_has(const struct live_allocs *live, const struct listed *list
 		(void)json_array_append_new(
 			all,
 			json_pack("{s:o, s:I}", "name", json_new_text(live->all[i].task.name.name),
-				  "gpus", (json_int_t)live_alloc_gpus(&live->all[i])));
+				  "gpus", (json_int_t)live_alloc_counts(&live->all[i])));
 	for (size_t i = 0; i < listed->n; i++) {
 		const struct alloc_job *job = &listed->jobs[i];
 
@@ -129,16 +129,25 @@ static int check_listed(const struct cmd_ctx *ctx, const struct spool *sp,
 	return r;
 }
 
-/* What it begins with counts beside the others; what it may grow to is one allocation's. */
+/* GPUs of a node of its own: as many as it may have, because a job cannot grow. */
+static unsigned int node_gpus(const struct task_spec *s, bool own_pool)
+{
+	if (!own_pool)
+		return 0;
+	return (unsigned int)(s->gpus_max ? s->gpus_max : s->gpus);
+}
+
+/* What it begins with counts beside the others, or all of its own node; what it may grow to is one
+ * allocation's. */
 static int check_limits(const struct cmd_ctx *ctx, const struct spool *sp,
 			const struct live_allocs *live, const struct task_spec *s,
-			enum alloc_kind kind, struct alloc_denial *d, struct err *e)
+			enum alloc_kind kind, bool own_pool, struct alloc_denial *d, struct err *e)
 {
 	const struct alloc_limits limits = live_limits(ctx->settings);
 	const struct alloc_limits each = { .per_alloc = limits.per_alloc };
 	const struct alloc_has nothing = { .n = 0 };
 	const struct listed none = { .n = 0 };
-	unsigned int gpus = (unsigned int)s->gpus;
+	unsigned int gpus = own_pool ? node_gpus(s, own_pool) : (unsigned int)s->gpus;
 	int r = alloc_check_limits(&each, &nothing, kind, (unsigned int)s->gpus_max, &d->limit, e);
 
 	if (r == 0)
@@ -157,7 +166,7 @@ static int check(const struct cmd_ctx *ctx, const struct spool *sp, const struct
 	if (r == 0 && s->name)
 		r = check_name(ctx, &live, s->name, e);
 	if (r == 0)
-		r = check_limits(ctx, sp, &live, s, kind, d, e);
+		r = check_limits(ctx, sp, &live, s, kind, own_pool, d, e);
 	if (r == 0 && kind == ALLOC_MANUAL && !own_pool) {
 		r = room_check(ctx, sp, s, e);
 		d->reason = r == -ERANGE ? "room" : NULL;
@@ -180,7 +189,7 @@ int alloc_make(const struct cmd_ctx *ctx, const struct spool *sp, struct task_sp
 	       enum alloc_kind kind, bool own_pool, uint64_t *ret_id, struct alloc_denial *d,
 	       struct err *e)
 {
-	struct alloc_mark mark = { .kind = kind };
+	struct alloc_mark mark = { .kind = kind, .gpus = node_gpus(s, own_pool) };
 	struct pool_owner owner;
 	int r = pool_call_own(sp, LOCK_NAME, &owner, e);
 

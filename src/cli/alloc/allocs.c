@@ -97,7 +97,7 @@ static void print_sum(const struct cmd_ctx *ctx, const struct live_allocs *l)
 	char most[32] = "";
 
 	for (size_t i = 0; i < l->n; i++)
-		n += live_alloc_gpus(&l->all[i]);
+		n += live_alloc_counts(&l->all[i]);
 	if (limits.total)
 		(void)str_print(most, sizeof(most), " of %u", limits.total);
 	printf("%zu allocation%s with %u%s GPUs\n", l->n, l->n == 1 ? "" : "s", n, most);

@@ -24,6 +24,7 @@ static int add_one(const struct spool *sp, struct live_allocs *l, const struct s
 	a = &l->all[l->n++];
 	*a = (struct live_alloc){ .task = *t, .kind = mark->kind };
 	(void)str_copy(a->pool, sizeof(a->pool), mark->pool);
+	a->node_gpus = mark->gpus;
 	return alloc_state_read(sp, t->name.id, &a->state, e);
 }
 
@@ -133,6 +134,13 @@ unsigned int live_alloc_gpus(const struct live_alloc *a)
 				  : (unsigned int)a->task.name.gpus;
 }
 
+unsigned int live_alloc_counts(const struct live_alloc *a)
+{
+	unsigned int n = live_alloc_gpus(a);
+
+	return a->node_gpus > n ? a->node_gpus : n;
+}
+
 json_t *live_alloc_json(const struct spool *sp, const struct live_alloc *a)
 {
 	const struct task_name *n = &a->task.name;
@@ -173,6 +181,6 @@ int live_allocs_check(const struct live_allocs *l, const struct alloc_job *jobs,
 	for (size_t i = 0; i < l->n; i++)
 		uses[i] = (struct alloc_use){ .name = l->all[i].task.name.name,
 					      .kind = l->all[i].kind,
-					      .gpus = live_alloc_gpus(&l->all[i]) };
+					      .gpus = live_alloc_counts(&l->all[i]) };
 	return alloc_check_limits(limits, &has, kind, gpus, ret, e);
 }

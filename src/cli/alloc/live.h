@@ -14,6 +14,7 @@ struct live_alloc {
 	struct scan_task task;
 	enum alloc_kind kind;
 	char pool[ALLOC_POOL_MAX]; /* that it has for itself; "" */
+	unsigned int node_gpus;	   /* of the node of that pool, which nobody else gets; 0 */
 	struct alloc_state state;  /* what its keeper has said last */
 };
 
@@ -32,6 +33,8 @@ bool live_alloc_runs(const struct live_alloc *a);
 
 /* How many it has, or waits for. */
 unsigned int live_alloc_gpus(const struct live_alloc *a);
+/* How many nobody else gets because of it: the same, or all of its own node. */
+unsigned int live_alloc_counts(const struct live_alloc *a);
 /* "GPU 0,1 of node7", "2 GPUs of node7": what it has. The caller frees it. */
 char *live_alloc_has(const struct live_alloc *a);
 /* The words of its last order, cut; "": there is none. The caller frees it. */

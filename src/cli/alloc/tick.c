@@ -198,7 +198,7 @@ static struct base_at look_at_base(const struct cmd_ctx *ctx, const struct spool
 		bool runs = l->all[i].task.dir == SPOOL_RUNNING;
 		unsigned int n = live_alloc_gpus(&l->all[i]);
 
-		all += n;
+		all += live_alloc_counts(&l->all[i]);
 		if (!is_of_base(&l->all[i], given))
 			continue;
 		*(runs ? &at.has : &at.waits) += n;
