@@ -113,19 +113,19 @@ static char *read_back(int fd)
 	return text;
 }
 
-/* "tenure: text\nmore" as one line. */
-static void make_line(char *text)
+/* "tenure: text\ntenure: more" as one line, "text; more". Takes it; the caller frees what is
+ * returned. */
+static char *make_line(char *text)
 {
 	static const char front[] = "tenure: ";
-	size_t n = strlen(text);
+	struct strbuf b = STRBUF_INIT;
+	char *save = NULL;
 
-	while (n && text[n - 1] == '\n')
-		text[--n] = '\0';
-	if (str_has_prefix(text, front))
-		(void)memmove(text, text + strlen(front), n - strlen(front) + 1);
-	for (char *p = text; *p; p++)
-		if (*p == '\n')
-			*p = ' ';
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		strbuf_addf(&b, "%s%s", b.len ? "; " : "",
+			    str_has_prefix(line, front) ? line + strlen(front) : line);
+	free(text);
+	return strbuf_take(&b);
 }
 
 static struct answer ask(const struct manager *m, const struct text_list *words)
@@ -145,6 +145,7 @@ static struct answer ask(const struct manager *m, const struct text_list *words)
 	if (pid == 0) {
 		if (m->monitors) /* Ctrl-C is for the monitor, which ends when it has its answer */
 			(void)setpgid(0, 0);
+		(void)unsetenv("COLUMNS"); /* a sentence is a line */
 		if (dup2(out, STDOUT_FILENO) >= 0 && dup2(err, STDERR_FILENO) >= 0)
 			(void)execvp(argv[0], argv);
 		(void)dprintf(STDERR_FILENO, "cannot run %s: %s\n", argv[0], strerror(errno));
@@ -157,7 +158,7 @@ static struct answer ask(const struct manager *m, const struct text_list *words)
 		a.code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
 	a.out = pid > 0 ? read_back(out) : xstrdup("");
 	a.err = pid > 0 ? read_back(err) : xstrdup(strerror(errno));
-	make_line(a.err);
+	a.err = make_line(a.err);
 	(void)fd_close(err);
 	return a;
 }
@@ -543,7 +544,7 @@ static int told_of(const char *done, const char *task, struct answer *a)
 {
 	int code = a->code == 0 ? EXIT_OK : EXIT_FAILED;
 
-	make_line(a->out);
+	a->out = make_line(a->out);
 	if (code == EXIT_OK)
 		say(INFO, "%s: %s", done, a->out);
 	else

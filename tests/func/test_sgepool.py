@@ -2,6 +2,7 @@
 """Pools of a real Grid Engine (sgelab.py): `up`, its agents, their ends, `down`."""
 import itertools
 import json
+import re
 
 import pytest
 
@@ -110,3 +111,17 @@ def test_a_pool_without_a_qmaster_says_so(sge, pool):
     sge.stop_qmaster()
     done = pool.up(call=pool.call)
     assert "unable to send message to qmaster" in done.stdout + done.stderr + json.dumps(pool.shown())
+
+
+def test_the_older_managers_session(sge, build):
+    """gpu-resource-manager on the engine that it was written for, with nothing said of it."""
+    (sge.share / "gpu_manager_config.json").write_text('{"program_template": {"command": "echo trains on", "args": ["{gpu_list}"]}}')
+    program = str(build / "compat/gpu-resource-manager")
+    assert "Total Nodes: 1\nTotal GPUs: 4\nFree GPUs: 4\n" in sge.run(program, "--status")
+    sge.run(program, "--allocate", "training_task_1", "--gpus", "2")
+    must_come(lambda: "Task training_task_1: 2 GPUs on qa-a10-023 (allocated)\n" in sge.run(program, "--status"), 60)
+    sge.run(program, "--start-program", "training_task_1")
+    must_come(lambda: "trains on 0,1\n" in sge.run(build / "tenure", "logs", "-i", "resource-manager", "training_task_1"), 30)
+    said = sge.run(program, "--release", "training_task_1")
+    assert re.search(r" - INFO - Released: 1 training_task_1 is stopping on [^;]*; .*; Pool alloc-1 of instance", said), said
+    must_come(lambda: "Task training_task_1" not in sge.run(program, "--status"), 60)
