@@ -32,6 +32,15 @@ size_t dispatch_running(const struct dispatch *q)
 	return n;
 }
 
+size_t dispatch_outliving(const struct dispatch *q)
+{
+	size_t n = 0;
+
+	for (const struct attempt *r = q->place.tasks; r; r = r->next)
+		n += r->state != AT_MUSTERED;
+	return n;
+}
+
 void dispatch_drain(struct dispatch *q, const char *why)
 {
 	if (q->mode < DISPATCH_DRAIN)

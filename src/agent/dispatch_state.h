@@ -89,6 +89,9 @@ void dispatch_drain(struct dispatch *q, const char *why);
 bool dispatch_is_open(const struct dispatch *q);
 /* Those that run, or are about to. */
 size_t dispatch_running(const struct dispatch *q);
+/* Of these, those that run on without this agent: not a rank that waits for the others, whose shim
+ * ends with its agent. */
+size_t dispatch_outliving(const struct dispatch *q);
 /* Devices of attempts. */
 struct devset dispatch_busy_devices(const struct dispatch *q);
 /* A plan in the next turn of the loop. */

@@ -166,6 +166,11 @@ static struct gang_reply answer_of(struct gangs *g, const struct gang *gang, siz
 		reply = (struct gang_reply){ .answer = GANG_REFUSES };
 		(void)str_print(reply.reason, sizeof(reply.reason),
 				"its agent starts nothing more: %.200s", g->q->why);
+	} else if (!a && !gang->decided && reply.answer == GANG_READY) {
+		/* The agent before this one was, and what that had prepared has ended with it; or
+		 * the attempt is over. */
+		reply = (struct gang_reply){ .answer = GANG_REFUSES,
+					     .reason = "what was ready is gone" };
 	} else if (!a && !gang->decided && is_not_for_here(g, ref, &reply)) {
 		reply.answer = GANG_REFUSES;
 	}

@@ -342,7 +342,7 @@ static void answer_clients(struct agent *a)
 			   json_pack("{s:i, s:b, s:f, s:I, s:s*}", "pid", (int)a->view.pid,
 				     "released", is_free(a), "took_ms", ms_since(l->stop_ns),
 				     "tasks_running",
-				     (json_int_t)(a->queue ? dispatch_running(a->queue) : 0),
+				     (json_int_t)(a->queue ? dispatch_outliving(a->queue) : 0),
 				     "unseen", a->queue ? dispatch_unseen(a->queue) : NULL));
 	l->n_clients = 0;
 }
@@ -358,7 +358,7 @@ static void flush(struct agent *a, enum agent_end end)
 static void say_free(struct agent *a)
 {
 	double ms = ms_since(a->life->stop_ns);
-	size_t running = a->queue ? dispatch_running(a->queue) : 0;
+	size_t running = a->queue ? dispatch_outliving(a->queue) : 0;
 
 	if (!running)
 		eventlog_say(a->eventlog, LOG_LEVEL_INFO, "all is free after %.0f ms", ms);

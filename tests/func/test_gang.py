@@ -509,6 +509,22 @@ def test_agent_that_drains_is_not_called(world, ranks):
     off.communicate(timeout=HANG)
 
 
+def test_agent_that_ends_keeps_no_rank_that_waits(world, ranks):
+    """Its program was never started, so nothing of it runs on; and nobody waits for its claim to expire."""
+    world.expire = "120s"
+    a, b, busy, i = one_of_two_waits(world, ranks)
+    there = next(n for n in (a, b) if any(t["state"] == "mustered" for t in n.runs().values()))
+    other = b if there is a else a
+    said = there.run("off").stdout
+    there.agent.wait(HANG)
+    assert "Everything is free" in said and "runs on" not in said, said
+    other.run("stop", str(busy), "--now")
+    other.wait(busy, "cancelled")
+    there.start()
+    other.wait(i, "done", 60)
+    assert [len(ranks.begun(r)) for r in (0, 1)] == [1, 1]
+
+
 def test_agent_that_drains_lets_go_of_its_rank(world, ranks):
     """It has taken its GPUs, and waits for the other rank: that is not waited for, and the gang runs elsewhere."""
     nodes = start(world, "alpha", "beta", "gamma")

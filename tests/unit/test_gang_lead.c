@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "place_world.h"
 #include "spool/agent_status.h"
+#include "spool/heartbeat.h"
 #include "spool/instance.h"
 #include "spool_world.h"
 
@@ -69,6 +70,15 @@ static void tell_status(const struct agent *a, unsigned int n_free)
 	assert_int_equal(agent_status_write(a->place.spool, a->name, text, NULL), 0);
 }
 
+static void tell_heartbeat(const struct agent *a, bool ended)
+{
+	struct heartbeat b = { .count = 1, .who = a->place.self, .ended = ended };
+	char path[SPOOL_PATH_MAX];
+
+	assert_int_equal(
+		heartbeat_write(a->place.spool, heartbeat_agent_path(a->name, path), &b, NULL), 0);
+}
+
 static int begin(void **state)
 {
 	if (spool_setup(state) != 0)
@@ -79,6 +89,7 @@ static int begin(void **state)
 					    .place = open_place(agents[i].name),
 					    .lead = gang_lead_new(&limits, 1) };
 		tell_status(&agents[i], 2);
+		tell_heartbeat(&agents[i], false);
 	}
 	id = submit(alpha->place.spool,
 		    "{\"script\":\"x\",\"name\":\"job\",\"nodes\":2,\"gpus\":2}");
@@ -431,6 +442,18 @@ static void an_agent_that_is_gone_before_go_withdraws(void **state)
 	assert_string_equal(g->reason, "rank 1 on beta: its agent is not there any more");
 }
 
+/* Who looks at the others has not heard of it yet, and it said that it was ready. */
+static void an_agent_that_has_left_is_not_counted_upon(void **state)
+{
+	const struct gang *g = look(alpha);
+
+	(void)ready(beta, g);
+	tell_heartbeat(beta, true);
+	g = ready(alpha, g);
+	assert_true(g->decided && !g->go);
+	assert_string_equal(g->reason, "rank 1 on beta: its agent is not there any more");
+}
+
 /* Its claim is still there: nothing is called before that is gone. */
 static void what_is_claimed_is_waited_for(void **state)
 {
@@ -639,6 +662,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_changed_meanwhile_is_called_anew, begin,
 						end),
 		cmocka_unit_test_setup_teardown(an_agent_that_is_gone_before_go_withdraws, begin,
+						end),
+		cmocka_unit_test_setup_teardown(an_agent_that_has_left_is_not_counted_upon, begin,
 						end),
 		cmocka_unit_test_setup_teardown(what_is_claimed_is_waited_for, begin, end),
 		cmocka_unit_test_setup_teardown(a_rank_that_fails_ends_all_for_good, begin, end),

@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "sched/fit.h"
 #include "spool/agent_status.h"
+#include "spool/heartbeat.h"
 #include "task/claim_names.h"
 
 #define SETTLED_MS 3000 /* in so long what was called is seen in the status of its agents */
@@ -722,6 +723,27 @@ static void act(struct looking *k, struct seen *s, struct memory *m, const struc
 		remember_failure(k, s, m, v, why);
 }
 
+/* By its own word of now: whose agent has ended since others were looked at last, its shim waits no
+ * more. */
+static bool has_left(const struct looking *k, const char *agent)
+{
+	char path[SPOOL_PATH_MAX];
+	struct heartbeat b;
+	int r;
+
+	if (strcmp(agent, k->l->agent) == 0)
+		return false;
+	r = heartbeat_read(k->place->spool, heartbeat_agent_path(agent, path), &b, NULL, NULL);
+	return r == -ENOENT || (r == 0 && b.ended);
+}
+
+static void look_at_agents(const struct looking *k, struct seen *s)
+{
+	for (size_t i = 0; i < s->facts.n; i++)
+		if (has_left(k, s->g->ranks[i].agent))
+			s->ranks[i].lives = false;
+}
+
 /* The phase as it is to be told; what was called or decided is seen by the next look. */
 static struct gang_verdict lead(struct looking *k, struct seen *s, struct memory *m)
 {
@@ -733,6 +755,8 @@ static struct gang_verdict lead(struct looking *k, struct seen *s, struct memory
 	remember(k, s, m, v.phase);
 	s->facts.for_ms = (k->now_ns - m->since_ns) / NS_PER_MS;
 	s->facts.better = v.phase == GANG_MUSTERING && k->leads && is_better_elsewhere(k, s);
+	if (v.action == GANG_GO && k->leads)
+		look_at_agents(k, s);
 	v = gang_judge(&s->facts, &k->m->limits);
 	if (!k->leads)
 		return v;
