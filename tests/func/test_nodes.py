@@ -112,6 +112,8 @@ def test_on_a_narrow_terminal_nothing_is_broken(cluster, columns):
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).replace("\r", "").splitlines()
     assert all(len(line) <= columns for line in lines), lines
     assert any("qa-h200-002: 0/8 free (0 allocated)" in line for line in lines), lines
+    for figure in re.split(" {3}", HEAD):
+        assert sum(figure in line for line in lines) == 1, (figure, lines)
     assert "does not answer, down: Not responding" in " ".join(" ".join(lines).split())
 
 

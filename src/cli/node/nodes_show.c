@@ -106,6 +106,30 @@ static bool is_seen(const struct node_sum *s)
 	return !s->unknown || s->unknown < s->total;
 }
 
+/* "Free: 1   Allocated: 13", and no figure away from what it is of. */
+static void print_figures(const struct text_list *figures)
+{
+	size_t columns = term_columns(STDOUT_FILENO), at = 0;
+
+	for (size_t i = 0; i < figures->n; i++) {
+		const char *gap = !i ? "" : "   ";
+
+		if (i && at + strlen(gap) + strlen(figures->texts[i]) > columns) {
+			gap = "\n";
+			at = 0;
+		}
+		at += (size_t)printf("%s%s", gap, figures->texts[i]);
+	}
+	if (figures->n)
+		(void)putchar('\n');
+}
+
+static void add_figure(struct text_list *figures, const char *what, bool known, uint64_t n)
+{
+	text_list_take(figures,
+		       known ? xasprintf("%s: %" PRIu64, what, n) : xasprintf("%s: ?", what));
+}
+
 static void print_sums(const struct node_sum *s, const struct ours *ours)
 {
 	const struct {
@@ -115,26 +139,24 @@ static void print_sums(const struct node_sum *s, const struct ours *ours)
 		     { "Out of use", s->unavailable },
 		     { "Unknown", s->unknown },
 		     { "Ours", s->ours } };
-	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	const char *gap = "\n";
+	struct text_list first = { .n = 0 }, second = { .n = 0 };
+	cleanup_free char *tasks =
+		ours->n_instances > 1 ? xasprintf(" (of %s)", ours->instance) : xstrdup("");
 
-	strbuf_addf(&b, "Total Nodes: %u   Total GPUs: %u   ", s->nodes, s->total);
-	if (is_seen(s))
-		strbuf_addf(&b, "Free: %u   Allocated: %u   Active Tasks: ", s->free, s->allocated);
-	else
-		strbuf_adds(&b, "Free: ?   Allocated: ?   Active Tasks: ");
-	if (ours->running_known)
-		strbuf_addf(&b, "%" PRIu64, ours->running);
-	else
-		strbuf_addc(&b, '?');
-	if (ours->n_instances > 1)
-		strbuf_addf(&b, " (of %s)", ours->instance);
+	add_figure(&first, "Total Nodes", true, s->nodes);
+	add_figure(&first, "Total GPUs", true, s->total);
+	add_figure(&first, "Free", is_seen(s), s->free);
+	add_figure(&first, "Allocated", is_seen(s), s->allocated);
+	text_list_take(&first, ours->running_known ? xasprintf("Active Tasks: %" PRIu64 "%s",
+							       ours->running, tasks)
+						   : xasprintf("Active Tasks: ?%s", tasks));
 	for (size_t i = 0; i < ARRAY_LEN(more); i++)
-		if (more[i].n) {
-			strbuf_addf(&b, "%s%s: %u", gap, more[i].what, more[i].n);
-			gap = "   ";
-		}
-	term_print_wrapped(stdout, strbuf_str(&b), 0);
+		if (more[i].n)
+			add_figure(&second, more[i].what, true, more[i].n);
+	print_figures(&first);
+	print_figures(&second);
+	text_list_clear(&first);
+	text_list_clear(&second);
 }
 
 /* "Our jobs: main: 2 running, 1 pending; exp2/main: 1 running, 0 pending" */
