@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """compat/gpu-resource-manager: resource-manager.md's commands, config and log on a simulated machine."""
+import contextlib
 import json
 import os
 import pathlib
@@ -70,8 +71,9 @@ THEIR_CONFIG = """{
 """
 
 
-def type_session(build, env, where):
-    """What a shell in that directory prints, and the PID of its monitor, which is to be ended."""
+@contextlib.contextmanager
+def typed_session(build, env, where):
+    """What a shell in that directory prints, and the PID of its monitor, which ends with it."""
     compat = pathlib.Path(__file__).resolve().parents[2] / "compat"
     for name in ("scripts", "bin"):
         (where / name).mkdir()
@@ -85,13 +87,18 @@ def type_session(build, env, where):
     (where / "train.py").write_text(
         "import os, sys, time\n"
         "print('trains', sys.argv[1:], os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\ntime.sleep(1000)\n")
+    env = {**{k: v for k, v in env.items() if k != "COLUMNS"},  # by which ps cuts its lines
+           "PATH": f"{where}/bin:{env['PATH']}"}
     with open(where / "said", "w", encoding="utf-8") as said:  # the monitor keeps it open
-        done = subprocess.run(["bash", "-c", "set -e -o pipefail" + SESSION + 'echo "monitor $!"'], timeout=2 * HANG,
-                              env={**{k: v for k, v in env.items() if k != "COLUMNS"},  # by which ps cuts its lines
-                                   "PATH": f"{where}/bin:{env['PATH']}"}, cwd=where, stdout=said, stderr=said)
-    text = (where / "said").read_text()
-    assert done.returncode == 0, text
-    return text, int(re.search(r"^monitor (\d+)$", text, re.M)[1])
+        shell = subprocess.Popen(["bash", "-c", "set -e -o pipefail" + SESSION + 'echo "monitor $!"'], env=env, cwd=where,
+                                 stdout=said, stderr=said, start_new_session=True)
+    try:
+        code, text = shell.wait(2 * HANG), (where / "said").read_text()
+        assert code == 0, text
+        yield text, int(re.search(r"^monitor (\d+)$", text, re.M)[1])
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
 
 
 def check_session(text, gpus):
@@ -199,12 +206,13 @@ def test_its_pages_lines_unchanged(build, env, tmp_path):
     where = tmp_path / "unchanged"
     where.mkdir()
     try:
-        text, monitor = type_session(build, m.env, where)
-        check_session(text, 8)
-        assert "Allocated 4 GPUs (" in text
-        assert "trains ['--gpus', '" in must_come(lambda: m.run(m.tenure, "logs", "-i", "resource-manager", "training_task_1").stdout)
-        os.kill(monitor, signal.SIGTERM)
-        must_come(lambda: "GPU Resource Manager stopped" in (where / "gpu_manager.log").read_text())
+        with typed_session(build, m.env, where) as (text, monitor):
+            check_session(text, 8)
+            assert "Allocated 4 GPUs (" in text
+            assert "trains ['--gpus', '" in must_come(
+                lambda: m.run(m.tenure, "logs", "-i", "resource-manager", "training_task_1").stdout)
+            os.kill(monitor, signal.SIGTERM)
+            must_come(lambda: "GPU Resource Manager stopped" in (where / "gpu_manager.log").read_text())
     finally:
         m.run(m.tenure, "off", "-i", "resource-manager", "--stop-tasks", check=False)
         m.close()

@@ -11,7 +11,7 @@ import pytest
 
 from machine import until
 from patience import must_come
-from test_resourcemanager import check_session, type_session
+from test_resourcemanager import check_session, typed_session
 
 
 class Cluster:
@@ -356,13 +356,13 @@ def test_the_base_of_the_older_managers_monitor(slurm, cluster, build):
 
 def test_the_older_managers_page_unchanged(slurm, cluster, build):
     """Its lines as they are typed, on a login node: nothing says that there is a Slurm."""
-    text, monitor = type_session(build, slurm.env, slurm.share)
-    check_session(text, 8)
-    pools = {p["pool"]: p["gpus"] for p in cluster.shown("resource-manager")["pools"]}
-    assert sorted(pools.values())[-1] == 4 and pools[min(p for p in pools if pools[p] == 1)] == 1, "as many as were asked for"
-    must_come(lambda: "Task exp_train: 4 GPUs on qa-a10-00" in slurm.run(str(build / "compat/gpu-resource-manager"), "--status"), 90)
-    os.kill(monitor, signal.SIGTERM)
-    must_come(lambda: "GPU Resource Manager stopped" in (slurm.share / "gpu_manager.log").read_text(), 60)
+    with typed_session(build, slurm.env, slurm.share) as (text, monitor):
+        check_session(text, 8)
+        pools = {p["pool"]: p["gpus"] for p in cluster.shown("resource-manager")["pools"]}
+        assert sorted(pools.values())[-1] == 4 and pools[min(p for p in pools if pools[p] == 1)] == 1, "as many as were asked for"
+        must_come(lambda: "Task exp_train: 4 GPUs on qa-a10-00" in slurm.run(str(build / "compat/gpu-resource-manager"), "--status"), 90)
+        os.kill(monitor, signal.SIGTERM)
+        must_come(lambda: "GPU Resource Manager stopped" in (slurm.share / "gpu_manager.log").read_text(), 60)
     for name in ("training_task_1", "exp_train"):
         slurm.run(str(build / "compat/gpu-resource-manager"), "--release", name)
     must_come(lambda: ended(slurm), 60)
