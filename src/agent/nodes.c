@@ -46,6 +46,7 @@ static void fill_devices(const struct view *v, struct agent_status *s)
 		(void)str_copy(to->state, sizeof(to->state),
 			       dev_state_shown(d->state, d->flags & DEVICE_UNSEEN));
 		to->mem_bytes = d->known & KNOWN_MEM ? d->mem_total : 0;
+		to->shut = v->quarantine && v->quarantine[i].shut;
 		s->n_devices++;
 	}
 }

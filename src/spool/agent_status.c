@@ -56,6 +56,8 @@ static json_t *device_json(const struct agent_status_device *d)
 	put_text(o, "model", d->model);
 	put_number(o, "memory", d->mem_bytes);
 	put_text(o, "state", d->state);
+	if (d->shut)
+		(void)json_object_set_new(o, "shut", json_true());
 	return o;
 }
 
@@ -156,6 +158,7 @@ static int get_device(const struct parsing *p, const json_t *o, struct agent_sta
 		r = get_text(p, o, "model", TEXT_ANY, ret->model, sizeof(ret->model));
 	if (r == 0)
 		r = get_text(p, o, "state", TEXT_ANY, ret->state, sizeof(ret->state));
+	ret->shut = json_get_flag(o, "shut");
 	return r < 0 ? r : get_number(p, o, "memory", INT64_MAX, &ret->mem_bytes);
 }
 

@@ -39,6 +39,7 @@ struct agent_status_device {
 	char model[AGENT_STATUS_MODEL_MAX + 1];
 	char state[AGENT_STATUS_STATE_MAX + 1]; /* "idle", "held", "lent", .. as `status` says it */
 	uint64_t mem_bytes;			/* 0: not known */
+	bool shut;				/* no task comes to it: it is in quarantine */
 };
 
 /* Texts are "" where there is none. About 28 KiB: no ownership, and none is needed on a hot path.

@@ -35,7 +35,8 @@ static const struct agent_status full = {
 	.devices = { { .uuid = "GPU-1",
 		       .model = "NVIDIA A10",
 		       .state = "held",
-		       .mem_bytes = 24ULL << 30 },
+		       .mem_bytes = 24ULL << 30,
+		       .shut = true },
 		     { .uuid = "GPU-2", .state = "idle" } },
 };
 

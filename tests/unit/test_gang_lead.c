@@ -38,6 +38,7 @@ struct agent {
 	struct spool_place place;
 	struct gang_lead *lead;
 	bool dead, draining, quiet, only;
+	bool shut; /* one of its devices is in quarantine */
 	const char *pool;
 	struct gang_look last;
 };
@@ -63,6 +64,7 @@ static void tell_status(const struct agent *a, unsigned int n_free)
 		(void)str_print(s.devices[i].uuid, sizeof(s.devices[i].uuid), "GPU-%u", i);
 		(void)str_copy(s.devices[i].model, sizeof(s.devices[i].model), "NVIDIA H200");
 		s.devices[i].mem_bytes = 141ULL << 30;
+		s.devices[i].shut = a->shut && i == 0;
 		(void)str_copy(s.devices[i].state, sizeof(s.devices[i].state),
 			       i < n_free ? "idle" : "lent");
 	}
@@ -287,6 +289,21 @@ static void who_is_not_to_be_asked_is_not_called(void **state)
 
 	beta->draining = true;
 	g = look(alpha);
+	assert_int_equal(gang_rank_of(g, "beta"), -1);
+	assert_int_equal(gang_rank_of(g, "gamma"), 1);
+}
+
+/* Its GPU in quarantine is idle, and would be waited for until gang_wait is over: it is not called,
+ * though the others are busy. */
+static void what_is_in_quarantine_is_no_room(void **state)
+{
+	const struct gang *g;
+
+	beta->shut = true;
+	tell_status(beta, 2);
+	tell_status(gamma_, 0);
+	g = look(alpha);
+	assert_non_null(g);
 	assert_int_equal(gang_rank_of(g, "beta"), -1);
 	assert_int_equal(gang_rank_of(g, "gamma"), 1);
 }
@@ -649,6 +666,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_word_is_go_when_all_are_ready, begin, end),
 		cmocka_unit_test_setup_teardown(what_is_over_is_forgotten, begin, end),
 		cmocka_unit_test_setup_teardown(who_is_not_to_be_asked_is_not_called, begin, end),
+		cmocka_unit_test_setup_teardown(what_is_in_quarantine_is_no_room, begin, end),
 		cmocka_unit_test_setup_teardown(what_nobody_has_is_told, begin, end),
 		cmocka_unit_test_setup_teardown(who_is_silent_neither_leads_nor_is_called, begin,
 						end),

@@ -236,7 +236,7 @@ static struct gang_node node_of(const struct looking *k, const struct agent_stat
 	for (unsigned int i = 0; i < s->n_devices; i++) {
 		const struct agent_status_device *d = &s->devices[i];
 		bool no = !fit_model(spec->model ? spec->model : "", d->model) ||
-			  (d->mem_bytes && d->mem_bytes < memory);
+			  (d->mem_bytes && d->mem_bytes < memory) || d->shut;
 		bool lent = false;
 
 		for (size_t j = 0; j < ARRAY_LEN(never); j++)
