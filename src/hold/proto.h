@@ -76,7 +76,7 @@
 #include "hold/lease_id.h"
 #include "hold/policy.h"
 
-#define PROTO_VERSION 11U
+#define PROTO_VERSION 12U
 /* Whoever has not been heard for so long is gone: an agent to its guard, a guard to its agent, and
  * every agent to a task that is to end with them. */
 #define GUARD_AWAIT_MS	  10000U
@@ -146,6 +146,10 @@ struct msg_guard { /* MSG_WELCOME and MSG_GUARD */
 	uint32_t n_others; /* cards of this node that are not for its job, and not looked at */
 	uint32_t n_unseen; /* devices that its job was given, and that are not there */
 	uint64_t started_wall_ns;
+	/* How well it keeps its time, since its start and as of when it was last told: */
+	uint64_t late_ns;	      /* the worst look at what is held: so long after it was due */
+	uint64_t look_ns;	      /* the longest that the driver took for one */
+	uint32_t n_late;	      /* looks that were so late that a newcomer may have met us */
 	char driver[64];	      /* "580.159.03", or empty */
 	char trouble[PROTO_TEXT_MAX]; /* why it does not see, or empty */
 };

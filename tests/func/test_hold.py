@@ -225,6 +225,26 @@ def test_monitoring_tools_cause_no_yield(machine, build):  # noqa: F811
     assert h.end() == 0
 
 
+@pytest.mark.parametrize("why", ["processor", "driver"])
+def test_looks_that_come_late_are_told(queue, why):
+    """Where a newcomer may meet us it is not for want of a reason that a person can read."""
+    q = queue(gpus=1)
+    q.start()
+    must_come(lambda: q.held() == [0])
+    guard = q.status()["guard"]["pid"]
+    if why == "driver":
+        q.m.ctl("timing", "nvml-call", 40 * 1000000)
+    else:
+        os.kill(guard, signal.SIGSTOP)
+        time.sleep(0.3)  # it is that long that no processor is free
+        os.kill(guard, signal.SIGCONT)
+    must_come(lambda: ": whoever comes is noticed so much later" in q.out.read_text())
+    shown = must_come(lambda: q.status()["guard"]["late_looks"] and q.status()["guard"])
+    assert shown["late_ms"] > 60
+    if why == "driver":  # a process that is stopped may be within a call, too
+        assert shown["look_ms"] > 60 and "or the driver was slow to answer" in q.out.read_text()
+
+
 def test_all_at_once(machine):  # noqa: F811
     m = machine(gpus=4, speed=1)  # a newcomer takes as long as on a card, however little time the machine has
     h = m.hold()

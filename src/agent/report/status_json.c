@@ -223,6 +223,9 @@ static json_t *guard_json(const struct view *v, uint64_t now)
 	set(o, "pid_class", json_string(pid_class_name(g->pid_class)));
 	set(o, "driver", text_json(g->driver));
 	set(o, "devices", json_integer(g->n_devices));
+	set(o, "late_ms", json_real((double)g->late_ns / (double)NS_PER_MS));
+	set(o, "look_ms", json_real((double)g->look_ns / (double)NS_PER_MS));
+	set(o, "late_looks", json_integer(g->n_late));
 	set(o, "age_s", age_json(v->heard_ns, now));
 	return o;
 }

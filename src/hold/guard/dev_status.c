@@ -151,7 +151,10 @@ void status_tell_guard(struct guard *g, struct client *c, enum msg_type type)
 			       .n_devices = g->n_devs,
 			       .flags = g->flags,
 			       .pid_class = g->pid_class,
-			       .started_wall_ns = g->started_wall_ns };
+			       .started_wall_ns = g->started_wall_ns,
+			       .late_ns = g->delay.late_ns,
+			       .look_ns = g->delay.took_ns,
+			       .n_late = g->delay.n_late };
 
 	m.head.type = (uint16_t)type;
 	eyes_driver(g->eyes, m.driver, sizeof(m.driver));

@@ -69,6 +69,7 @@ struct eyes {
 	struct slot slots[GPU_DEVICES_MAX];
 	uint32_t n_errors;
 	struct eyes_error error[ERRORS_MAX];
+	struct eyes_delay delay;
 	/* of the thread alone: */
 	struct nvml nvml;
 	struct granted *granted; /* or NULL */
@@ -395,6 +396,23 @@ static uint64_t next_due(const struct slot *s, uint64_t now)
 	return (now / period + 1) * period;
 }
 
+/* It is looked at now, or as soon as possible. */
+static void note_late(struct eyes *eyes, const struct slot *s, uint64_t now)
+{
+	bool due = s->due_ns && s->due_ns < now && s->period_ns <= HELD_LOOK_NS;
+	uint64_t late = due ? now - s->due_ns : 0;
+
+	if (late > eyes->delay.late_ns)
+		eyes->delay.late_ns = late;
+	eyes->delay.n_late += late > EYES_LATE_NS;
+}
+
+static void note_took(struct eyes *eyes, const struct slot *s, uint64_t took)
+{
+	if (s->period_ns <= HELD_LOOK_NS && took > eyes->delay.took_ns)
+		eyes->delay.took_ns = took;
+}
+
 /*
  * Look at one slot: called with the lock held, which is let go of for the driver calls. Memory is
  * the earliest witness: it moves some 16 ms before a newcomer's process is listed (H200, driver
@@ -409,6 +427,7 @@ static void look_at(struct eyes *eyes, struct slot *s)
 	enum gpu_depth depth = choose_depth(s, now);
 	struct err e = ERR_INIT;
 
+	note_late(eyes, s, now);
 	s->deep_now = false;
 	s->looks++;
 	(void)pthread_mutex_unlock(&eyes->lock);
@@ -424,6 +443,7 @@ static void look_at(struct eyes *eyes, struct slot *s)
 	}
 	atomic_store(&eyes->look_began_ns, 0);
 	(void)pthread_mutex_lock(&eyes->lock);
+	note_took(eyes, s, clock_mono_ns() - now);
 	s->device.rest_bytes = device.rest_bytes;
 	if (moved)
 		s->alert_until_ns = now + EYES_ALERT_NS;
@@ -712,6 +732,17 @@ struct eyes_peers eyes_peers(struct eyes *eyes, uint32_t slot)
 	return peers;
 }
 
+struct eyes_delay eyes_take_delay(struct eyes *eyes)
+{
+	struct eyes_delay delay;
+
+	(void)pthread_mutex_lock(&eyes->lock);
+	delay = eyes->delay;
+	eyes->delay = (struct eyes_delay){ .n_late = 0 };
+	(void)pthread_mutex_unlock(&eyes->lock);
+	return delay;
+}
+
 bool eyes_sample(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sample *ret)
 {
 	(void)pthread_mutex_lock(&eyes->lock);
@@ -756,6 +787,7 @@ void eyes_look_now(struct eyes *eyes, uint32_t slot)
 {
 	(void)pthread_mutex_lock(&eyes->lock);
 	if (slot < eyes->n) {
+		note_late(eyes, &eyes->slots[slot], clock_mono_ns());
 		eyes->slots[slot].deep_now = true;
 		eyes->slots[slot].due_ns = 0;
 		(void)pthread_cond_signal(&eyes->wake);

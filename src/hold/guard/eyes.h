@@ -96,6 +96,17 @@ struct eyes_error {
 /* The oldest that was not asked for yet. False: there is none. Read once a second. */
 bool eyes_next_error(struct eyes *eyes, struct eyes_error *ret);
 
+/* How well they keep their time, of devices for whose sake somebody may be hurt: those that are
+ * looked at every HELD_LOOK_NS or more often. */
+struct eyes_delay {
+	uint64_t late_ns; /* the worst: from when a look was due to when it began */
+	uint64_t took_ns; /* the longest that the driver took for one */
+	uint32_t n_late;  /* looks that began later than EYES_LATE_NS */
+};
+
+/* Since this was asked last. */
+struct eyes_delay eyes_take_delay(struct eyes *eyes);
+
 /* How long the look that is going on has taken, 0 when none is. */
 uint64_t eyes_stuck_ns(const struct eyes *eyes);
 

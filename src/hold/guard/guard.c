@@ -432,6 +432,31 @@ static int turn_ms(const struct guard *g)
 	return (int)wait_ms;
 }
 
+/* Where looks come late, newcomers are noticed late. That is told when it is first so, then now and
+ * then, and when it has become twice as bad. */
+static void look_at_delay(struct guard *g, uint64_t now)
+{
+	struct eyes_delay d = eyes_take_delay(g->eyes);
+	bool worse = d.late_ns > 2 * g->delay.late_ns;
+
+	g->delay_ns = now + DELAY_NS;
+	g->delay.n_late += d.n_late;
+	if (d.late_ns > g->delay.late_ns)
+		g->delay.late_ns = d.late_ns;
+	if (d.took_ns > g->delay.took_ns)
+		g->delay.took_ns = d.took_ns;
+	if (d.late_ns <= EYES_LATE_NS ||
+	    (g->late_told_ns && now < g->late_told_ns + LATE_AGAIN_NS && !worse))
+		return;
+	g->late_told_ns = now;
+	(void)event_add(g, NULL, EVENT_NOTE,
+			"a look at what is held came %llu ms late, since no processor was free%s: "
+			"whoever comes is noticed so much later",
+			(unsigned long long)(d.late_ns / NS_PER_MS),
+			d.took_ns > d.late_ns / 2 ? " or the driver was slow to answer" : "");
+	event_guard_changed(g);
+}
+
 static void on_time(struct guard *g)
 {
 	uint64_t now = clock_mono_ns();
@@ -446,6 +471,8 @@ static void on_time(struct guard *g)
 			device_turn_away(d);
 		g->turn_away_ns = now + TURN_AWAY_NS;
 	}
+	if (now >= g->delay_ns)
+		look_at_delay(g, now);
 	if (now >= g->shims_ns) {
 		lease_look_at_shims(g);
 		g->shims_ns = now + SHIMS_NS;

@@ -38,8 +38,9 @@
 #define EYES_HINT_LIST_NS  (20 * NS_PER_MS)  /* the same while a hint is on */
 #define EYES_ALERT_NS	   (400 * NS_PER_MS) /* after its memory moved a device is looked at ... */
 #define EYES_ALERT_LOOK_NS (2 * NS_PER_MS)   /* ... so often, with its list */
-#define EYES_ERRORS_NS	   NS_PER_S	   /* between two readings of the driver's error reports */
-#define EYES_RELIST_NS	   (10 * NS_PER_S) /* between two questions which devices there are */
+#define EYES_ERRORS_NS	   NS_PER_S	    /* between two readings of the driver's error reports */
+#define EYES_RELIST_NS	   (10 * NS_PER_S)  /* between two questions which devices there are */
+#define EYES_LATE_NS	   (60 * NS_PER_MS) /* what comes later than that is told */
 #define EYES_RELIST_MAX_NS (100 * NS_PER_MS) /* what takes longer is not asked again */
 
 /* --- hints (hints.h) --- */
@@ -104,6 +105,8 @@
 #define TURN_BUSY_MS  50 /* it turns at least so often while something is under way */
 #define TURN_QUIET_MS 250
 #define TELL_NS	      NS_PER_S		/* every client hears of every device so often */
+#define DELAY_NS      NS_PER_S		/* between two questions how late the eyes were */
+#define LATE_AGAIN_NS (600 * NS_PER_S)	/* that they were is not told sooner, if not far later */
 #define XID_AGAIN_NS  (60 * NS_PER_S)	/* the same error of one device is not told sooner */
 #define ACCEPT_NS     (5 * NS_PER_MS)	/* between two clients: somebody may connect and connect */
 #define TURN_AWAY_NS  (100 * NS_PER_MS) /* between two answers on the names of devices */

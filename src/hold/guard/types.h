@@ -248,7 +248,10 @@ struct guard {
 	int trouble_code;
 	struct hints hints;
 	bool hint_on;
-	bool greeted; /* an agent was here */
+	bool greeted;		 /* an agent was here */
+	uint64_t delay_ns;	 /* how late the eyes are is asked next then */
+	uint64_t late_told_ns;	 /* and was told last; 0: never */
+	struct eyes_delay delay; /* since the start: the worst, and how many */
 	uint64_t rescan_ns;
 	uint32_t n_devs;
 	struct device devs[GPU_DEVICES_MAX];
