@@ -56,8 +56,9 @@ class Guard(c.Structure):
     _fields_ = [("head", Head), ("pid", c.c_int32), ("n_devices", c.c_uint32),
                 ("flags", c.c_uint32), ("pid_class", c.c_uint32),
                 ("n_others", c.c_uint32), ("n_unseen", c.c_uint32),
-                ("started_wall_ns", c.c_uint64), ("driver", c.c_char * 64),
-                ("trouble", c.c_char * 256)]
+                ("started_wall_ns", c.c_uint64),
+                ("late_ns", c.c_uint64), ("look_ns", c.c_uint64), ("n_late", c.c_uint32),
+                ("driver", c.c_char * 64), ("trouble", c.c_char * 256)]
 
 
 class Text(c.Structure):
