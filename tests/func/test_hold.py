@@ -15,7 +15,7 @@ import pytest
 
 from holdlib import GIB, machine, person  # noqa: F401  (machine is a fixture)
 from machine import children, proc_exists
-from patience import HANG, Stopwatch, must_come
+from patience import HANG, Stopwatch, must_come, wait_for
 
 
 # --- the main job ---
@@ -227,22 +227,25 @@ def test_monitoring_tools_cause_no_yield(machine, build):  # noqa: F811
 
 @pytest.mark.parametrize("why", ["processor", "driver"])
 def test_looks_that_come_late_are_told(queue, why):
-    """Where a newcomer may meet us it is not for want of a reason that a person can read."""
+    """Where a newcomer may meet us it is not for want of a reason that a person can read. That a driver is slow while a program
+    starts is none."""
     q = queue(gpus=1)
     q.start()
     must_come(lambda: q.held() == [0])
     guard = q.status()["guard"]["pid"]
+    said = "since no processor was free: whoever comes is noticed so much later"
     if why == "driver":
         q.m.ctl("timing", "nvml-call", 40 * 1000000)
-    else:
+        shown = must_come(lambda: q.status()["guard"]["late_looks"] and q.status()["guard"])
+        assert shown["late_ms"] > 60 and shown["look_ms"] > 60
+        return
+    for pause in 0.3, 0.7, 1.5:  # it is that long that no processor is free; or it was in a call, which explains it
         os.kill(guard, signal.SIGSTOP)
-        time.sleep(0.3)  # it is that long that no processor is free
+        time.sleep(pause)
         os.kill(guard, signal.SIGCONT)
-    must_come(lambda: ": whoever comes is noticed so much later" in q.out.read_text())
-    shown = must_come(lambda: q.status()["guard"]["late_looks"] and q.status()["guard"])
-    assert shown["late_ms"] > 60
-    if why == "driver":  # a process that is stopped may be within a call, too
-        assert shown["look_ms"] > 60 and "or the driver was slow to answer" in q.out.read_text()
+        if wait_for(lambda: said in q.out.read_text(), 3):
+            break
+    assert said in q.out.read_text() and q.status()["guard"]["late_ms"] > 60
 
 
 def test_all_at_once(machine):  # noqa: F811

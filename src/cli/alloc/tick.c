@@ -392,19 +392,18 @@ static void end_pools(const struct cmd_ctx *ctx, const struct spool *sp,
 
 /* ---- the command ---- */
 
-/* Who wants base_gpus, and when he does not any more unless he says it again: an agent looks each
- * minute. */
+/* Who wants base_gpus, and until when unless that is said again: an agent looks each minute. */
 static const struct opt tick_opts[] = {
 	{ .name = "base-by",
 	  .spec = { VALUE_NAME },
 	  .arg = "WHO",
 	  .def = "by-hand",
-	  .help = "who wants base_gpus; each has a wish of his own, and the largest one counts" },
+	  .help = "who wants base_gpus; each has a wish of its own, and the largest one counts" },
 	{ .name = "base-for",
 	  .spec = { VALUE_DURATION, .min = 1000, .max = 24 * 3600 * 1000 },
 	  .arg = "DURATION",
 	  .def = "3m",
-	  .help = "for how long, unless he says it again" },
+	  .help = "for how long, unless it is said again" },
 	{ 0 },
 };
 
