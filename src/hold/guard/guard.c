@@ -432,6 +432,11 @@ static int turn_ms(const struct guard *g)
 	return (int)wait_ms;
 }
 
+static bool tells_again(uint64_t told_ns, uint64_t now)
+{
+	return !told_ns || now >= told_ns + LATE_AGAIN_NS;
+}
+
 /*
  * Where looks come late, newcomers are noticed late. The figures are told when that is first so,
  * then now and then, and when it has become twice as bad. In words only where the driver does not
@@ -448,16 +453,17 @@ static void look_at_delay(struct guard *g, uint64_t now)
 		g->delay.late_ns = d.late_ns;
 	if (d.took_ns > g->delay.took_ns)
 		g->delay.took_ns = d.took_ns;
-	if (d.late_ns <= EYES_LATE_NS ||
-	    (g->late_told_ns && now < g->late_told_ns + LATE_AGAIN_NS && !worse))
-		return;
-	g->late_told_ns = now;
-	if (d.late_ns > d.took_ns + EYES_LATE_NS)
+	if (d.late_ns > EYES_LATE_NS && (worse || tells_again(g->late_told_ns, now))) {
+		g->late_told_ns = now;
+		event_guard_changed(g);
+	}
+	if (d.late_ns > d.took_ns + EYES_LATE_NS && (worse || tells_again(g->late_said_ns, now))) {
+		g->late_said_ns = now;
 		(void)event_add(g, NULL, EVENT_NOTE,
 				"a look at what is held came %llu ms late, since no processor was "
 				"free: whoever comes is noticed so much later",
 				(unsigned long long)(d.late_ns / NS_PER_MS));
-	event_guard_changed(g);
+	}
 }
 
 static void on_time(struct guard *g)

@@ -250,7 +250,8 @@ struct guard {
 	bool hint_on;
 	bool greeted;		 /* an agent was here */
 	uint64_t delay_ns;	 /* how late the eyes are is asked next then */
-	uint64_t late_told_ns;	 /* and was told last; 0: never */
+	uint64_t late_told_ns;	 /* its figures were told last; 0: never */
+	uint64_t late_said_ns;	 /* and it was said in words */
 	struct eyes_delay delay; /* since the start: the worst, and how many */
 	uint64_t rescan_ns;
 	uint32_t n_devs;
