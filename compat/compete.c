@@ -240,7 +240,8 @@ static void tell_agent_event(struct compete *c, const char *text, const json_t *
 static void on_event(void *user, const char *line)
 {
 	static const char *const trouble[] = { "failed", "lost", "blind" };
-	static const char *const quiet[] = { "returned", "starting", "gone", "held", "release" };
+	static const char *const quiet[] = { "returned", "starting", "gone",
+					     "held",	 "release",  "task-started" };
 	json_t *event = line[0] == '{' ? json_loads(line, 0, NULL) : NULL;
 	const char *kind = json_string_value(json_object_get(event, "event"));
 	const char *text = json_string_value(json_object_get(event, "text"));
@@ -260,7 +261,7 @@ static void on_event(void *user, const char *line)
 		shown = clock_mono_ns() > c->agent_ns + NS_PER_S;
 	if (!kind || !text)
 		on_line(c, line);
-	else if (strcmp(kind, "agent") == 0)
+	else if (shown && json_object_get(event, "level") && !json_object_get(event, "seq"))
 		tell_agent_event(c, text, event);
 	else if (shown)
 		say(c, level, "%s", text);

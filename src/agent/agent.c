@@ -235,6 +235,8 @@ static void start_parts(struct agent *a)
 		v->until_wall_ns = v->started_wall_ns + a->c->for_ms * NS_PER_MS;
 	agentlog_log(a->agentlog, LOG_LEVEL_INFO, "tenure %s, agent of instance %s on %s, PID %d",
 		     TENURE_VERSION, v->c->instance, v->self->host, (int)v->pid);
+	eventlog_tell(a->eventlog, OWN_AGENT_STARTED,
+		      json_pack("{si ss}", "pid", (int)v->pid, "version", TENURE_VERSION));
 	if (a->program.place == COPY_NONE)
 		agentlog_log(
 			a->agentlog, LOG_LEVEL_WARNING,

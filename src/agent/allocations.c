@@ -1,38 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/allocations.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 
 #include "agent/parts.h"
-#include "base/strbuf.h"
+#include "base/json_get.h"
 #include "hold/device_state.h"
 
-static void tell(struct dispatch *q, const struct attempt *r, const char *event, const char *word)
+static void tell(struct dispatch *q, const struct attempt *r, enum own_event kind)
 {
-	cleanup_strbuf struct strbuf line = STRBUF_INIT;
 	json_t *uuids = json_array();
 
 	for (size_t i = 0; i < r->uuids.n; i++)
 		(void)json_array_append_new(uuids, json_string(r->uuids.texts[i]));
-	strbuf_addf(&line, "allocation %s (task %" PRIu64 ") %s %zu GPU%s", r->spec->name,
-		    r->ref.id, word, r->uuids.n, r->uuids.n == 1 ? "" : "s");
-	eventlog_say_kind(q->place.eventlog, LOG_LEVEL_INFO, event,
-			  json_pack("{s:I, s:s, s:i, s:o}", "task", (json_int_t)r->ref.id, "name",
-				    r->spec->name, "gpus", (int)r->uuids.n, "uuids", uuids),
-			  strbuf_str(&line));
+	eventlog_tell(q->place.eventlog, kind,
+		      json_pack("{s:I, s:o, s:i, s:o}", "task", (json_int_t)r->ref.id, "name",
+				json_new_text(r->spec->name), "gpus", (int)r->uuids.n, "uuids",
+				uuids));
 }
 
 void allocations_on_started(struct dispatch *q, const struct attempt *r)
 {
 	if (r->spec && r->spec->allocation && !r->adopted)
-		tell(q, r, "allocated", "has");
+		tell(q, r, OWN_ALLOCATED);
 }
 
 void allocations_on_over(struct dispatch *q, const struct attempt *r)
 {
 	if (r->spec && r->spec->allocation && r->started_ns)
-		tell(q, r, "released", "has given back");
+		tell(q, r, OWN_RELEASED);
 }
 
 /* ---- what is free ---- */
@@ -66,23 +62,18 @@ static bool is_known(const struct view *v)
 static void tell_free(struct agent *a, unsigned int n)
 {
 	const struct view *v = &a->view;
-	cleanup_strbuf struct strbuf line = STRBUF_INIT, list = STRBUF_INIT;
 	json_t *gpus = json_array(), *uuids = json_array();
 
 	for (uint32_t i = 0; i < v->n_slots; i++) {
 		if (!is_free(v, i))
 			continue;
-		strbuf_addf(&list, "%s%u", list.len ? "," : "", v->devices[i].index);
 		(void)json_array_append_new(gpus, json_integer(v->devices[i].index));
 		(void)json_array_append_new(uuids, json_string(v->devices[i].uuid));
 	}
-	strbuf_addf(&line, "%u GPU%s free: %u on %s (GPU %s)", n, n == 1 ? " is" : "s are", n,
-		    a->name, strbuf_str(&list));
-	eventlog_say_kind(a->eventlog, LOG_LEVEL_INFO, "free",
-			  json_pack("{s:i, s:i, s:[{s:s, s:i}], s:o, s:o}", "free", (int)n,
-				    "threshold", (int)a->c->free_threshold, "nodes", "node",
-				    a->name, "free", (int)n, "gpus", gpus, "uuids", uuids),
-			  strbuf_str(&line));
+	eventlog_tell(a->eventlog, OWN_FREE,
+		      json_pack("{s:i, s:i, s:[{s:s, s:i}], s:o, s:o}", "free", (int)n, "threshold",
+				(int)a->c->free_threshold, "nodes", "node", a->name, "free", (int)n,
+				"gpus", gpus, "uuids", uuids));
 }
 
 void allocations_look_free(struct agent *a, bool fewer)

@@ -56,24 +56,7 @@ static json_t *members(const struct dev_status *dev, const struct quarantine_dev
 static void say(const struct device_trust *t, const struct dev_status *dev,
 		const struct quarantine_device *d)
 {
-	cleanup_strbuf struct strbuf line = STRBUF_INIT;
-	enum log_level level = LOG_LEVEL_WARNING;
-
-	strbuf_addf(&line, "GPU %u ", dev->index);
-	if (d->state == QUARANTINE_SHUT) {
-		strbuf_addf(&line,
-			    "gets no tasks, it is in quarantine: %s; tenure devices --trust %u "
-			    "ends that",
-			    d->reason, dev->index);
-	} else if (d->state == QUARANTINE_PROBATION) {
-		strbuf_adds(&line,
-			    "gets tasks again, on probation: the next one that fails on it with "
-			    "an error of the GPU puts it back into quarantine");
-	} else {
-		strbuf_addf(&line, "is trusted again%s%s", d->reason[0] ? ": " : "", d->reason);
-		level = LOG_LEVEL_INFO;
-	}
-	eventlog_say_kind(t->eventlog, level, "quarantine", members(dev, d), strbuf_str(&line));
+	eventlog_tell(t->eventlog, OWN_QUARANTINE, members(dev, d));
 }
 
 static void show(struct view_quarantine *s, const struct quarantine_device *d)

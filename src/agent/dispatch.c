@@ -31,7 +31,9 @@
 #include "agent/queue/planview.h"
 #include "agent/scaling.h"
 #include "agent/stops.h"
+#include "agent/task_events.h"
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -174,6 +176,7 @@ static void on_started(void *user, struct attempt *r)
 
 	q->claim_code = 0;
 	(void)sched_started(q->plan, r->ref, r->started_ns, r->spec ? r->spec->grace : 0);
+	task_events_started(&q->place, r);
 	allocations_on_started(q, r);
 	gangs_soon(q->gangs);
 }
@@ -218,8 +221,9 @@ static void tell_not_claimed(struct dispatch *q, const struct attempt *r,
 	int code = r->claim_code;
 
 	if (code == CLAIM_REFUSED)
-		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING, "task %llu is in bad/: %s",
-			     (unsigned long long)r->ref.id, v->text);
+		eventlog_tell(q->place.eventlog, OWN_TASK_REFUSED,
+			      json_pack("{sI so}", "task", (json_int_t)r->ref.id, "why",
+					json_new_text(v->text)));
 	else if (code < 0 && code != q->claim_code)
 		eventlog_say(q->place.eventlog, LOG_LEVEL_ERROR,
 			     "what waits cannot be started now: %s; trying again", v->text);
@@ -227,54 +231,33 @@ static void tell_not_claimed(struct dispatch *q, const struct attempt *r,
 		q->claim_code = code;
 }
 
-/* "task 42.7 is requeued: exit code 1, try 2 of 4; next in 10m" */
 static void tell_over(struct dispatch *q, const struct attempt *r, const struct retry_verdict *v)
 {
-	static const struct {
-		const char *outcome, *words;
-	} told[RETRY_WHAT_MAX] = {
-		[RETRY_DONE] = { "done", "is done" },
-		[RETRY_FAILED] = { "failed", "has failed" },
-		[RETRY_AGAIN] = { "requeued", "is requeued" },
-		[RETRY_CANCELLED] = { "stopped", "was stopped" },
-	};
-	struct sched_ref ref = r->ref;
-	cleanup_strbuf struct strbuf line = STRBUF_INIT;
-
-	strbuf_addf(&line, "task %" PRIu64, ref.id);
-	if (ref.element)
-		strbuf_addf(&line, ".%" PRIu32, ref.element);
-	strbuf_addf(&line, " %s", told[v->what].words);
-	if (v->text[0] && v->what != RETRY_DONE)
-		strbuf_addf(&line, ": %s", v->text);
-	eventlog_say_outcome(q->place.eventlog,
-			     v->what == RETRY_FAILED ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, ref.id,
-			     ref.element, told[v->what].outcome, strbuf_str(&line));
+	task_events_ended(&q->place, r, v);
 }
 
 /* What became of it meanwhile was told while it was ours. */
 static void tell_late(struct dispatch *q, const struct attempt *r, const struct retry_verdict *v)
 {
-	eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
-		     "the end of task %llu came too late: the task had been given to another node",
-		     (unsigned long long)r->ref.id);
+	eventlog_tell_trouble(q->place.eventlog, r->ref.id, r->ref.element, "late",
+			      "the task had been given to another node", NULL);
 	dispatch_rescan(q);
 }
 
 /* It is in the spool so, too; there may be more of a batch than this. */
-static void pause_task(struct dispatch *q, uint64_t id)
+static void pause_task(struct dispatch *q, uint64_t id, const char *why)
 {
-	eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
-		     "task %llu is paused; tenure resume %llu resumes it", (unsigned long long)id,
-		     (unsigned long long)id);
+	eventlog_tell(q->place.eventlog, OWN_TASK_PAUSED,
+		      json_pack("{sI so}", "task", (json_int_t)id, "why", json_new_text(why)));
 	dispatch_rescan(q);
 }
 
 static void pause_lane(struct dispatch *q, const char *lane, const char *why)
 {
 	if (lanes_pause(&q->lanes, lane, why))
-		eventlog_say(q->place.eventlog, LOG_LEVEL_WARNING,
-			     "lane %s is paused; tenure resume %s resumes it", lane, lane);
+		eventlog_tell(q->place.eventlog, OWN_LANE_PAUSED,
+			      json_pack("{so so}", "lane", json_new_text(lane), "why",
+					json_new_text(why)));
 }
 
 /* Of what waits for others: for estimates. Of very many nothing is kept. */
@@ -338,7 +321,7 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 	if (v->pause && spec && spec->lane)
 		pause_lane(q, spec->lane, v->text);
 	else if (v->pause && v->what == RETRY_AGAIN)
-		pause_task(q, r->ref.id);
+		pause_task(q, r->ref.id, v->text);
 	reserving_on_left(&q->reserving, r->devices);
 	if (r->stop.elsewhere || r->stop.unwritten[0])
 		stops_keep_vain(q, r->ref, r->stop.elsewhere, r->stop.unwritten);

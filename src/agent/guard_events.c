@@ -20,6 +20,7 @@
 #include "agent/report/eventlog.h"
 #include "agent/startup.h"
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
@@ -66,9 +67,8 @@ static void on_welcome(void *user, const struct msg_guard *g, bool started)
 	a->view.trouble[0] = '\0';
 	(void)memset(a->view.seen, 0, sizeof(a->view.seen));
 	if (view_is_ready(&a->view))
-		eventlog_say(a->eventlog, LOG_LEVEL_INFO,
-			     "%s guard (PID %d); it is told again what to hold",
-			     started ? "started a new" : "found a", (int)g->pid);
+		eventlog_tell(a->eventlog, OWN_GUARD_FOUND,
+			      json_pack("{si sb}", "pid", (int)g->pid, "started", started));
 	else
 		agentlog_log(a->agentlog, LOG_LEVEL_INFO, "%s guard: PID %d, driver %s",
 			     started ? "started a" : "found a", (int)g->pid,
@@ -129,8 +129,8 @@ static void on_lost(void *user, const char *why)
 			(int)a->view.guard.pid, why);
 	for (uint32_t i = 0; i < a->view.n_slots; i++)
 		a->view.seen[i] = a->view.awaited[i] = false;
-	eventlog_say(a->eventlog, LOG_LEVEL_WARNING, "%s: nothing is held until the next one is up",
-		     a->view.trouble);
+	eventlog_tell(a->eventlog, OWN_GUARD_LOST,
+		      json_pack("{so}", "why", json_new_text(a->view.trouble)));
 }
 
 static void on_failed(void *user, const struct err *why)

@@ -27,6 +27,7 @@
 #include "agent/report/eventlog.h"
 #include "agent/startup.h"
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/signame.h"
@@ -228,10 +229,9 @@ static void say_drain(struct agent *a, size_t running)
 		[DRAIN_CANCEL] = "is stopped",
 	};
 
-	eventlog_say(a->eventlog, LOG_LEVEL_INFO,
-		     running ? "%s: nothing more is started or held; what runs (%zu task%s) %s"
-			     : "%s: nothing more is started or held",
-		     a->view.life.why, running, running == 1 ? "" : "s", what[a->view.life.how]);
+	eventlog_tell(a->eventlog, OWN_DRAINING,
+		      json_pack("{so si ss}", "why", json_new_text(a->view.life.why), "running",
+				(int)running, "then", what[a->view.life.how]));
 }
 
 static void stop_tasks(struct agent *a, const struct life_cause *cause)
@@ -303,7 +303,7 @@ static void shut_down(struct agent *a, const struct life_cause *cause)
 	l->end = cause->end;
 	l->stop_ns = clock_mono_ns();
 	startup_end(a);
-	eventlog_say(a->eventlog, LOG_LEVEL_INFO, "%s: letting go of everything", cause->why);
+	eventlog_tell(a->eventlog, OWN_ENDING, json_pack("{so}", "why", json_new_text(cause->why)));
 	if (a->queue)
 		dispatch_end(a->queue, cause->why);
 	look_at_workload(a);
@@ -418,12 +418,12 @@ void life_forget_client(struct agent *a, struct ctl_client *client)
 
 static void say_notice(struct agent *a, const struct deadline *d, uint64_t left_ms)
 {
-	char end[CLOCK_TEXT_MAX], time[UNIT_TEXT_MAX];
+	uint64_t ends_ns = deadline_wall_ns(d, clock_boot_ns(), clock_wall_ns());
+	char ends[CLOCK_TEXT_MAX];
 
-	eventlog_say(a->eventlog, LOG_LEVEL_WARNING, "auto-shutdown in %s, at %s: %s",
-		     unit_format_duration((left_ms + 999) / 1000 * 1000, time),
-		     clock_format_local(deadline_wall_ns(d, clock_boot_ns(), clock_wall_ns()), end),
-		     deadline_what_then(d));
+	eventlog_tell(a->eventlog, OWN_DEADLINE,
+		      json_pack("{sf ss ss}", "left_s", (double)left_ms / 1e3, "ends",
+				clock_format_iso(ends_ns, ends), "then", deadline_what_then(d)));
 }
 
 static void look_at_deadline(struct agent *a, struct deadline *d)

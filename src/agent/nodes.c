@@ -11,6 +11,7 @@
 #include "agent/leases.h"
 #include "agent/queue/planview.h"
 #include "agent/stops.h"
+#include "agent/task_events.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -248,8 +249,7 @@ static void adopt(void *user, struct adoptee *a)
 	sched_task_from_spec(&a->claim.name, s, &t);
 	t.lane = planview_lane(q->plan, s->lane);
 	(void)sched_adopt(q->plan, &t, slots, clock_mono_ns(), NULL);
-	eventlog_say(q->place.eventlog, LOG_LEVEL_INFO, "task %llu runs on (%s)",
-		     (unsigned long long)t.id, s->name);
+	task_events_adopted(&q->place, planview_ref(&a->claim.name), s);
 	r = attempt_adopt(&q->place, a, slots);
 	if (q->place.view->life.how >= DRAIN_REQUEUE)
 		stops_for_drain(q, r);

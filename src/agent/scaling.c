@@ -7,6 +7,7 @@
 #include "agent/attempt/resize.h"
 #include "agent/dispatch_state.h"
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -314,10 +315,11 @@ static json_t *members(const struct attempt *r)
 {
 	const struct resize_last *l = &r->resize->last;
 	uint32_t mean = r->resize->mean;
-	json_t *o = json_pack("{sI si si si ss ss so}", "task", (json_int_t)r->ref.id, "from",
+	json_t *o = json_pack("{sI si si si ss ss so so}", "task", (json_int_t)r->ref.id, "from",
 			      (int)l->from, "to", (int)l->to, "gpu", (int)l->index, "uuid", l->uuid,
 			      "reason", l->reason, "mean_utilisation",
-			      mean == SCALE_UNKNOWN ? json_null() : json_real((double)mean / 10));
+			      mean == SCALE_UNKNOWN ? json_null() : json_real((double)mean / 10),
+			      "because", json_new_text(r->resize->because));
 
 	if (r->ref.element)
 		(void)json_object_set_new(o, "element", json_integer((json_int_t)r->ref.element));
@@ -342,6 +344,7 @@ static void tell_changed(struct dispatch *q, struct attempt *r, bool grown)
 	struct resize *s = r->resize;
 	struct resize_last *l = &s->last;
 	cleanup_strbuf struct strbuf line = STRBUF_INIT;
+	json_t *o;
 
 	l->wall_ns = clock_wall_ns();
 	l->to = (unsigned int)r->uuids.n;
@@ -349,12 +352,10 @@ static void tell_changed(struct dispatch *q, struct attempt *r, bool grown)
 	l->index = s->index;
 	l->reason = grown ? "busy" : reasons[s->reason];
 	(void)str_copy(l->uuid, sizeof(l->uuid), s->uuid);
-	add_task(r, &line);
-	strbuf_addf(&line, " has %u GPU%s now, and had %u: GPU %u was %s, because %s", l->to,
-		    l->to == 1 ? "" : "s", l->from, l->index, grown ? "added" : "given back",
-		    s->because);
+	o = members(r);
+	sentence_own(OWN_SCALED, o, &line);
 	(void)str_copy(l->text, sizeof(l->text), strbuf_str(&line));
-	eventlog_say_kind(q->place.eventlog, LOG_LEVEL_INFO, "scaled", members(r), l->text);
+	eventlog_tell(q->place.eventlog, OWN_SCALED, o);
 }
 
 static void tell_unchanged(struct dispatch *q, const struct attempt *r, enum log_level level,

@@ -9,6 +9,7 @@
 #include "agent/dispatch_state.h"
 #include "agent/queue/cancel.h"
 #include "agent/queue/planview.h"
+#include "agent/task_events.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -51,9 +52,7 @@ static void tell_taken_back(struct dispatch *q, const struct task_name *n)
 {
 	struct sched_ref ref = planview_ref(n);
 
-	eventlog_say(q->place.eventlog, LOG_LEVEL_INFO,
-		     "task %llu does not run again: stopped by its owner",
-		     (unsigned long long)n->id);
+	task_events_taken_back(&q->place, ref);
 	(void)(ref.element ? sched_remove_element : sched_remove)(q->plan, ref);
 	groupcommit_soon(q->groupcommit);
 	spoolwatch_rescan(q->spoolwatch);
@@ -102,11 +101,7 @@ static void stop_done(struct spool_job *job)
 	if (elsewhere)
 		eventlog_say(j->q->place.eventlog, LOG_LEVEL_ERROR, "%s", j->e.text);
 	else if (failed)
-		eventlog_say(
-			j->q->place.eventlog, LOG_LEVEL_ERROR,
-			"the stop of task %llu cannot be recorded (%s): if this node fails before it has "
-			"ended, it runs again",
-			(unsigned long long)n->id, j->e.text);
+		eventlog_tell_trouble(j->q->place.eventlog, n->id, 0, "stop", j->e.text, NULL);
 	if (r) {
 		r->stop.elsewhere = elsewhere;
 		(void)str_copy(r->stop.unwritten, sizeof(r->stop.unwritten),

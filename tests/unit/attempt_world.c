@@ -125,6 +125,15 @@ void __wrap_eventlog_say(struct eventlog *n, enum log_level level, const char *f
 	w.n_said++;
 }
 
+void __wrap_eventlog_tell_trouble(struct eventlog *n, uint64_t task, uint32_t element,
+				  const char *what, const char *why, const char *file);
+void __wrap_eventlog_tell_trouble(struct eventlog *n, uint64_t task, uint32_t element,
+				  const char *what, const char *why, const char *file)
+{
+	(void)snprintf(w.said, sizeof(w.said), "%s: %s", what, why);
+	w.n_said++;
+}
+
 struct subcommand *__wrap_sweep_start(const struct sweep_place *place, unsigned int what,
 				      const char *gpus, void (*done)(void *user), void *user);
 struct subcommand *__wrap_sweep_start(const struct sweep_place *place, unsigned int what,

@@ -97,6 +97,14 @@ void __wrap_eventlog_say_lines(struct eventlog *n, enum log_level level, const c
 	strbuf_adds(&world.said, text);
 }
 
+void __wrap_eventlog_tell(struct eventlog *n, enum own_event kind, json_t *members);
+void __wrap_eventlog_tell(struct eventlog *n, enum own_event kind, json_t *members)
+{
+	sentence_own(kind, members, &world.said);
+	strbuf_addc(&world.said, '\n');
+	json_decref(members);
+}
+
 static void fill(void *user, struct heartbeat *b)
 {
 	*b = world.fill;

@@ -124,11 +124,89 @@ static void a_lease_is_told_with_its_times_where_there_was_a_hold(void **state)
 static void some_events_are_no_news(void **state)
 {
 	for (uint32_t kind = 0; kind < EVENT_KIND_MAX; kind++)
-		assert_int_equal(sentence_is_news(kind), kind != EVENT_START &&
-								 kind != EVENT_GONE &&
-								 kind != EVENT_RETURNED);
+		assert_int_equal(sentence_level(kind, NULL) < LOG_LEVEL_DEBUG,
+				 kind != EVENT_START && kind != EVENT_GONE &&
+					 kind != EVENT_RETURNED);
 	/* What a later version tells is rather shown than not. */
-	assert_true(sentence_is_news(EVENT_KIND_MAX));
+	assert_int_equal(sentence_level(OWN_EVENT_MAX, NULL), LOG_LEVEL_INFO);
+}
+
+/* ---- the agent's own ---- */
+
+static void own_events_are_told_of_their_members(void **state)
+{
+	static const struct {
+		enum own_event kind;
+		enum log_level level;
+		const char *members, *line;
+	} cases[] = {
+		{ OWN_AGENT_STARTED, LOG_LEVEL_DEBUG, "{'pid': 7, 'version': '1.2'}",
+		  "the agent has started: PID 7, tenure 1.2" },
+		{ OWN_DEADLINE, LOG_LEVEL_WARNING,
+		  "{'left_s': 599.3, 'ends': '2026-11-25T18:30:00.123+01:00', 'then': 'it ends'}",
+		  "auto-shutdown in 10m 00s, at 2026-11-25 18:30:00: it ends" },
+		{ OWN_DEADLINE, LOG_LEVEL_WARNING, "{}", "auto-shutdown in 0s, at : " },
+		{ OWN_DRAINING, LOG_LEVEL_INFO, "{'why': 'told', 'running': 0, 'then': 'x'}",
+		  "told: nothing more is started or held" },
+		{ OWN_DRAINING, LOG_LEVEL_INFO,
+		  "{'why': 'told', 'running': 2, 'then': 'is stopped'}",
+		  "told: nothing more is started or held; what runs (2 tasks) is stopped" },
+		{ OWN_NODE_LOST, LOG_LEVEL_WARNING, "{'agent': 'n7', 'why': 'silence'}",
+		  "the agent n7 is gone: silence" },
+		{ OWN_TASK_STARTED, LOG_LEVEL_INFO,
+		  "{'task': 42, 'element': 7, 'name': 'a', 'gpus': [0, 3], 'attempt': 2}",
+		  "task 42.7 (a) has started on GPU 0,3, try 2" },
+		{ OWN_TASK_STARTED, LOG_LEVEL_INFO,
+		  "{'task': 42, 'name': 'a', 'gpus': [], 'attempt': 1}",
+		  "task 42 (a) has started" },
+		{ OWN_TASK_ENDED, LOG_LEVEL_INFO, "{'task': 1, 'outcome': 'done', 'why': 'x'}",
+		  "task 1 is done" },
+		{ OWN_TASK_ENDED, LOG_LEVEL_WARNING,
+		  "{'task': 1, 'outcome': 'failed', 'why': 'exit code 3, try 1 of 1'}",
+		  "task 1 has failed: exit code 3, try 1 of 1" },
+		{ OWN_TASK_ENDED, LOG_LEVEL_INFO, "{'task': 1, 'outcome': 'stopped'}",
+		  "task 1 was stopped" },
+		{ OWN_TASK_TROUBLE, LOG_LEVEL_ERROR,
+		  "{'task': 1, 'element': 2, 'what': 'end', 'why': 'no room'}",
+		  "the end of task 1.2 cannot be recorded: no room; trying again" },
+		{ OWN_TASK_TROUBLE, LOG_LEVEL_WARNING,
+		  "{'task': 1, 'what': 'log-elsewhere', 'why': 'no room', 'file': '/tmp/x'}",
+		  "task 1 has no log: no room; what it prints is in /tmp/x" },
+		{ OWN_TASK_TROUBLE, LOG_LEVEL_ERROR, "{'task': 1, 'what': 'new'}", "" },
+		{ OWN_SCALED, LOG_LEVEL_INFO,
+		  "{'task': 7, 'from': 1, 'to': 2, 'gpu': 3, 'because': 'it is busy'}",
+		  "task 7 has 2 GPUs now, and had 1: GPU 3 was added, because it is busy" },
+		{ OWN_FREE, LOG_LEVEL_INFO,
+		  "{'free': 2, 'nodes': [{'node': 'n7', 'free': 2}], 'gpus': [0, 1]}",
+		  "2 GPUs are free: 2 on n7 (GPU 0,1)" },
+		{ OWN_QUARANTINE, LOG_LEVEL_INFO, "{'gpu': 1, 'quarantine': 'trusted'}",
+		  "GPU 1 is trusted again" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		cleanup_strbuf struct strbuf b = STRBUF_INIT;
+		cleanup_free char *text = xstrdup(cases[i].members);
+
+		for (char *c = text; *c; c++)
+			*c = *c == '\'' ? '"' : *c;
+
+		json_t *members = json_loads(text, 0, NULL);
+
+		assert_non_null(members);
+		sentence_own(cases[i].kind, members, &b);
+		assert_string_equal(strbuf_str(&b), cases[i].line);
+		assert_int_equal(sentence_level(cases[i].kind, members), cases[i].level);
+		json_decref(members);
+	}
+}
+
+/* Programs go by the name: each kind has one, and no other has it. */
+static void every_kind_has_a_name_of_its_own(void **state)
+{
+	for (uint32_t i = 0; i < OWN_EVENT_MAX; i++)
+		for (uint32_t k = i + 1; k < OWN_EVENT_MAX; k++)
+			assert_string_not_equal(sentence_kind(i), sentence_kind(k));
+	assert_string_equal(sentence_kind(OWN_EVENT_MAX), "agent");
 }
 
 /* ---- devices ---- */
@@ -180,7 +258,7 @@ static void a_device_says_when_it_will_be_held(void **state)
 
 static json_t *json_of(const struct guard_event *ev, int32_t mig)
 {
-	return sentence_event_json(ev, mig, 4711, &names, "the line");
+	return sentence_event_json(ev, mig, 4711, &names);
 }
 
 static const char *text(const json_t *o, const char *key)
@@ -206,7 +284,6 @@ static void an_event_has_what_is_known_of_it(void **state)
 	assert_string_equal(text(o, "state"), "held");
 	assert_string_equal(text(o, "uuid"), "GPU-1a2b");
 	assert_string_equal(text(o, "instance"), "alpha");
-	assert_string_equal(text(o, "text"), "the line");
 	assert_int_equal(json_integer_value(json_object_get(o, "seq")), 17);
 	assert_int_equal(json_integer_value(json_object_get(o, "guard")), 4711);
 	assert_int_equal(json_integer_value(json_object_get(o, "gpu")), 2);
@@ -287,6 +364,8 @@ int main(void)
 		cmocka_unit_test(a_yield_says_to_whom_and_how_fast),
 		cmocka_unit_test(a_lease_is_told_with_its_times_where_there_was_a_hold),
 		cmocka_unit_test(some_events_are_no_news),
+		cmocka_unit_test(own_events_are_told_of_their_members),
+		cmocka_unit_test(every_kind_has_a_name_of_its_own),
 		cmocka_unit_test(a_device_says_what_it_is_and_why),
 		cmocka_unit_test(a_device_says_when_it_will_be_held),
 		cmocka_unit_test(an_event_has_what_is_known_of_it),

@@ -25,21 +25,17 @@
 
 /* ---- the claim ---- */
 
+static void tell_trouble(const struct attempt *a, const char *what, const char *why,
+			 const char *file)
+{
+	eventlog_tell_trouble(a->place->eventlog, a->ref.id, a->ref.element, what, why, file);
+}
+
 /* What a task has to say must not be lost without a word. */
 static void say_log_away(const struct attempt *a, const struct log_away *away)
 {
-	char element[24] = "";
-
-	if (a->ref.element)
-		(void)str_print(element, sizeof(element), ".%u", a->ref.element);
-	if (away->file[0])
-		eventlog_say(a->place->eventlog, LOG_LEVEL_WARNING,
-			     "task %llu%s has no log: %s; what it prints is in %s",
-			     (unsigned long long)a->ref.id, element, away->error, away->file);
-	else
-		eventlog_say(a->place->eventlog, LOG_LEVEL_ERROR,
-			     "task %llu%s has no log, and what it prints is lost: %s",
-			     (unsigned long long)a->ref.id, element, away->error);
+	tell_trouble(a, away->file[0] ? "log-elsewhere" : "log", away->error,
+		     away->file[0] ? away->file : NULL);
 }
 
 static void take_claim(struct attempt *a, struct claiming *c)
@@ -164,8 +160,7 @@ static void note(struct attempt *a, bool waits)
 static void note_later(struct attempt *a, const struct err *e)
 {
 	if (attempt_later(a, NOTE_LAST_MS))
-		eventlog_say(a->place->eventlog, LOG_LEVEL_ERROR, "task %llu cannot start yet: %s",
-			     (unsigned long long)a->ref.id, e->text);
+		tell_trouble(a, "start", e->text, NULL);
 }
 
 /* ---- on its way ---- */
@@ -221,8 +216,7 @@ static void launch_failed(struct attempt *a, int code, const struct err *e)
 		(void)str_copy(a->why, sizeof(a->why), e->text);
 		attempt_event(a, ON_DOOMED, NULL);
 	} else if (attempt_later(a, LAUNCH_LAST_MS)) { /* not its fault: with what it has already */
-		eventlog_say(a->place->eventlog, LOG_LEVEL_ERROR, "task %llu cannot start yet: %s",
-			     (unsigned long long)a->ref.id, e->text);
+		tell_trouble(a, "start", e->text, NULL);
 	}
 }
 
@@ -251,9 +245,7 @@ static void started(struct attempt *a, pid_t task_pid)
 
 static void unseen(const struct attempt *a, const struct err *e)
 {
-	eventlog_say(a->place->eventlog, LOG_LEVEL_ERROR,
-		     "the state of task %llu is unknown: %s; looking again",
-		     (unsigned long long)a->ref.id, e->text);
+	tell_trouble(a, "unseen", e->text, NULL);
 }
 
 /* ---- the end ---- */
@@ -261,9 +253,7 @@ static void unseen(const struct attempt *a, const struct err *e)
 static void not_committed(struct attempt *a, const struct commit *c)
 {
 	if (a->place->commit_code != c->code) /* once, not for each */
-		eventlog_say(a->place->eventlog, LOG_LEVEL_ERROR,
-			     "the end of task %llu cannot be recorded: %s; trying again",
-			     (unsigned long long)a->ref.id, c->e.text);
+		tell_trouble(a, "end", c->e.text, NULL);
 	a->place->commit_code = c->code;
 	attempt_event(a, ON_COMMIT_FAILED, &c->e);
 }

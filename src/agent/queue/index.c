@@ -768,8 +768,7 @@ static void apply_waiting(struct sched_queue *plan, struct eventlog *eventlog,
 	c->task.model = c->model;
 	c->task.lane = planview_lane(plan, c->lane);
 	if ((c->task.n_elements ? plan_batch : plan_task)(plan, c, &e) < 0)
-		eventlog_say(eventlog, LOG_LEVEL_ERROR, "task %llu cannot be planned: %s",
-			     (unsigned long long)c->task.id, e.text);
+		eventlog_tell_trouble(eventlog, c->task.id, 0, "plan", e.text, NULL);
 }
 
 /* What it waits for is what there is to say of it; where that is over, nothing. */

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -573,17 +574,34 @@ static void tell_trouble(struct node_watch *b, const struct err *e)
 	(void)str_copy(b->trouble, sizeof(b->trouble), e->code ? e->text : "");
 }
 
-/* Some agent was alive at the last look, and is not in this one. */
-static bool somebody_left(const struct node_watch *b, const struct look *l)
+/* It has not told that it ends. Others have what it ran. */
+static void tell_lost(struct node_watch *b, const struct other *is)
 {
+	char why[64];
+
+	(void)str_print(why, sizeof(why), "no heartbeat of it for %.0f s",
+			(double)is->silent_ms / 1e3);
+	eventlog_tell(b->eventlog, OWN_NODE_LOST,
+		      json_pack("{so so ss}", "agent", json_new_text(is->agent), "host",
+				json_new_text(is->heartbeat.who.host), "why", why));
+}
+
+/* Some agent was alive at the last look, and is not in this one. */
+static bool somebody_left(struct node_watch *b, const struct look *l)
+{
+	bool left = false;
+
 	for (size_t i = 0; i < b->n; i++) {
 		const struct other *was = &b->others[i];
 		const struct other *is = find_other(l, was->agent);
 
-		if (was->life == LIVENESS_ALIVE && (!is || is->life != LIVENESS_ALIVE))
-			return true;
+		if (was->life != LIVENESS_ALIVE || (is && is->life == LIVENESS_ALIVE))
+			continue;
+		left = true;
+		if (is && is->life == LIVENESS_DEAD && !is->heartbeat.ended)
+			tell_lost(b, is);
 	}
-	return false;
+	return left;
 }
 
 static void take_findings(struct node_watch *b, struct look *l)

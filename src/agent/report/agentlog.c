@@ -344,12 +344,9 @@ void agentlog_log(struct agentlog *j, enum log_level level, const char *fmt, ...
 	keep_in_tail(j, strbuf_take(&b));
 }
 
-void agentlog_event(struct agentlog *j, const json_t *event)
+void agentlog_event(struct agentlog *j, const char *line)
 {
-	cleanup_free char *line = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
-
-	if (line)
-		outq_add(j->files_q, CHANNEL_EVENTS, line, strlen(line));
+	outq_add(j->files_q, CHANNEL_EVENTS, line, strlen(line));
 }
 
 void agentlog_show(struct agentlog *j, const char *line)

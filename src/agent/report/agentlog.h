@@ -40,8 +40,8 @@ struct agentlog *agentlog_new(uv_loop_t *loop, const struct agentlog_config *con
 /* A line "TIME LEVEL text" in the log, and in the tail. */
 void agentlog_log(struct agentlog *j, enum log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* One line of the event file; j keeps nothing of it. */
-void agentlog_event(struct agentlog *j, const json_t *event);
+/* One line of the event file, an object in JSON. */
+void agentlog_event(struct agentlog *j, const char *line);
 /* One line for who watches (config.show, config.warn). They come out in this order. */
 void agentlog_show(struct agentlog *j, const char *line);
 void agentlog_warn(struct agentlog *j, const char *line);

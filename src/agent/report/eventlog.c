@@ -7,14 +7,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/report/sentence.h"
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "base/units.h"
 #include "base/utf8.h"
 
+#define EVENT_JSON  (JSON_COMPACT | JSON_REAL_PRECISION(12))
 #define WAITING_MAX EVENT_RING /* more than that is told without names */
 
 /* -------- names of users: a directory service can hang, so they are looked up off the loop
@@ -139,6 +141,8 @@ struct eventlog {
 	struct waiting *first, **last;
 	size_t n_waiting;
 	bool closed;
+	uint64_t count; /* of events, ever; the last ones are kept, at [i % EVENTLOG_RECENT] */
+	char *recent[EVENTLOG_RECENT];
 };
 
 static void tell_due(struct eventlog *n);
@@ -187,14 +191,6 @@ static void show_sentence(struct eventlog *n, uint64_t wall_ns, const char *line
 	agentlog_show(n->c.agentlog, strbuf_str(&b));
 }
 
-static void show_json(struct eventlog *n, const json_t *o)
-{
-	cleanup_free char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12));
-
-	if (text)
-		agentlog_show(n->c.agentlog, text);
-}
-
 static int32_t mig_of(const struct eventlog *n, const struct guard_event *ev)
 {
 	const struct view *v = n->c.view;
@@ -213,34 +209,66 @@ static void keep_yield(struct view *v, const struct guard_event *ev, int32_t mig
 	(void)str_copy(y->line, sizeof(y->line), line);
 }
 
-static enum log_level level_of(uint32_t kind)
+/* Of this agent, and growing. */
+static void set_id(struct eventlog *n, json_t *o)
 {
-	if (!sentence_is_news(kind))
-		return LOG_LEVEL_DEBUG;
-	return kind == EVENT_BLIND || kind == EVENT_FAILED || kind == EVENT_LOST ? LOG_LEVEL_WARNING
-										 : LOG_LEVEL_INFO;
+	const struct view *v = n->c.view;
+	char id[2 * UNIT_TEXT_MAX];
+
+	(void)str_print(id, sizeof(id), "%llu.%llu",
+			(unsigned long long)(v->started_wall_ns / NS_PER_MS),
+			(unsigned long long)n->count);
+	(void)json_object_set_new(o, "id", json_string(id));
+	(void)json_object_set_new(o, "node", json_string(v->self->name));
+}
+
+/* The sentence is the last member of every event. */
+static void finish(struct eventlog *n, json_t *o, enum log_level level, const char *text)
+{
+	set_id(n, o);
+	(void)json_object_set_new(o, "level", json_string(log_level_name(level)));
+	(void)json_object_set_new(o, "text", json_string(text));
+}
+
+/* To all who want events. Its line, which is kept for a while; takes the reference to o over. */
+static const char *write_down(struct eventlog *n, json_t *o)
+{
+	char **kept = &n->recent[n->count % EVENTLOG_RECENT];
+
+	free(*kept);
+	*kept = json_dumps(o, EVENT_JSON);
+	json_decref(o);
+	if (!*kept) /* no memory */
+		*kept = xstrdup("{}");
+	agentlog_event(n->c.agentlog, *kept);
+	n->count++;
+	if (n->c.happened)
+		n->c.happened(n->c.user);
+	return *kept;
 }
 
 static void tell(struct eventlog *n, struct guard_event *ev)
 {
 	int32_t mig = mig_of(n, ev);
+	enum log_level level = sentence_level(ev->kind, NULL);
 	cleanup_strbuf struct strbuf line = STRBUF_INIT;
 
 	sentence_event(ev, mig, &n->c.view->policy, &n->names, &line);
 
-	json_t *o =
-		sentence_event_json(ev, mig, n->c.view->guard.pid, &n->names, strbuf_str(&line));
+	json_t *o = sentence_event_json(ev, mig, n->c.view->guard.pid, &n->names);
 
-	agentlog_log(n->c.agentlog, level_of(ev->kind), "%s", strbuf_str(&line));
-	agentlog_event(n->c.agentlog, o);
+	finish(n, o, level, strbuf_str(&line));
+	agentlog_log(n->c.agentlog, level, "%s", strbuf_str(&line));
 	if (ev->kind == EVENT_YIELD)
 		keep_yield(n->c.view, ev, mig, strbuf_str(&line));
+
+	const char *json = write_down(n, o);
+
 	if (n->c.json)
-		show_json(n, o);
-	else if (sentence_is_news(ev->kind) &&
+		agentlog_show(n->c.agentlog, json);
+	else if (level < LOG_LEVEL_DEBUG &&
 		 !(ev->kind == EVENT_STATE && ev->wall_ns < n->states_from_ns))
 		show_sentence(n, ev->wall_ns, strbuf_str(&line));
-	json_decref(o);
 }
 
 const struct user_names *eventlog_names(struct eventlog *n)
@@ -302,8 +330,8 @@ void eventlog_take(struct eventlog *n, const struct guard_event *ev)
 	tell_due(n);
 }
 
-/* The sentence is the last member of every event. Takes the reference to more over. */
-static json_t *own_json(const struct eventlog *n, const char *kind, json_t *more, const char *text)
+/* Takes the reference to more over. */
+static json_t *own_json(const struct eventlog *n, const char *kind, json_t *more)
 {
 	char time[CLOCK_TEXT_MAX];
 	json_t *o = json_object();
@@ -313,31 +341,26 @@ static json_t *own_json(const struct eventlog *n, const char *kind, json_t *more
 	(void)json_object_set_new(o, "instance", json_string(n->c.view->c->instance));
 	(void)json_object_update_missing(o, more);
 	json_decref(more);
-	(void)json_object_set_new(o, "text", json_string(text));
 	return o;
 }
 
-/* Takes the reference to more over. */
-void eventlog_say_kind(struct eventlog *n, enum log_level level, const char *kind, json_t *more,
-		       const char *line)
+/* Takes the reference to members over. line may name files and hosts that others called so. */
+static void say(struct eventlog *n, enum own_event kind, enum log_level level, json_t *members,
+		struct strbuf *line)
 {
-	json_t *o;
+	json_t *o = own_json(n, sentence_kind(kind), members);
 
-	(void)json_object_set_new(more, "level", json_string(log_level_name(level)));
-	o = own_json(n, kind, more, line);
-	agentlog_log(n->c.agentlog, level, "%s", line);
-	agentlog_event(n->c.agentlog, o);
-	if (n->c.json)
-		show_json(n, o);
+	if (line->len)
+		line->len = strlen(utf8_clean(line->data));
+	finish(n, o, level, strbuf_str(line));
+	agentlog_log(n->c.agentlog, level, "%s", strbuf_str(line));
+
+	const char *json = write_down(n, o);
+
+	if (level < LOG_LEVEL_DEBUG && n->c.json)
+		agentlog_show(n->c.agentlog, json);
 	else if (level < LOG_LEVEL_DEBUG)
-		show_sentence(n, clock_wall_ns(), line);
-	json_decref(o);
-}
-
-/* Takes the reference to more over. */
-static void say(struct eventlog *n, enum log_level level, json_t *more, const char *line)
-{
-	eventlog_say_kind(n, level, "agent", more, line);
+		show_sentence(n, clock_wall_ns(), strbuf_str(line));
 }
 
 void eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...)
@@ -348,20 +371,28 @@ void eventlog_say(struct eventlog *n, enum log_level level, const char *fmt, ...
 	va_start(ap, fmt);
 	strbuf_addv(&line, fmt, ap);
 	va_end(ap);
-	if (line.len) /* it may name files and hosts that others called so */
-		line.len = strlen(utf8_clean(line.data));
-	say(n, level, json_object(), strbuf_str(&line));
+	say(n, OWN_AGENT, level, json_object(), &line);
 }
 
-void eventlog_say_outcome(struct eventlog *n, enum log_level level, uint64_t task, uint32_t element,
-			  const char *outcome, const char *line)
+void eventlog_tell(struct eventlog *n, enum own_event kind, json_t *members)
 {
-	cleanup_free char *clean = xstrdup(line);
-	json_t *more = json_pack("{s:s, s:I}", "outcome", outcome, "task", (json_int_t)task);
+	cleanup_strbuf struct strbuf line = STRBUF_INIT;
+
+	sentence_own(kind, members, &line);
+	say(n, kind, sentence_level(kind, members), members, &line);
+}
+
+void eventlog_tell_trouble(struct eventlog *n, uint64_t task, uint32_t element, const char *what,
+			   const char *why, const char *file)
+{
+	json_t *o = json_pack("{sI ss so}", "task", (json_int_t)task, "what", what, "why",
+			      json_new_text(why));
 
 	if (element)
-		(void)json_object_set_new(more, "element", json_integer((json_int_t)element));
-	say(n, level, more, utf8_clean(clean));
+		(void)json_object_set_new(o, "element", json_integer((json_int_t)element));
+	if (file)
+		(void)json_object_set_new(o, "file", json_new_text(file));
+	eventlog_tell(n, OWN_TASK_TROUBLE, o);
 }
 
 void eventlog_say_lines(struct eventlog *n, enum log_level level, const char *text)
@@ -376,13 +407,28 @@ void eventlog_say_lines(struct eventlog *n, enum log_level level, const char *te
 
 void eventlog_show(struct eventlog *n, const char *kind, const char *line, json_t *more)
 {
-	json_t *o = own_json(n, kind, more, line);
+	json_t *o = own_json(n, kind, more);
 
-	if (n->c.json)
-		show_json(n, o);
-	else
-		show_sentence(n, clock_wall_ns(), line);
+	cleanup_free char *text = NULL;
+
+	(void)json_object_set_new(o, "text", json_string(line));
+	text = json_dumps(o, EVENT_JSON);
 	json_decref(o);
+	if (!n->c.json)
+		show_sentence(n, clock_wall_ns(), line);
+	else if (text)
+		agentlog_show(n->c.agentlog, text);
+}
+
+uint64_t eventlog_count(const struct eventlog *n)
+{
+	return n->count;
+}
+
+const char *eventlog_recent(const struct eventlog *n, uint64_t i)
+{
+	return i < n->count && n->count - i <= EVENTLOG_RECENT ? n->recent[i % EVENTLOG_RECENT]
+							       : NULL;
 }
 
 void eventlog_states_from(struct eventlog *n, uint64_t wall_ns)
@@ -402,6 +448,8 @@ int eventlog_free(struct eventlog *n)
 {
 	if (n && users_free(n->users) < 0)
 		return -EBUSY;
+	for (size_t i = 0; n && i < EVENTLOG_RECENT; i++)
+		free(n->recent[i]);
 	free(n);
 	return 0;
 }

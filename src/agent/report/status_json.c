@@ -396,9 +396,10 @@ static json_t *yields_json(const struct view *v, const struct user_names *names)
 
 	for (size_t i = v->n_yields - n; i < v->n_yields; i++) {
 		const struct view_yield *y = &v->yields[i % VIEW_YIELDS];
+		json_t *o = sentence_event_json(&y->event, y->mig, v->guard.pid, names);
 
-		(void)json_array_append_new(
-			a, sentence_event_json(&y->event, y->mig, v->guard.pid, names, y->line));
+		set(o, "text", json_string(y->line));
+		(void)json_array_append_new(a, o);
 	}
 	return a;
 }
