@@ -37,6 +37,7 @@
 #include "agent/scaling.h"
 #include "agent/startup.h"
 #include "agent/verbs.h"
+#include "agent/watch.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/nofile.h"
@@ -108,6 +109,7 @@ static void on_names_found(void *user)
 	struct agent *a = user;
 
 	startup_look(a);
+	watch_devices(a); /* who is there has a name now */
 }
 
 /* -------- start and teardown -------- */
@@ -193,9 +195,20 @@ static void on_task_over(void *user)
 	life_look(user);
 }
 
+static void on_tasks_changed(void *user)
+{
+	watch_queue(user);
+}
+
+static void on_happened(void *user)
+{
+	watch_happened(user);
+}
+
 static void start_parts(struct agent *a)
 {
 	static const struct dispatch_ops ops = { .over = on_task_over,
+						 .changed = on_tasks_changed,
 						 .orders = &verbs_orders,
 						 .file_order = verbs_file_order };
 	struct view *v = &a->view;
@@ -213,6 +226,7 @@ static void start_parts(struct agent *a)
 									.agentlog = a->agentlog,
 									.json = a->c->show_json,
 									.named = on_names_found,
+									.happened = on_happened,
 									.user = a });
 	a->link = guardlink_new(&a->loop, a->c, &a->self, &guard_events_ops, a);
 	*v = (struct view){ .c = a->c,
@@ -285,6 +299,7 @@ static bool close_parts(struct agent *a)
 	agent_job_close(a->job);
 	verbs_close(a);
 	ctl_close(a->ctl);
+	watch_close(a);
 	startup_close(a);
 	lifecycle_close(a);
 	uv_close((uv_handle_t *)&a->watch_timer, NULL);
@@ -301,6 +316,7 @@ static enum agent_end run_parts(struct agent *a)
 	a->startup = startup_new(a);
 	a->watchdog = watchdog_new();
 	a->verbs = verbs_new(a);
+	a->watch = watch_new(a);
 	(void)uv_timer_init(&a->loop, &a->watch_timer);
 	a->watch_timer.data = a;
 	lifecycle_start(a);

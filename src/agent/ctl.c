@@ -25,6 +25,7 @@
 
 #define PACE_MS	  100
 #define PACE_MOST 128 /* so many are accepted in that time */
+#define TURN_MOST 64  /* so many documents are sent to who watches, and then it is others' turn */
 
 struct ctl_client {
 	struct ctl *ctl;
@@ -34,7 +35,8 @@ struct ctl_client {
 	uv_timer_t timer; /* a request, and progress with the answer, are due */
 	int fd, open_handles;
 	bool asked, closing;
-	char *text; /* the answer; NULL before it */
+	bool streams; /* text is one of many documents; NULL: it has all so far */
+	char *text;   /* the answer; NULL before it */
 	size_t len, sent;
 };
 
@@ -94,7 +96,7 @@ static void close_client(struct ctl_client *c)
 		return;
 	c->closing = true;
 	c->ctl->n_clients--;
-	if (c->asked && !c->text)
+	if (c->asked && (c->streams || !c->text))
 		c->ctl->ops->gone(c->ctl->user, c);
 	uv_close((uv_handle_t *)&c->poll, on_client_closed);
 	uv_close((uv_handle_t *)&c->timer, on_client_closed);
@@ -102,7 +104,11 @@ static void close_client(struct ctl_client *c)
 
 static void on_client_slow(uv_timer_t *timer)
 {
-	close_client(timer->data);
+	struct ctl_client *c = timer->data;
+
+	if (c->streams && !c->closing)
+		c->ctl->ops->slow(c->ctl->user, c);
+	close_client(c);
 }
 
 /* The next piece of the answer. False: the client takes no more now, or is gone. */
@@ -127,15 +133,52 @@ static bool send_chunk(struct ctl_client *c)
 static void on_client(uv_poll_t *poll, int status, int events);
 static void on_pace(uv_timer_t *timer);
 
+/* All of it, or as much as the client takes now. */
+static void send_text(struct ctl_client *c)
+{
+	while (c->sent < c->len)
+		if (!send_chunk(c))
+			break;
+}
+
+/* False: there is nothing for it now. */
+static bool take_next(struct ctl_client *c)
+{
+	free(c->text);
+	c->text = c->ctl->ops->next(c->ctl->user, c);
+	c->len = c->text ? strlen(c->text) : 0;
+	c->sent = 0;
+	return c->text != NULL;
+}
+
+/* Of a busy client no more than a turn's at once: the poll comes back to it. */
+static void send_stream(struct ctl_client *c)
+{
+	size_t sent = c->sent;
+	unsigned int n = 0;
+
+	do
+		send_text(c);
+	while (!c->closing && c->sent == c->len && ++n < TURN_MOST && take_next(c));
+	if (c->closing)
+		return;
+	if (c->sent == c->len)
+		(void)uv_timer_stop(&c->timer);
+	else if (n || c->sent != sent || !uv_is_active((uv_handle_t *)&c->timer))
+		(void)uv_timer_start(&c->timer, on_client_slow, CTL_SLOW_MS, 0);
+	(void)uv_poll_start(&c->poll,
+			    c->sent < c->len || n == TURN_MOST ? UV_READABLE | UV_WRITABLE
+							       : UV_READABLE,
+			    on_client);
+}
+
 /*
  * After the whole answer the socket stays open until the client closes it, or we end: that is how
  * `off` sees when the agent is gone.
  */
 static void send_answer(struct ctl_client *c)
 {
-	while (c->sent < c->len)
-		if (!send_chunk(c))
-			break;
+	send_text(c);
 	if (c->closing)
 		return;
 	if (c->sent < c->len) {
@@ -186,7 +229,7 @@ static void on_client(uv_poll_t *poll, int status, int events)
 	if (events & UV_READABLE)
 		take_request(c);
 	if (!c->closing && c->text && (events & UV_WRITABLE))
-		send_answer(c);
+		(c->streams ? send_stream : send_answer)(c);
 }
 
 static bool is_half_open(const struct ctl_client *c)
@@ -215,7 +258,7 @@ static bool make_room(struct ctl *ctl)
 		if (n && n >= most) { /* the list goes from the newest to the oldest */
 			victim = c;
 			most = n;
-		} else if (!most && !c->closing && c->text && c->sent == c->len) {
+		} else if (!most && !c->closing && !c->streams && c->text && c->sent == c->len) {
 			victim = c;
 		}
 	}
@@ -405,10 +448,27 @@ void ctl_unlisten(struct ctl *ctl)
 	endpoint_release(take_ptr(ctl->keeper));
 }
 
+void ctl_stream(struct ctl_client *c)
+{
+	c->streams = true;
+	ctl_stream_more(c);
+}
+
+void ctl_stream_more(struct ctl_client *c)
+{
+	if (!c->closing && c->sent == c->len) /* else it goes on when that has been taken */
+		send_stream(c);
+}
+
+pid_t ctl_client_pid(const struct ctl_client *c)
+{
+	return c->pid;
+}
+
 bool ctl_is_quiet(const struct ctl *ctl)
 {
 	for (const struct ctl_client *c = ctl->clients; c; c = c->next)
-		if (!c->closing && c->text && c->sent < c->len)
+		if (!c->closing && !c->streams && c->text && c->sent < c->len)
 			return false;
 	return true;
 }

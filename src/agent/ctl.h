@@ -9,6 +9,9 @@
  *
  * Server: all on the loop, never waits for a client; a slow one is sent what fits, one that does
  * not read for CTL_SLOW_MS is cut off; of more than CTL_CLIENTS_MAX at a time who has not asked is.
+ *
+ * Who asks to watch gets documents without end, one after another, each when the one before it has
+ * been taken: nothing is queued for him here.
  */
 
 #include <jansson.h>
@@ -35,6 +38,7 @@ enum ctl_verb {
 	CTL_WHY,      /* task and element: {why, elsewhere} */
 	CTL_DRAIN,    /* starts and holds nothing more, ends when what runs has; answered then */
 	CTL_FORECAST, /* when what waits starts: {tasks} */
+	CTL_WATCH,    /* all there is to see, and then what changes (agent/watch.h) */
 	CTL_VERB_MAX
 };
 
@@ -73,6 +77,10 @@ struct ctl_client;
 struct ctl_ops {
 	void (*request)(void *user, struct ctl_client *client, const struct ctl_request *req);
 	void (*gone)(void *user, struct ctl_client *client);
+	/* What a watching client gets next, which is freed; NULL: nothing now. */
+	char *(*next)(void *user, struct ctl_client *client);
+	/* It has taken nothing for CTL_SLOW_MS, and is cut off; `gone` comes, too. */
+	void (*slow)(void *user, struct ctl_client *client);
 	/* Another process has the name by now: this one was gone from its directory. */
 	void (*lost)(void *user);
 };
@@ -82,6 +90,12 @@ int ctl_listen(uv_loop_t *loop, const char *name, const struct ctl_ops *ops, voi
 	       struct ctl **ret, struct err *e);
 /* Takes the reference to doc over. */
 void ctl_answer(struct ctl_client *client, json_t *doc);
+/* In place of an answer: the client watches, and gets what ops->next has until it goes. */
+void ctl_stream(struct ctl_client *client);
+/* ops->next has something for it. */
+void ctl_stream_more(struct ctl_client *client);
+/* The process at its end. */
+pid_t ctl_client_pid(const struct ctl_client *client);
 /* Give the name back: from now on another agent can have it. Clients stay. */
 void ctl_unlisten(struct ctl *ctl);
 /* Whether every answer has been sent. */

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -69,6 +70,15 @@ static int does_not_answer(pid_t pid, struct err *e)
 		       (int)pid, (int)pid);
 }
 
+static int speaks_another(int fd, struct err *e)
+{
+	return err_set(
+		e, -EPROTO,
+		"the agent (PID %d) speaks another version of tenure; end it with the program "
+		"that started it, or in order with kill %d",
+		(int)agent_pid(fd), (int)agent_pid(fd));
+}
+
 static int read_answer(int fd, uint64_t deadline_ns, struct strbuf *text, struct err *e)
 {
 	struct ctl_chunk chunk = { .last = 0 };
@@ -81,11 +91,7 @@ static int read_answer(int fd, uint64_t deadline_ns, struct strbuf *text, struct
 		if (n == 0)
 			return err_set(e, -EPIPE, "the agent ended while it was asked");
 		if (!ctl_is_chunk(&chunk, n) || text->len + chunk.size > ANSWER_MAX)
-			return err_set(e, -EPROTO,
-				       "the agent (PID %d) speaks another version of tenure; end "
-				       "it with the program that started it, or in order with "
-				       "kill %d",
-				       (int)agent_pid(fd), (int)agent_pid(fd));
+			return speaks_another(fd, e);
 		strbuf_add(text, chunk.data, chunk.size);
 	}
 	return 0;
@@ -128,6 +134,76 @@ int ctl_ask_about(const char *name, const struct ctl_request *asked, int timeout
 	if (ret_fd)
 		*ret_fd = take_fd(fd);
 	return 0;
+}
+
+/* ---- watching ---- */
+
+struct ctl_watch {
+	int fd;
+	struct strbuf text; /* of a document that is not whole yet */
+	bool heard;
+};
+
+int ctl_watch_open(const char *name, struct ctl_watch **ret, struct err *e)
+{
+	const struct ctl_request req = { .magic = CTL_MAGIC,
+					 .version = CTL_VERSION,
+					 .verb = CTL_WATCH };
+	cleanup_fd int fd = endpoint_connect(name, ROOM_LIMIT_MS, e);
+	int r;
+
+	if (fd < 0)
+		return fd;
+	r = sock_send(fd, &req, sizeof(req));
+	if (r < 0)
+		return err_sys(e, -r, "ask the agent");
+	*ret = xcalloc(1, sizeof(**ret));
+	(*ret)->fd = take_fd(fd);
+	(*ret)->text = (struct strbuf)STRBUF_INIT;
+	return 0;
+}
+
+int ctl_watch_fd(const struct ctl_watch *w)
+{
+	return w->fd;
+}
+
+static int watch_ended(const struct ctl_watch *w, struct err *e)
+{
+	if (!w->heard) /* an agent that does not know the verb says nothing */
+		return speaks_another(w->fd, e);
+	return err_set(e, -EPIPE, "the agent has ended, or has cut us off");
+}
+
+int ctl_watch_next(struct ctl_watch *w, json_t **ret, struct err *e)
+{
+	struct ctl_chunk chunk = { .last = 0 };
+
+	while (!chunk.last) {
+		ssize_t n = sock_recv(w->fd, &chunk, sizeof(chunk));
+
+		if (n == -EAGAIN)
+			return 0;
+		if (n <= 0)
+			return watch_ended(w, e);
+		if (!ctl_is_chunk(&chunk, n) || w->text.len + chunk.size > ANSWER_MAX)
+			return speaks_another(w->fd, e);
+		strbuf_add(&w->text, chunk.data, chunk.size);
+		w->heard = true;
+	}
+	*ret = json_loadb(strbuf_str(&w->text), w->text.len, 0, NULL);
+	strbuf_reset(&w->text);
+	return *ret ? 1 : err_set(e, -EPROTO, "what the agent tells is not JSON");
+}
+
+struct ctl_watch *ctl_watch_close(struct ctl_watch *w)
+{
+	if (!w)
+		return NULL;
+	(void)fd_close(w->fd);
+	strbuf_clear(&w->text);
+	free(w);
+	return NULL;
 }
 
 void ctl_ring(const char *name, enum ctl_verb verb)

@@ -17,6 +17,24 @@ int ctl_ask(const char *name, enum ctl_verb verb, int timeout_ms, json_t **ret, 
 /* The same about a task: req has the verb and what is asked. */
 int ctl_ask_about(const char *name, const struct ctl_request *req, int timeout_ms, json_t **ret,
 		  int *ret_fd, struct err *e);
+/*
+ * Watch (agent/watch.h; docs/json.md has the documents):
+ *
+ *	r = ctl_watch_open(name, &w, &e);
+ *	poll(ctl_watch_fd(w));
+ *	while ((r = ctl_watch_next(w, &doc, &e)) > 0)
+ *		.. json_decref(doc);
+ *	w = ctl_watch_close(w);
+ *
+ * ctl_watch_open(): 0; -ECONNREFUSED: no agent runs; -errno. ctl_watch_next() does not wait. 1 and
+ * a document, the caller's; 0: not yet; -EPIPE: the agent has ended, or has cut us off since we
+ * read nothing for CTL_SLOW_MS; -EPROTO: it is of another version. Not for several threads.
+ */
+struct ctl_watch;
+int ctl_watch_open(const char *name, struct ctl_watch **ret, struct err *e);
+int ctl_watch_fd(const struct ctl_watch *w);
+int ctl_watch_next(struct ctl_watch *w, json_t **ret, struct err *e);
+struct ctl_watch *ctl_watch_close(struct ctl_watch *w);
 /* Say it and do not wait for the answer: a doorbell. Nobody there, or nobody who listens, is no
  * error worth a word. */
 void ctl_ring(const char *name, enum ctl_verb verb);

@@ -179,6 +179,7 @@ static void on_started(void *user, struct attempt *r)
 	task_events_started(&q->place, r);
 	allocations_on_started(q, r);
 	gangs_soon(q->gangs);
+	q->ops->changed(q->user);
 }
 
 static void on_mustered(void *user, struct attempt *r)
@@ -329,6 +330,7 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 	dispatch_plan_soon(q);
 	if (spec && spec_is_gang(spec))
 		gangs_soon(q->gangs);
+	q->ops->changed(q->user);
 	q->ops->over(q->user);
 }
 
@@ -384,6 +386,8 @@ static void on_read(void *user, struct index_reading *b, bool first)
 		dispatch_plan_soon(q);
 	if (b->n_changes || first)
 		gangs_after_reading(q->gangs);
+	if (b->n_changes || b->lanes_read)
+		q->ops->changed(q->user);
 }
 
 static void after_reading(void *user)

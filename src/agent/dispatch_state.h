@@ -26,6 +26,8 @@ struct dispatch_ops {
 	/* Orders of control/, and one of control.json. */
 	const struct orderbox_ops *orders;
 	void (*file_order)(void *user, const struct control_order *o);
+	/* What waits, runs or has ended is another. */
+	void (*changed)(void *user);
 	/* A task is over, after it is filed; or it is known now what ran before. */
 	void (*over)(void *user);
 };

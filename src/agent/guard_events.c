@@ -19,6 +19,7 @@
 #include "agent/report/agentlog.h"
 #include "agent/report/eventlog.h"
 #include "agent/startup.h"
+#include "agent/watch.h"
 #include "base/clock.h"
 #include "base/json_get.h"
 #include "base/mem.h"
@@ -103,6 +104,7 @@ static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
 		a->view.n_slots = slot + 1;
 	(void)eventlog_knows(a->eventlog, &dev->reason); /* so that it does when asked */
 	startup_on_device(a, slot);
+	watch_device(a, slot);
 	allocations_look_free(a, true);
 	if (a->queue)
 		dispatch_look(a->queue);

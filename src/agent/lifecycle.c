@@ -26,6 +26,7 @@
 #include "agent/report/agentlog.h"
 #include "agent/report/eventlog.h"
 #include "agent/startup.h"
+#include "agent/watch.h"
 #include "base/clock.h"
 #include "base/json_get.h"
 #include "base/mem.h"
@@ -304,6 +305,7 @@ static void shut_down(struct agent *a, const struct life_cause *cause)
 	l->stop_ns = clock_mono_ns();
 	startup_end(a);
 	eventlog_tell(a->eventlog, OWN_ENDING, json_pack("{so}", "why", json_new_text(cause->why)));
+	watch_end(a, cause->why);
 	if (a->queue)
 		dispatch_end(a->queue, cause->why);
 	look_at_workload(a);

@@ -30,6 +30,7 @@ struct agent {
 	struct lifecycle *life;
 	struct watchdog *watchdog;
 	struct verbs *verbs;
+	struct watch *watch;
 	struct agent_job *job; /* NULL: it runs in none */
 
 	/* agent.c's own. */

@@ -10,11 +10,11 @@
 #include "agent/dispatch.h"
 #include "agent/dispatch_state.h"
 #include "agent/lifecycle.h"
-#include "agent/node/guardlink.h"
 #include "agent/parts.h"
 #include "agent/report/eventlog.h"
 #include "agent/report/status_json.h"
 #include "agent/stops.h"
+#include "agent/watch.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "sched/why.h"
@@ -38,7 +38,8 @@ enum verb_time {
 
 struct verb {
 	const char *name;
-	bool at_end; /* answered when the agent has let go of everything */
+	bool at_end;  /* answered when the agent has let go of everything */
+	bool streams; /* not one answer, but many: nothing below */
 	/* Does it. The answer, a new reference; or NULL: it comes later. */
 	json_t *(*begin)(struct agent *a, const struct verb_args *v);
 	/* The same, after that. NULL: at VERB_READ only, it is not known yet. */
@@ -67,13 +68,7 @@ static json_t *ping(struct agent *a, const struct verb_args *v)
 
 static json_t *status(struct agent *a, const struct verb_args *v)
 {
-	json_t *doc;
-
-	a->view.heard_ns = guardlink_heard_ns(a->link);
-	doc = status_json(&a->view, a->agentlog, a->eventlog);
-	if (a->queue)
-		(void)json_object_set_new(doc, "queue", dispatch_report(a->queue));
-	return doc;
+	return watch_status(a, true);
 }
 
 static json_t *off(struct agent *a, const struct verb_args *v)
@@ -182,6 +177,7 @@ static const struct verb verbs[CTL_VERB_MAX] = {
 	[CTL_WHY] = { "why", .begin = why, .settle = why_read },
 	[CTL_DRAIN] = { "drain", .begin = drain, .at_end = true },
 	[CTL_FORECAST] = { "forecast", .begin = forecast },
+	[CTL_WATCH] = { "watch", .streams = true },
 };
 
 /* -------- on the socket -------- */
@@ -285,6 +281,10 @@ static void on_request(void *user, struct ctl_client *client, const struct ctl_r
 	};
 	json_t *answer;
 
+	if (verb->streams) {
+		watch_add(user, client);
+		return;
+	}
 	if (verb->at_end) /* first: it may be over at once */
 		life_add_client(user, client);
 	answer = verb->begin(user, &args);
@@ -304,6 +304,17 @@ static void on_client_gone(void *user, struct ctl_client *client)
 			drop_waiter(w);
 	}
 	life_forget_client(a, client);
+	watch_forget(a, client);
+}
+
+static char *on_next(void *user, struct ctl_client *client)
+{
+	return watch_next(user, client);
+}
+
+static void on_slow(void *user, struct ctl_client *client)
+{
+	watch_slow(user, client);
 }
 
 /* Two agents of an instance would each believe to be the one: the one that can be found stays. */
@@ -314,6 +325,8 @@ static void on_name_lost(void *user)
 
 const struct ctl_ops verbs_socket = { .request = on_request,
 				      .gone = on_client_gone,
+				      .next = on_next,
+				      .slow = on_slow,
 				      .lost = on_name_lost };
 
 /* -------- in control/ -------- */

@@ -370,22 +370,24 @@ static void add_quarantine(json_t *o, const char *text)
 	set(o, "reason", json_string(both));
 }
 
+json_t *status_device_at(const struct view *v, uint32_t slot, struct eventlog *names, uint64_t now)
+{
+	json_t *o = status_device(v, &v->devices[slot], names, now);
+
+	if (v->c->workload)
+		add_workload(o, v, slot, now);
+	if (v->quarantine && v->quarantine[slot].text[0])
+		add_quarantine(o, v->quarantine[slot].text);
+	return o;
+}
+
 static json_t *devices_json(const struct view *v, struct eventlog *names, uint64_t now)
 {
 	json_t *a = json_array();
 
-	for (uint32_t i = 0; i < v->n_slots; i++) {
-		json_t *o;
-
-		if (!v->seen[i])
-			continue;
-		o = status_device(v, &v->devices[i], names, now);
-		if (v->c->workload)
-			add_workload(o, v, i, now);
-		if (v->quarantine && v->quarantine[i].text[0])
-			add_quarantine(o, v->quarantine[i].text);
-		(void)json_array_append_new(a, o);
-	}
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		if (v->seen[i])
+			(void)json_array_append_new(a, status_device_at(v, i, names, now));
 	return a;
 }
 
@@ -414,7 +416,8 @@ static json_t *tail_json(const struct agentlog *j)
 	return a;
 }
 
-json_t *status_json(const struct view *v, struct agentlog *j, struct eventlog *names)
+static json_t *status_of(const struct view *v, struct agentlog *j, struct eventlog *names,
+			 bool devices)
 {
 	char trouble[ERR_TEXT_MAX];
 	uint64_t now = clock_mono_ns();
@@ -435,12 +438,23 @@ json_t *status_json(const struct view *v, struct agentlog *j, struct eventlog *n
 	set(o, "agent", status_agent(v));
 	set(o, "job", job_json(v));
 	set(o, "guard", guard_json(v, now));
-	set(o, "devices", devices_json(v, names, now));
+	if (devices)
+		set(o, "devices", devices_json(v, names, now));
 	set(o, "yields", yields_json(v, eventlog_names(names)));
 	set(o, "log", tail_json(j));
 	set(o, "lines_lost", bytes_json(agentlog_lost(j)));
 	set(o, "log_trouble", text_json(agentlog_trouble(j, trouble, sizeof(trouble))));
 	return o;
+}
+
+json_t *status_json(const struct view *v, struct agentlog *j, struct eventlog *names)
+{
+	return status_of(v, j, names, true);
+}
+
+json_t *status_json_but_devices(const struct view *v, struct agentlog *j, struct eventlog *names)
+{
+	return status_of(v, j, names, false);
 }
 
 json_t *status_ping(const struct view *v)

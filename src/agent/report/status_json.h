@@ -15,7 +15,11 @@
 
 /* New reference. */
 json_t *status_json(const struct view *v, struct agentlog *j, struct eventlog *names);
-/* One device, as in the status. */
+json_t *status_json_but_devices(const struct view *v, struct agentlog *j, struct eventlog *names);
+/* One device, as in the status; now_ns is CLOCK_MONOTONIC. */
+json_t *status_device_at(const struct view *v, uint32_t slot, struct eventlog *names,
+			 uint64_t now_ns);
+/* The same, without the workload and the quarantine that an agent puts on it. */
 json_t *status_device(const struct view *v, const struct dev_status *d, struct eventlog *names,
 		      uint64_t now_ns);
 /* Who speaks: the instance, its agent and where it writes. */
