@@ -102,15 +102,6 @@ static void close_client(struct ctl_client *c)
 	uv_close((uv_handle_t *)&c->timer, on_client_closed);
 }
 
-static void on_client_slow(uv_timer_t *timer)
-{
-	struct ctl_client *c = timer->data;
-
-	if (c->streams && !c->closing)
-		c->ctl->ops->slow(c->ctl->user, c);
-	close_client(c);
-}
-
 /* The next piece of the answer. False: the client takes no more now, or is gone. */
 static bool send_chunk(struct ctl_client *c)
 {
@@ -151,6 +142,8 @@ static bool take_next(struct ctl_client *c)
 	return c->text != NULL;
 }
 
+static void on_client_slow(uv_timer_t *timer);
+
 /* Of a busy client no more than a turn's at once: the poll comes back to it. */
 static void send_stream(struct ctl_client *c)
 {
@@ -188,6 +181,30 @@ static void send_answer(struct ctl_client *c)
 		(void)uv_timer_stop(&c->timer);
 		(void)uv_poll_start(&c->poll, UV_READABLE, on_client);
 	}
+}
+
+/* The kernel says that there is room only when there is much: who reads little by little has read
+ * something all the same. */
+static bool takes_more(struct ctl_client *c)
+{
+	size_t sent = c->sent;
+
+	if (c->text && !c->closing)
+		send_text(c);
+	return !c->closing && c->sent != sent;
+}
+
+static void on_client_slow(uv_timer_t *timer)
+{
+	struct ctl_client *c = timer->data;
+
+	if (takes_more(c)) {
+		(c->streams ? send_stream : send_answer)(c);
+		return;
+	}
+	if (c->streams && !c->closing)
+		c->ctl->ops->slow(c->ctl->user, c);
+	close_client(c);
 }
 
 bool ctl_is_request(const struct ctl_request *req, ssize_t n)
