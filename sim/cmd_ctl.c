@@ -239,6 +239,63 @@ static int run_device(const struct cmd_ctx *ctx, struct err *e)
 	return 0;
 }
 
+/* What can be wrong with a card, or counted there. */
+static const struct {
+	const char *name;
+	size_t offset;
+	uint64_t max;
+} health_figures[] = {
+#define FIGURE(name, member, max)                                                                  \
+	{                                                                                          \
+		name, offsetof(struct sim_health, member), max                                     \
+	}
+	FIGURE("heat", heat_c, 60),
+	FIGURE("ecc-corrected", ecc_corrected, UINT32_MAX),
+	FIGURE("ecc-uncorrected", ecc_uncorrected, UINT32_MAX),
+	FIGURE("ecc-corrected-ever", ecc_corrected_ever, UINT32_MAX),
+	FIGURE("ecc-uncorrected-ever", ecc_uncorrected_ever, UINT32_MAX),
+	FIGURE("rows-corrected", rows_corrected, UINT32_MAX),
+	FIGURE("rows-uncorrected", rows_uncorrected, UINT32_MAX),
+	FIGURE("rows-pending", rows_pending, 1),
+	FIGURE("rows-failed", rows_failed, 1),
+	FIGURE("pcie-replays", pcie_replays, UINT32_MAX),
+	FIGURE("pcie-lanes-lost", pcie_lanes_lost, 15),
+	FIGURE("links-down", links_down, (1U << SIM_LINK_MAX) - 1),
+	FIGURE("link-replays", link_replays, UINT32_MAX),
+	FIGURE("link-recoveries", link_recoveries, UINT32_MAX),
+	FIGURE("link-crc-flit", link_crc_flit, UINT32_MAX),
+	FIGURE("link-crc-data", link_crc_data, UINT32_MAX),
+};
+
+static int run_health(const struct cmd_ctx *ctx, struct err *e)
+{
+	const char *name = opts_arg(ctx->opts, 1);
+	char names[400] = "";
+	struct sim_machine *m;
+	uint64_t value;
+	uint32_t set;
+	int r;
+
+	for (size_t i = 0; i < ARRAY_LEN(health_figures); i++) {
+		size_t len = strlen(names);
+
+		(void)str_print(names + len, sizeof(names) - len, "%s%s", len ? ", " : "",
+				health_figures[i].name);
+		if (strcmp(health_figures[i].name, name) != 0)
+			continue;
+		r = number(opts_arg(ctx->opts, 2), name, health_figures[i].max, &value, e);
+		if (r == 0)
+			r = locked_device(ctx, &m, e);
+		if (r < 0)
+			return r;
+		set = (uint32_t)value;
+		memcpy((char *)&m->devs[r].health + health_figures[i].offset, &set, sizeof(set));
+		sim_unlock(m);
+		return 0;
+	}
+	return err_set(e, -EINVAL, "a card has no figure \"%s\": it is one of %s", name, names);
+}
+
 static int run_lock(const struct cmd_ctx *ctx, struct err *e)
 {
 	const char *ms = opts_arg(ctx->opts, 1);
@@ -540,6 +597,8 @@ static int run_show(const struct cmd_ctx *ctx, struct err *e)
 	  "which PIDs the lists show")                                                             \
 	X(mode, "compute-mode", "DEV default|exclusive|prohibited", 2, 2, run_device,              \
 	  "who may have contexts")                                                                 \
+	X(health, "health", "DEV FIGURE N", 3, 3, run_health,                                      \
+	  "heat, errors of memory, NVLink, PCIe: what is wrong with it, or counted")               \
 	X(lock, "lock", "slow MS", 2, 2, run_lock, "every driver call keeps the lock so long")     \
 	X(layout, "layout", "16|24|32", 1, 1, run_machine_choice,                                  \
 	  "bytes of an entry that the _v3 process lists write")                                    \

@@ -33,13 +33,14 @@
 #include "timing.h"
 
 #define SIM_MAGIC     0x6d69736572756e74ULL /* "tnuresim" */
-#define SIM_VERSION   6
+#define SIM_VERSION   7
 #define SIM_DEV_MAX   64 /* cards and MIG instances together */
 #define SIM_PROC_MAX  256
 #define SIM_BUSY_MAX  4096 /* remembered launches of one device: over 1 s of 1 ms kernels */
 #define SIM_XID_MAX   64
 #define SIM_FAULT_MAX 16
 #define SIM_GIVE_MAX  64 /* calls at a time that free memory */
+#define SIM_LINK_MAX  18 /* of NVLink, of one card */
 
 #define NS_PER_S 1000000000ULL
 
@@ -71,6 +72,17 @@ struct sim_busy {
 	uint32_t power_mw; /* what it adds to the board's power while it runs */
 };
 
+/* What goes wrong with a card by and by; all of it is 0 in a new one (`ctl health`). */
+struct sim_health {
+	uint32_t heat_c; /* that its cooling leaves in it, beside what its power explains */
+	uint32_t ecc_corrected, ecc_uncorrected;	   /* since the driver was loaded */
+	uint32_t ecc_corrected_ever, ecc_uncorrected_ever; /* before that */
+	uint32_t rows_corrected, rows_uncorrected, rows_pending, rows_failed;
+	uint32_t pcie_replays, pcie_lanes_lost;
+	uint32_t links_down; /* a bit for each */
+	uint32_t link_replays, link_recoveries, link_crc_flit, link_crc_data;
+};
+
 struct sim_dev {
 	char uuid[64];
 	char name[96];
@@ -92,6 +104,7 @@ struct sim_dev {
 	int32_t dirty_pid; /* who freed it, -1 several: its owner gets it back without scrubbing */
 	uint32_t compute_mode;
 	bool mig, display, lost, mig_capable, nvlink_board, ecc;
+	struct sim_health health;
 	uint64_t energy_uj, energy_ns; /* counted up to energy_ns */
 	uint64_t busy_seq;
 	struct sim_busy busy[SIM_BUSY_MAX];

@@ -40,7 +40,7 @@ static unsigned long long own_number(const struct sim_dev *d)
 	X(nvmlDeviceGetMultiGpuBoard, unsigned int, 0, true)                                       \
 	X(nvmlDeviceGetPcieSpeed, unsigned int, 1000u << nv_pcie_generation(d), true)              \
 	X(nvmlDeviceGetPcieLinkMaxSpeed, unsigned int, nv_pcie_generation(d), true)                \
-	X(nvmlDeviceGetPcieReplayCounter, unsigned int, 0, true)                                   \
+	X(nvmlDeviceGetPcieReplayCounter, unsigned int, d->health.pcie_replays, true)              \
 	X(nvmlDeviceGetIrqNum, unsigned int, 41 + (unsigned int)dev, true)                         \
 	X(nvmlDeviceGetNumFans, unsigned int, is_data_centre(d) ? 0 : 2, true)                     \
 	X(nvmlDeviceGetPowerManagementMode, nvmlEnableState_t, NVML_FEATURE_ENABLED, true)         \
@@ -172,6 +172,14 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t handle, nvmlEnableState
 	NV_RETURN(NVML_SUCCESS);
 }
 
+static unsigned long long ecc_errors(const struct sim_health *h, unsigned int error,
+				     unsigned int counter)
+{
+	unsigned long long now = error ? h->ecc_uncorrected : h->ecc_corrected;
+
+	return counter ? now + (error ? h->ecc_uncorrected_ever : h->ecc_corrected_ever) : now;
+}
+
 /* error: 0 corrected, 1 not; counter: 0 since the driver was loaded, 1 in the card's life. */
 NV_EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t handle, unsigned int error,
 						   unsigned int counter, unsigned long long *count)
@@ -181,7 +189,7 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t handle, unsigned
 		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
 	if (!m->devs[dev].ecc)
 		NV_RETURN(NVML_ERROR_NOT_SUPPORTED);
-	*count = 0;
+	*count = ecc_errors(&m->devs[dev].health, error, counter);
 	NV_RETURN(NVML_SUCCESS);
 }
 
@@ -195,7 +203,8 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t handle, unsi
 		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
 	if (!m->devs[dev].ecc || (location != 2 && location != 7))
 		NV_RETURN(NVML_ERROR_NOT_SUPPORTED);
-	*count = 0;
+	/* All of them are of the memory. */
+	*count = location == 2 ? ecc_errors(&m->devs[dev].health, error, counter) : 0;
 	NV_RETURN(NVML_SUCCESS);
 }
 
@@ -214,7 +223,10 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t handle, unsigned i
 		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
 	if (!remaps_rows(&m->devs[dev]))
 		NV_RETURN(NVML_ERROR_NOT_SUPPORTED);
-	*corrected = *uncorrected = *pending = *failed = 0;
+	*corrected = m->devs[dev].health.rows_corrected;
+	*uncorrected = m->devs[dev].health.rows_uncorrected;
+	*pending = m->devs[dev].health.rows_pending;
+	*failed = m->devs[dev].health.rows_failed;
 	NV_RETURN(NVML_SUCCESS);
 }
 
@@ -253,5 +265,90 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t handl
 	if (!m->devs[dev].ecc || remaps_rows(&m->devs[dev]))
 		NV_RETURN(NVML_ERROR_NOT_SUPPORTED);
 	*pending = NVML_FEATURE_DISABLED;
+	NV_RETURN(NVML_SUCCESS);
+}
+
+/* By generation of the boards that have NVLink: 6 links of Volta, 12 of Ampere, 18 of Hopper. */
+static unsigned int n_links(const struct sim_dev *d)
+{
+	if (!d->nvlink_board)
+		return 0;
+	return d->cc_major >= 9 ? SIM_LINK_MAX : d->cc_major == 8 ? 12 : 6;
+}
+
+/* They lead to a switch, which is there where more than one card is. */
+NV_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t handle, unsigned int link,
+						nvmlEnableState_t *up)
+{
+	const struct sim_dev *d;
+
+	NV_DEVICE(handle, NV_NO_MIG);
+	d = &m->devs[dev];
+	if (!n_links(d))
+		NV_RETURN(NVML_ERROR_NOT_SUPPORTED);
+	if (!up || link >= n_links(d))
+		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
+	*up = d->nvlink && !(d->health.links_down >> link & 1) ? NVML_FEATURE_ENABLED
+							       : NVML_FEATURE_DISABLED;
+	NV_RETURN(NVML_SUCCESS);
+}
+
+/* All errors are those of the first link. */
+static unsigned long long link_errors(const struct sim_health *h, unsigned int link,
+				      unsigned int counter)
+{
+	const uint32_t counts[] = { h->link_replays, h->link_recoveries, h->link_crc_flit,
+				    h->link_crc_data };
+
+	return link ? 0 : counts[counter];
+}
+
+NV_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t handle, unsigned int link,
+						       unsigned int counter,
+						       unsigned long long *count)
+{
+	const struct sim_dev *d;
+
+	NV_DEVICE(handle, NV_NO_MIG);
+	d = &m->devs[dev];
+	if (!n_links(d))
+		NV_RETURN(NVML_ERROR_NOT_SUPPORTED);
+	if (!count || link >= n_links(d) || counter > NVML_NVLINK_ERROR_DL_CRC_DATA)
+		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
+	*count = link_errors(&d->health, link, counter);
+	NV_RETURN(NVML_SUCCESS);
+}
+
+/* Of all fields only the errors of NVLink. */
+static nvmlReturn_t field_value(const struct sim_dev *d, nvmlFieldValue_t *f)
+{
+	static const struct {
+		unsigned int field, counter;
+	} fields[] = {
+		{ NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, NVML_NVLINK_ERROR_DL_REPLAY },
+		{ NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL, NVML_NVLINK_ERROR_DL_RECOVERY },
+		{ NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL, NVML_NVLINK_ERROR_DL_CRC_FLIT },
+		{ NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL, NVML_NVLINK_ERROR_DL_CRC_DATA },
+	};
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		if (fields[i].field != f->fieldId || !n_links(d))
+			continue;
+		f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
+		f->value.ullVal = link_errors(&d->health, 0, fields[i].counter);
+		f->timestamp = (long long)nv_wall_us(sim_now_ns());
+		f->latencyUsec = 0;
+		return NVML_SUCCESS;
+	}
+	return NVML_ERROR_NOT_SUPPORTED;
+}
+
+NV_EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t handle, int n, nvmlFieldValue_t *f)
+{
+	NV_DEVICE(handle, NV_ANY);
+	if (n < 1 || !f)
+		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
+	for (int i = 0; i < n; i++)
+		f[i].nvmlReturn = field_value(&m->devs[dev], &f[i]);
 	NV_RETURN(NVML_SUCCESS);
 }

@@ -12,6 +12,9 @@
 #define IDLE_CLOCK_MHZ 345
 #define PCIE_LANES     16
 
+/* In degrees C: the software slows a card down from the first on, the hardware from the second. */
+enum { HOT_SHUTDOWN = 92, HOT_HARDWARE = 89, HOT_MEMORY = 95, HOT_SOFTWARE = 87 };
+
 static unsigned int util_percent(const struct sim_machine *m, int dev, uint64_t now,
 				 uint64_t window)
 {
@@ -23,12 +26,43 @@ static unsigned int util_percent(const struct sim_machine *m, int dev, uint64_t 
 static unsigned int temperature(struct sim_machine *m, int dev)
 {
 	/* 26 degrees at rest, 68 at the power limit: what an air-conditioned room shows */
-	return 26 + (unsigned int)(42ULL * sim_power_mw(m, dev) / m->devs[dev].limit_mw);
+	return 26 + (unsigned int)(42ULL * sim_power_mw(m, dev) / m->devs[dev].limit_mw) +
+	       m->devs[dev].health.heat_c;
 }
 
 static bool running(const struct sim_machine *m, int dev)
 {
 	return sim_has_context(m, dev);
+}
+
+/* A card that runs at the limit of its power says so, and one that is too hot. */
+static unsigned long long throttle_reasons(struct sim_machine *m, int dev)
+{
+	const struct sim_dev *d = &m->devs[dev];
+	unsigned int degrees = temperature(m, dev);
+	unsigned long long bits =
+		running(m, dev) ? nvmlClocksEventReasonNone : nvmlClocksEventReasonGpuIdle;
+
+	if (sim_power_mw(m, dev) >= d->limit_mw / 100 * 98)
+		bits |= nvmlClocksEventReasonSwPowerCap;
+	if (degrees >= HOT_SOFTWARE)
+		bits |= nvmlClocksEventReasonSwThermalSlowdown;
+	if (degrees >= HOT_HARDWARE)
+		bits |= nvmlClocksThrottleReasonHwSlowdown |
+			nvmlClocksThrottleReasonHwThermalSlowdown;
+	return bits;
+}
+
+/* By a tenth for each degree that it is too hot; the hardware halves it at once. */
+static unsigned int sm_clock(struct sim_machine *m, int dev)
+{
+	unsigned int degrees = temperature(m, dev), mhz = m->devs[dev].clock_sm_mhz;
+
+	if (!running(m, dev))
+		return IDLE_CLOCK_MHZ;
+	if (degrees >= HOT_HARDWARE)
+		return mhz / 2;
+	return degrees >= HOT_SOFTWARE ? mhz - mhz / 10 * (degrees - HOT_SOFTWARE + 1) : mhz;
 }
 
 /* nvmlBrandType_t */
@@ -53,6 +87,11 @@ static unsigned int architecture(const struct sim_dev *d)
 	return d->cc_major == 9 ? HOPPER : UINT32_MAX;
 }
 
+#define THROTTLE_REASONS                                                                           \
+	(nvmlClocksEventReasonGpuIdle | nvmlClocksEventReasonSwPowerCap |                          \
+	 nvmlClocksEventReasonSwThermalSlowdown | nvmlClocksThrottleReasonHwSlowdown |             \
+	 nvmlClocksThrottleReasonHwThermalSlowdown)
+
 #define GETTERS(X)                                                                                 \
 	X(nvmlDeviceGetPowerUsage, unsigned int, sim_power_mw(m, dev), NV_CARD)                    \
 	X(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, sim_energy_mj(m, dev), NV_CARD) \
@@ -68,12 +107,12 @@ static unsigned int architecture(const struct sim_dev *d)
 	X(nvmlDeviceGetPerformanceState, nvmlPstates_t, NVML_PSTATE_0, NV_CARD)                    \
 	X(nvmlDeviceGetSupportedEventTypes, unsigned long long, nvmlEventTypeXidCriticalError,     \
 	  NV_CARD)                                                                                 \
-	X(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long,                           \
-	  running(m, dev) ? nvmlClocksEventReasonNone : nvmlClocksEventReasonGpuIdle, NV_CARD)     \
-	X(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long,                              \
-	  running(m, dev) ? nvmlClocksEventReasonNone : nvmlClocksEventReasonGpuIdle, NV_CARD)     \
-	X(nvmlDeviceGetSupportedClocksThrottleReasons, unsigned long long,                         \
-	  nvmlClocksEventReasonGpuIdle, NV_CARD)                                                   \
+	X(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, throttle_reasons(m, dev), \
+	  NV_CARD)                                                                                 \
+	X(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, throttle_reasons(m, dev),    \
+	  NV_CARD)                                                                                 \
+	X(nvmlDeviceGetSupportedClocksThrottleReasons, unsigned long long, THROTTLE_REASONS,       \
+	  NV_CARD)                                                                                 \
 	X(nvmlDeviceGetMaxMigDeviceCount, unsigned int, d->mig_capable ? 7 : 0, NV_CARD)           \
 	X(nvmlDeviceGetBrand, unsigned int, brand(d), NV_ANY)                                      \
 	X(nvmlDeviceGetArchitecture, unsigned int, architecture(d), NV_ANY)                        \
@@ -82,7 +121,8 @@ static unsigned int architecture(const struct sim_dev *d)
 	X(nvmlDeviceGetGpuMaxPcieLinkGeneration, unsigned int, nv_pcie_generation(d), NV_CARD)     \
 	X(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int, nv_pcie_generation(d), NV_CARD)       \
 	X(nvmlDeviceGetMaxPcieLinkWidth, unsigned int, PCIE_LANES, NV_CARD)                        \
-	X(nvmlDeviceGetCurrPcieLinkWidth, unsigned int, PCIE_LANES, NV_CARD)                       \
+	X(nvmlDeviceGetCurrPcieLinkWidth, unsigned int, PCIE_LANES - d->health.pcie_lanes_lost,    \
+	  NV_CARD)                                                                                 \
 	X(nvmlDeviceIsMigDeviceHandle, unsigned int, d->parent >= 0, NV_ANY)
 
 #define GETTER_FUNCTION(name, type, expression, kind)                                              \
@@ -198,7 +238,8 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t handle,
 							 nvmlTemperatureThresholds_t which,
 							 unsigned int *value)
 {
-	static const unsigned int thresholds[] = { 92, 89, 95, 87 };
+	static const unsigned int thresholds[] = { HOT_SHUTDOWN, HOT_HARDWARE, HOT_MEMORY,
+						   HOT_SOFTWARE };
 
 	NV_DEVICE(handle, NV_CARD);
 	if (!value || (size_t)which >= sizeof(thresholds) / sizeof(thresholds[0]))
@@ -226,7 +267,7 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t handle, nvmlClockType
 	if (type == NVML_CLOCK_MEM)
 		*mhz = m->devs[dev].clock_mem_mhz;
 	else
-		*mhz = running(m, dev) ? m->devs[dev].clock_sm_mhz : IDLE_CLOCK_MHZ;
+		*mhz = sm_clock(m, dev);
 	NV_RETURN(NVML_SUCCESS);
 }
 

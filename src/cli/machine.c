@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "agent/node/device_health.h"
 #include "agent/node/quarantine.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -145,6 +146,12 @@ int machine_look(uint64_t idle_below, struct machine **ret, struct err *e)
 	return 0;
 }
 
+void machine_read_health(struct machine *m)
+{
+	for (uint32_t i = 0; i < m->list.n; i++)
+		gpu_health_read_all(&m->nvml, &m->list.d[i], &m->devices[i].health);
+}
+
 struct machine *machine_free(struct machine *m)
 {
 	if (!m)
@@ -228,6 +235,7 @@ static json_t *device_json(const struct gpu_device *dev, const struct machine_de
 	set(o, "bus_id", dev->bus_id[0] ? json_string(dev->bus_id) : json_null());
 	set(o, "minor", dev->minor >= 0 ? json_integer(dev->minor) : json_null());
 	add_figures(o, &d->look);
+	set(o, "health", health_json(&d->health, clock_mono_ns()));
 	set(o, "state", json_string(machine_state_name(d)));
 	set(o, "held", json_boolean(d->ours));
 	set(o, "idle", json_boolean(!d->reason[0] && !d->ours));

@@ -13,10 +13,12 @@
 #include "base/err.h"
 #include "cli/cmd.h"
 #include "gpu/device.h"
+#include "gpu/health.h"
 
 struct machine_device {
 	struct gpu_look look;
-	int code; /* 0, or why there is no look */
+	struct gpu_health health; /* after machine_read_health() */
+	int code;		  /* 0, or why there is no look */
 	char trouble[200];
 	bool ours;	  /* a holder of this user is on it */
 	char reason[200]; /* why it is not idle; empty: it is */
@@ -37,6 +39,8 @@ struct machine {
  * *ret; -ENOENT (no library), -ENODEV (no GPU), -EIO and so on with e.
  */
 int machine_look(uint64_t idle_below, struct machine **ret, struct err *e);
+/* Some 40 calls of the driver more for each card. */
+void machine_read_health(struct machine *m);
 struct machine *machine_free(struct machine *m);
 
 /* What this user's agents remember of devices that failed. The caller frees the path. */

@@ -63,6 +63,39 @@
 	  "nvmlDeviceRegisterEvents")                                                              \
 	X(0, event_wait, nvmlReturn_t, (nvmlEventSet_t, nvmlEventData_t *, unsigned int),          \
 	  "nvmlEventSetWait_v2", "nvmlEventSetWait")                                               \
+	X(0, energy, nvmlReturn_t, (nvmlDevice_t, unsigned long long *),                           \
+	  "nvmlDeviceGetTotalEnergyConsumption")                                                   \
+	X(0, clock, nvmlReturn_t, (nvmlDevice_t, nvmlClockType_t, unsigned int *),                 \
+	  "nvmlDeviceGetClockInfo")                                                                \
+	X(0, clock_max, nvmlReturn_t, (nvmlDevice_t, nvmlClockType_t, unsigned int *),             \
+	  "nvmlDeviceGetMaxClockInfo")                                                             \
+	X(0, throttle, nvmlReturn_t, (nvmlDevice_t, unsigned long long *),                         \
+	  "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")   \
+	X(0, pstate, nvmlReturn_t, (nvmlDevice_t, unsigned int *),                                 \
+	  "nvmlDeviceGetPerformanceState")                                                         \
+	X(0, ecc_errors, nvmlReturn_t,                                                             \
+	  (nvmlDevice_t, nvmlMemoryErrorType_t, nvmlEccCounterType_t, unsigned long long *),       \
+	  "nvmlDeviceGetTotalEccErrors")                                                           \
+	X(0, remapped_rows, nvmlReturn_t,                                                          \
+	  (nvmlDevice_t, unsigned int *, unsigned int *, unsigned int *, unsigned int *),          \
+	  "nvmlDeviceGetRemappedRows")                                                             \
+	X(0, pcie_replays, nvmlReturn_t, (nvmlDevice_t, unsigned int *),                           \
+	  "nvmlDeviceGetPcieReplayCounter")                                                        \
+	X(0, pcie_generation, nvmlReturn_t, (nvmlDevice_t, unsigned int *),                        \
+	  "nvmlDeviceGetCurrPcieLinkGeneration")                                                   \
+	X(0, pcie_generation_max, nvmlReturn_t, (nvmlDevice_t, unsigned int *),                    \
+	  "nvmlDeviceGetMaxPcieLinkGeneration")                                                    \
+	X(0, pcie_width, nvmlReturn_t, (nvmlDevice_t, unsigned int *),                             \
+	  "nvmlDeviceGetCurrPcieLinkWidth")                                                        \
+	X(0, pcie_width_max, nvmlReturn_t, (nvmlDevice_t, unsigned int *),                         \
+	  "nvmlDeviceGetMaxPcieLinkWidth")                                                         \
+	X(0, nvlink_state, nvmlReturn_t, (nvmlDevice_t, unsigned int, nvmlEnableState_t *),        \
+	  "nvmlDeviceGetNvLinkState")                                                              \
+	X(0, nvlink_errors, nvmlReturn_t,                                                          \
+	  (nvmlDevice_t, unsigned int, nvmlNvLinkErrorCounter_t, unsigned long long *),            \
+	  "nvmlDeviceGetNvLinkErrorCounter")                                                       \
+	X(0, field_values, nvmlReturn_t, (nvmlDevice_t, int, nvmlFieldValue_t *),                  \
+	  "nvmlDeviceGetFieldValues")                                                              \
 	X(0, mig_mode, nvmlReturn_t, (nvmlDevice_t, unsigned int *, unsigned int *),               \
 	  "nvmlDeviceGetMigMode")                                                                  \
 	X(0, mig_max, nvmlReturn_t, (nvmlDevice_t, unsigned int *),                                \

@@ -266,6 +266,47 @@ typedef enum {
 	NVML_P2P_CAPS_INDEX_PROP = 4,
 } nvmlGpuP2PCapsIndex_t;
 
+/* nvmlDeviceGetTotalEccErrors: which errors, and counted since when. */
+typedef enum {
+	NVML_MEMORY_ERROR_TYPE_CORRECTED = 0,
+	NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1,
+} nvmlMemoryErrorType_t;
+
+typedef enum {
+	NVML_VOLATILE_ECC = 0,	/* since the driver was loaded, or the last reset */
+	NVML_AGGREGATE_ECC = 1, /* in the life of the card */
+} nvmlEccCounterType_t;
+
+/* Links are numbered from 0. One that a card does not have answers INVALID_ARGUMENT or
+ * NOT_SUPPORTED. */
+#define NVML_NVLINK_MAX_LINKS 18
+
+/* nvmlDeviceGetNvLinkErrorCounter, of one link */
+typedef enum {
+	NVML_NVLINK_ERROR_DL_REPLAY = 0,
+	NVML_NVLINK_ERROR_DL_RECOVERY = 1,
+	NVML_NVLINK_ERROR_DL_CRC_FLIT = 2,
+	NVML_NVLINK_ERROR_DL_CRC_DATA = 3,
+} nvmlNvLinkErrorCounter_t;
+
+/* Fields of nvmlDeviceGetFieldValues(): sums over all links. */
+#define NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL 38
+#define NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL 45
+#define NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL   52
+#define NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL 59
+
+/* The caller sets fieldId and scopeId (0, or a link), the library all the rest: nvmlReturn says
+ * whether value is there, valueType which member of it. */
+typedef struct {
+	unsigned int fieldId;
+	unsigned int scopeId;
+	long long timestamp;   /* us of the wall clock */
+	long long latencyUsec; /* that it took */
+	nvmlValueType_t valueType;
+	nvmlReturn_t nvmlReturn;
+	nvmlValue_t value;
+} nvmlFieldValue_t;
+
 /* nvmlDeviceGetMigMode */
 #define NVML_DEVICE_MIG_DISABLE 0x0u
 #define NVML_DEVICE_MIG_ENABLE	0x1u
@@ -350,6 +391,7 @@ _Static_assert(sizeof(nvmlMemory_t) == 24, "ABI");
 _Static_assert(sizeof(nvmlMemory_v2_t) == 40, "ABI");
 _Static_assert(sizeof(nvmlSample_t) == 16, "ABI");
 _Static_assert(sizeof(nvmlProcessUtilizationSample_t) == 32, "ABI");
+_Static_assert(sizeof(nvmlFieldValue_t) == 40, "ABI");
 _Static_assert(sizeof(nvmlProcessInfo_v1_t) == 16, "ABI");
 _Static_assert(sizeof(nvmlProcessInfo_v2_t) == 24, "ABI");
 _Static_assert(sizeof(nvmlProcessInfo_cc_t) == 32, "ABI");
@@ -388,6 +430,14 @@ _Static_assert(sizeof(nvmlGpmMetric_t) == 40, "ABI");
  * nvmlDeviceGetClockInfo(d, nvmlClockType_t, u *)  nvmlDeviceGetMaxClockInfo(the same)
  * nvmlDeviceGetCurrentClocks{Throttle,Event}Reasons(d, ull *)
  * nvmlDeviceGetPerformanceState(d, nvmlPstates_t *)
+ * nvmlDeviceGetTotalEccErrors(d, nvmlMemoryErrorType_t, nvmlEccCounterType_t, ull *)
+ *                                                  NOT_SUPPORTED without ECC, or where it is off
+ * nvmlDeviceGetRemappedRows(d, u *corrected, u *uncorrected, u *pending, u *failed)   from Ampere
+ * nvmlDeviceGetPcieReplayCounter(d, u *)
+ * nvmlDeviceGet{Curr,Max}PcieLink{Generation,Width}(d, u *)
+ * nvmlDeviceGetNvLinkState(d, u link, nvmlEnableState_t *)
+ * nvmlDeviceGetNvLinkErrorCounter(d, u link, nvmlNvLinkErrorCounter_t, ull *)
+ * nvmlDeviceGetFieldValues(d, int n, nvmlFieldValue_t *)   SUCCESS where any of them was told
  * nvmlDeviceGetComputeMode(d, nvmlComputeMode_t *)
  * nvmlDeviceGetPersistenceMode(d, nvmlEnableState_t *)
  * nvmlDeviceGetDisplay{Mode,Active}(d, nvmlEnableState_t *)

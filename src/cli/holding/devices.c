@@ -19,6 +19,10 @@
 
 static const struct opt devices_opts[] = {
 	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
+	{ .name = "verbose",
+	  .short_name = 'v',
+	  .spec = { VALUE_FLAG },
+	  .help = "also clocks, energy, errors of memory and links, and what slows it down" },
 	{ .name = "uuids", .spec = { VALUE_FLAG }, .help = "print the UUIDs, which --gpus takes" },
 	{ .name = "trust",
 	  .spec = { VALUE_STRING },
@@ -79,6 +83,106 @@ static void print_table(const struct machine *m)
 	}
 	table_print(t, stdout);
 	(void)table_free(t);
+}
+
+/* ---- how they are doing ---- */
+
+/* "1980/1980", "-/1980". */
+static char *pair(char *buf, const struct gpu_health *h, uint64_t know_a, uint64_t a,
+		  uint64_t know_b, uint64_t b)
+{
+	char first[CELL], second[CELL];
+
+	if (!(h->known & (know_a | know_b)))
+		return str_print(buf, CELL, "-");
+	(void)str_print(first, CELL, "%llu", (unsigned long long)a);
+	(void)str_print(second, CELL, "%llu", (unsigned long long)b);
+	return str_print(buf, CELL, "%s/%s", h->known & know_a ? first : "-",
+			 h->known & know_b ? second : "-");
+}
+
+/* "5x16", of the link as it is now: a card that rests saves power there. */
+static char *pcie_cell(char *buf, const struct gpu_health *h)
+{
+	if (!(h->known & HEALTH_PCIE_GEN) || !(h->known & HEALTH_PCIE_WIDTH))
+		return str_print(buf, CELL, "-");
+	return str_print(buf, CELL, "%ux%u", (unsigned int)h->pcie_gen,
+			 (unsigned int)h->pcie_width);
+}
+
+/* What keeps it from running faster, but that nothing runs. */
+static char *slowed_cell(char *buf, const struct gpu_health *h)
+{
+	const char *name;
+	size_t len = 0;
+
+	buf[0] = '\0';
+	for (unsigned int i = 0; (name = health_throttle(h->throttle, i, NULL)); i++) {
+		if (!strcmp(name, "idle"))
+			continue;
+		(void)str_print(buf + len, 2 * CELL - len, "%s%s", len ? ", " : "", name);
+		len = strlen(buf);
+	}
+	return h->known & HEALTH_THROTTLE && len ? buf : str_print(buf, CELL, "-");
+}
+
+static void add_health_row(struct table *t, const struct gpu_device *dev,
+			   const struct gpu_health *h)
+{
+	char gpu[CELL], sm[CELL], mem[CELL], ecc[CELL], rows[CELL], links[CELL], pcie[CELL];
+	char energy[CELL], slowed[2 * CELL];
+	uint64_t volatile_ecc = (uint64_t)HEALTH_ECC << ECC_VOLATILE_CORRECTED;
+	uint64_t uncorrected = (uint64_t)HEALTH_ECC << ECC_VOLATILE_UNCORRECTED;
+
+	(void)str_print(energy, CELL, "%.2f", (double)h->energy_mj / 3.6e9);
+	table_add(t, health_fault(h, 0, NULL) ? TERM_YELLOW : TABLE_PLAIN, label(dev, gpu),
+		  pair(sm, h, HEALTH_CLOCK_SM, h->clock_sm_mhz, HEALTH_CLOCK_SM_MAX,
+		       h->clock_sm_max_mhz),
+		  pair(mem, h, HEALTH_CLOCK_MEM, h->clock_mem_mhz, HEALTH_CLOCK_MEM_MAX,
+		       h->clock_mem_max_mhz),
+		  h->known & HEALTH_ENERGY ? energy : "-",
+		  pair(ecc, h, volatile_ecc, h->ecc[ECC_VOLATILE_CORRECTED], uncorrected,
+		       h->ecc[ECC_VOLATILE_UNCORRECTED]),
+		  pair(rows, h, HEALTH_ROWS, h->rows_corrected, HEALTH_ROWS, h->rows_uncorrected),
+		  pcie_cell(pcie, h),
+		  h->links ? pair(links, h, HEALTH_LINKS, (uint64_t)__builtin_popcount(h->links_up),
+				  HEALTH_LINKS, (uint64_t)__builtin_popcount(h->links))
+			   : "-",
+		  slowed_cell(slowed, h));
+}
+
+static void print_health(const struct machine *m)
+{
+	static const struct table_column columns[] = {
+		{ "GPU", true },
+		{ "SM MHz", true },
+		{ "MEM MHz", true, .drop = 3 },
+		{ "kWh", true, .drop = 1 },
+		{ "ECC", true },
+		{ "ROWS", true },
+		{ "PCIe", true, .drop = 2 },
+		{ "NVLINK", true },
+		{ "SLOWED BY" },
+		{ 0 },
+	};
+	struct table *t = table_new(columns);
+	const char *phrase;
+
+	for (uint32_t i = 0; i < m->list.n; i++)
+		add_health_row(t, &m->list.d[i], &m->devices[i].health);
+	printf("\n");
+	table_print(t, stdout);
+	(void)table_free(t);
+	for (uint32_t i = 0; i < m->list.n; i++)
+		for (unsigned int k = 0; health_fault(&m->devices[i].health, k, &phrase); k++) {
+			char gpu[CELL];
+			int indent = printf("  gpu %s  ", label(&m->list.d[i], gpu));
+
+			term_print_wrapped(stdout, phrase, (size_t)indent);
+		}
+	printf("MHz: now/at most; ECC errors since the driver was loaded and rows of memory "
+	       "remapped:\ncorrected/uncorrected; links of NVLink: up/all; energy since the driver "
+	       "was loaded\n");
 }
 
 static void print_process(const struct gpu_proc *p)
@@ -187,6 +291,8 @@ static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 	if (r < 0)
 		return err_wrap(e, "cannot see any GPU (tenure doctor tells more)");
 	machine_take_quarantine(ctx, m);
+	if (opts_flag(ctx->opts, "verbose") || opts_flag(ctx->opts, "json"))
+		machine_read_health(m);
 	if (opts_given(ctx->opts, "trust")) {
 		r = trust(ctx, m, opts_text(ctx->opts, "trust"), e);
 	} else if (opts_flag(ctx->opts, "json")) {
@@ -199,6 +305,8 @@ static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 			print_details(&m->list.d[i], &m->devices[i], opts_flag(ctx->opts, "uuids"));
 		for (uint32_t i = 0; i < m->list.n_failed; i++)
 			print_unseen(&m->list.failed[i]);
+		if (opts_flag(ctx->opts, "verbose"))
+			print_health(m);
 		printf("Driver %s, NVML %s\n", m->driver[0] ? m->driver : "unknown",
 		       m->version[0] ? m->version : "unknown");
 	}
@@ -208,6 +316,8 @@ static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 
 static const struct cmd_example devices_examples[] = {
 	{ "tenure devices", "the GPUs of this machine, who is on them, and which are idle" },
+	{ "tenure devices -v",
+	  "also how they are doing: clocks, energy, errors of memory and links" },
 	{ "tenure devices --uuids", "also the UUIDs" },
 	{ "tenure devices --json", "the same for programs" },
 	{ "tenure devices --trust 1", "GPU 1 was in quarantine, and gets tasks again" },

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+"""Figures of the cards beside whose they are: energy, clocks, what slows them down, errors of memory and links."""
+import json
+import time
+
+import pytest
+
+from holdlib import machine  # noqa: F401  (a fixture)
+from patience import must_come
+
+# What keeps no card from being used: it idles, or takes all the power that it may.
+HARMLESS = {"idle", "power-cap"}
+
+
+def devices(m):
+    return json.loads(m.run(m.tenure, "devices", "--json").stdout)["devices"]
+
+
+def health(m, gpu=0):
+    return devices(m)[gpu]["health"]
+
+
+def test_a_new_card(machine):  # noqa: F811
+    m = machine(gpus=2)
+    t0 = time.monotonic()
+    first = health(m)
+    assert first["faults"] == [] and first["throttle"] == ["idle"]
+    assert set(first["ecc"].values()) == {0}
+    assert first["rows"] == {"corrected": 0, "uncorrected": 0, "pending": False, "failed": False}
+    assert first["pcie"] == {"generation": 5, "generation_max": 5, "width": 16, "width_max": 16, "replays": 0}
+    assert first["nvlink"] == {"links": 18, "up": 18, "down": [], "replays": 0, "recoveries": 0, "crc_flit": 0, "crc_data": 0}
+    assert first["clock_sm_mhz"] < first["clock_sm_max_mhz"] and first["performance_state"] == 0
+
+    # An idle card takes 80 W, and its energy is that times the time; here from before the first reading to after the last.
+    def more():
+        now = health(m)["energy_j"]
+        return now if now - first["energy_j"] > 40 else None
+    second = must_come(more)
+    assert (second - first["energy_j"]) / (time.monotonic() - t0) <= 80
+
+
+def test_heat_slows_it_down_and_is_a_fault(machine):  # noqa: F811
+    m = machine(gpus=2)
+    newcomer = m.start("--take", "1G", "--stay", "60")
+    newcomer.stdout.readline()
+    cool = must_come(lambda: (h := health(m))["throttle"] == [] and h)
+    assert cool["clock_sm_mhz"] == cool["clock_sm_max_mhz"]
+    m.ctl("health", 0, "heat", 60)
+    hot = health(m)
+    assert hot["faults"] == ["hot"] and "hw-thermal" in hot["throttle"]
+    assert hot["clock_sm_mhz"] < cool["clock_sm_mhz"] * 0.6
+    assert health(m, 1)["faults"] == []
+    said = m.cmd("devices", "-v").stdout
+    assert "it is too hot, and runs slower" in said and "hw-thermal" in said
+    m.ctl("health", 0, "heat", 0)
+    assert health(m)["clock_sm_mhz"] == cool["clock_sm_mhz"]
+    newcomer.kill()
+
+
+def test_what_is_counted(machine):  # noqa: F811
+    m = machine(gpus=2)
+    for i, figure in enumerate(("ecc-corrected", "ecc-uncorrected", "ecc-corrected-ever", "ecc-uncorrected-ever",
+                                "rows-corrected", "rows-uncorrected", "pcie-replays", "link-replays", "link-recoveries",
+                                "link-crc-flit", "link-crc-data"), 1):
+        m.ctl("health", 1, figure, i)
+    for figure, value in (("rows-pending", 1), ("rows-failed", 1), ("pcie-lanes-lost", 8), ("links-down", 0b100001)):
+        m.ctl("health", 1, figure, value)
+    h = health(m, 1)
+    assert h["ecc"] == {"volatile_corrected": 1, "volatile_uncorrected": 2, "aggregate_corrected": 1 + 3,
+                        "aggregate_uncorrected": 2 + 4}
+    assert h["rows"] == {"corrected": 5, "uncorrected": 6, "pending": True, "failed": True}
+    assert h["pcie"]["replays"] == 7 and h["pcie"]["width"] == 8 and h["pcie"]["width_max"] == 16
+    assert h["nvlink"] == {"links": 18, "up": 16, "down": [0, 5], "replays": 8, "recoveries": 9, "crc_flit": 10,
+                           "crc_data": 11}
+    assert h["faults"] == ["ecc-uncorrected", "row-remap-pending", "row-remap-failed"]
+    assert health(m)["faults"] == []
+    said = m.cmd("devices", "-v").stdout
+    assert "16/18" in said and "1/2" in said and "5x8" in said and "could not be replaced" in said
+    done = m.cmd("sim", "ctl", "health", "0", "humidity", "3")
+    assert done.returncode != 0 and "heat, ecc-corrected" in done.stderr
+
+
+@pytest.mark.parametrize("function, figure", [
+    ("nvmlDeviceGetTotalEnergyConsumption", "energy_j"), ("nvmlDeviceGetClockInfo", "clock_sm_mhz"),
+    ("nvmlDeviceGetCurrentClocksEventReasons", "throttle"), ("nvmlDeviceGetRemappedRows", "rows"),
+    ("nvmlDeviceGetNvLinkState", "nvlink")])
+def test_what_a_driver_does_not_tell_is_not_known(machine, function, figure):  # noqa: F811
+    m = machine(gpus=1)
+    m.ctl("fail", function, "all", "NVML_ERROR_UNKNOWN")
+    h = health(m)
+    assert h[figure] is None and h["faults"] == [] and h["performance_state"] == 0
+    assert m.cmd("devices", "-v").returncode == 0
+
+
+def test_an_instance_of_mig_has_none_and_a_card_for_games_little(machine):  # noqa: F811
+    m = machine(gpus=1, options=("--mig", "1g.18gb:2"))
+    card, *instances = devices(m)
+    assert card["mig_parent"] and card["health"]["energy_j"] is not None
+    assert instances and all(d["health"] is None for d in instances)
+    assert m.cmd("devices", "-v").returncode == 0
+    game = machine(gpus=1, options=("--model", "rtx4090"))
+    h = health(game)
+    assert set(h["ecc"].values()) == {None} and h["rows"] is None and h["nvlink"]["links"] == 0
+    assert h["nvlink"]["replays"] is None and h["clock_sm_max_mhz"] > 0

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What is known of a card's health, over a driver that is made up here. */
+
+#include <string.h>
+
+#include "unit.h"
+
+#include "gpu/device.h"
+#include "gpu/health.h"
+
+static struct {
+	nvmlReturn_t code;  /* of all calls */
+	nvmlReturn_t field; /* of each field */
+	unsigned int links; /* that the card has; 0: it has no NVLink */
+	unsigned int calls;
+} driver;
+
+static nvmlReturn_t energy(nvmlDevice_t d, unsigned long long *mj)
+{
+	driver.calls++;
+	*mj = 1234567;
+	return driver.code;
+}
+
+static nvmlReturn_t throttle(nvmlDevice_t d, unsigned long long *bits)
+{
+	driver.calls++;
+	*bits = nvmlClocksEventReasonSwPowerCap;
+	return driver.code;
+}
+
+static nvmlReturn_t clock_of(nvmlDevice_t d, nvmlClockType_t type, unsigned int *mhz)
+{
+	driver.calls++;
+	*mhz = type == NVML_CLOCK_MEM ? 2619 : 1980;
+	return driver.code;
+}
+
+static nvmlReturn_t pstate(nvmlDevice_t d, unsigned int *state)
+{
+	driver.calls++;
+	*state = NVML_PSTATE_UNKNOWN;
+	return driver.code;
+}
+
+static nvmlReturn_t ecc(nvmlDevice_t d, nvmlMemoryErrorType_t type, nvmlEccCounterType_t since,
+			unsigned long long *count)
+{
+	driver.calls++;
+	*count = 10 * (type == NVML_MEMORY_ERROR_TYPE_UNCORRECTED) + since;
+	return type == NVML_MEMORY_ERROR_TYPE_UNCORRECTED ? driver.code : NVML_ERROR_UNKNOWN;
+}
+
+static nvmlReturn_t link_state(nvmlDevice_t d, unsigned int link, nvmlEnableState_t *up)
+{
+	driver.calls++;
+	if (driver.code != NVML_SUCCESS || !driver.links)
+		return driver.links ? driver.code : NVML_ERROR_NOT_SUPPORTED;
+	*up = link == 1 ? NVML_FEATURE_DISABLED : NVML_FEATURE_ENABLED;
+	return link < driver.links ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+static nvmlReturn_t link_errors(nvmlDevice_t d, unsigned int link, nvmlNvLinkErrorCounter_t counter,
+				unsigned long long *count)
+{
+	driver.calls++;
+	*count = 1U << link;
+	return counter == NVML_NVLINK_ERROR_DL_CRC_DATA ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
+}
+
+static nvmlReturn_t field_values(nvmlDevice_t d, int n, nvmlFieldValue_t *f)
+{
+	driver.calls++;
+	for (int i = 0; i < n; i++) {
+		f[i].nvmlReturn = driver.field;
+		f[i].valueType = i ? NVML_VALUE_TYPE_UNSIGNED_LONG_LONG : NVML_VALUE_TYPE_DOUBLE;
+		f[i].value.ullVal = 100 + f[i].fieldId;
+	}
+	return NVML_SUCCESS;
+}
+
+static const struct gpu_device card = { .mig = -1 };
+
+static struct nvml new_driver(unsigned int links)
+{
+	driver.code = driver.field = NVML_SUCCESS;
+	driver.links = links;
+	driver.calls = 0;
+	return (struct nvml){ .energy = energy,
+			      .throttle = throttle,
+			      .clock = clock_of,
+			      .clock_max = clock_of,
+			      .pstate = pstate,
+			      .ecc_errors = ecc,
+			      .nvlink_state = link_state,
+			      .nvlink_errors = link_errors,
+			      .field_values = field_values };
+}
+
+/* A driver without these symbols: nothing is known, which is not the same as zeroes. */
+static void test_nothing_is_known_of_an_old_driver(void **state)
+{
+	const struct nvml none = { 0 };
+	struct gpu_health h = { .known = UINT64_MAX };
+
+	gpu_health_read_all(&none, &card, &h);
+	assert_int_equal(h.known & 0x3fffff, 0);
+	assert_true(h.read_ns[HEALTH_PART_ECC]);
+}
+
+static void test_each_figure_has_its_own_bit(void **state)
+{
+	struct nvml n = new_driver(3);
+	struct gpu_health h = { 0 };
+
+	gpu_health_read_all(&n, &card, &h);
+	assert_int_equal(h.known & (HEALTH_ENERGY | HEALTH_CLOCK_SM | HEALTH_CLOCK_MEM |
+				    HEALTH_CLOCK_SM_MAX | HEALTH_THROTTLE),
+			 HEALTH_ENERGY | HEALTH_CLOCK_SM | HEALTH_CLOCK_MEM | HEALTH_CLOCK_SM_MAX |
+				 HEALTH_THROTTLE);
+	assert_int_equal(h.energy_mj, 1234567);
+	assert_int_equal(h.clock_mem_mhz, 2619);
+	assert_int_equal(h.clock_sm_mhz, 1980);
+	assert_false(h.known & HEALTH_PSTATE); /* "unknown" is no state */
+	assert_false(h.known & (HEALTH_ROWS | HEALTH_PCIE_GEN | HEALTH_PCIE_WIDTH_MAX));
+	assert_false(h.known & (uint64_t)HEALTH_ECC << ECC_VOLATILE_CORRECTED);
+	assert_true(h.known & (uint64_t)HEALTH_ECC << ECC_AGGREGATE_UNCORRECTED);
+	assert_int_equal(h.ecc[ECC_VOLATILE_UNCORRECTED], 10);
+	assert_int_equal(h.ecc[ECC_AGGREGATE_UNCORRECTED], 11);
+}
+
+/* What was known once is not shown for ever. */
+static void test_a_call_that_fails_takes_the_figure_back(void **state)
+{
+	struct nvml n = new_driver(3);
+	struct gpu_health h = { 0 };
+
+	gpu_health_read_all(&n, &card, &h);
+	driver.code = NVML_ERROR_UNKNOWN;
+	gpu_health_read_all(&n, &card, &h);
+	assert_false(h.known & (HEALTH_ENERGY | HEALTH_CLOCK_SM | HEALTH_THROTTLE | HEALTH_LINKS));
+	assert_false(h.known & (uint64_t)HEALTH_LINK_ERRORS << LINK_REPLAYS);
+}
+
+static void test_links_and_their_errors(void **state)
+{
+	struct nvml n = new_driver(3);
+	struct gpu_health h = { 0 };
+
+	gpu_health_read_all(&n, &card, &h);
+	assert_int_equal(h.links, 7);
+	assert_int_equal(h.links_up, 5);
+	/* The first field is told as a fraction, which no count is: its links are asked. */
+	assert_int_equal(h.link_errors[LINK_REPLAYS], 5);
+	assert_int_equal(h.link_errors[LINK_CRC_DATA],
+			 100 + NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL);
+	driver.field = NVML_ERROR_NOT_SUPPORTED;
+	gpu_health_read_all(&n, &card, &h);
+	assert_int_equal(h.link_errors[LINK_CRC_FLIT], 5);
+	assert_true(h.known & (uint64_t)HEALTH_LINK_ERRORS << LINK_CRC_FLIT);
+	assert_false(h.known & (uint64_t)HEALTH_LINK_ERRORS << LINK_CRC_DATA);
+	n.field_values = NULL;
+	n.nvlink_errors = NULL;
+	gpu_health_read_all(&n, &card, &h);
+	assert_false(h.known & (uint64_t)HEALTH_LINK_ERRORS << LINK_CRC_FLIT);
+}
+
+static void test_a_card_without_links_is_asked_once(void **state)
+{
+	struct nvml n = new_driver(0);
+	struct gpu_health h = { 0 };
+
+	gpu_health_read(&n, &card, HEALTH_PART_LINKS, &h);
+	assert_true(h.known & HEALTH_LINKS);
+	assert_int_equal(h.links, 0);
+	assert_int_equal(driver.calls, 1);
+	gpu_health_read(&n, &card, HEALTH_PART_LINK_ERRORS, &h);
+	assert_int_equal(driver.calls, 1);
+	assert_false(h.known & (uint64_t)HEALTH_LINK_ERRORS << LINK_REPLAYS);
+}
+
+static void test_an_instance_has_none(void **state)
+{
+	const struct gpu_device mig = { .mig = 1 };
+	struct nvml n = new_driver(3);
+	struct gpu_health h = { 0 };
+
+	gpu_health_read_all(&n, &mig, &h);
+	assert_int_equal(h.known, 0);
+	assert_int_equal(h.read_ns[HEALTH_PART_ENERGY], 0);
+	assert_int_equal(driver.calls, 0);
+}
+
+/* Idling and the power limit are what cards do; heat is not. */
+static void test_reasons_and_faults(void **state)
+{
+	struct gpu_health h = { .known = HEALTH_THROTTLE,
+				.throttle = nvmlClocksEventReasonGpuIdle |
+					    nvmlClocksEventReasonSwPowerCap };
+	const char *phrase;
+	bool fault = true;
+
+	assert_string_equal(health_throttle(h.throttle, 0, &fault), "idle");
+	assert_false(fault);
+	assert_string_equal(health_throttle(h.throttle, 1, &fault), "power-cap");
+	assert_false(fault);
+	assert_null(health_throttle(h.throttle, 2, NULL));
+	assert_null(health_fault(&h, 0, NULL));
+	h.throttle |=
+		nvmlClocksThrottleReasonHwThermalSlowdown | nvmlClocksThrottleReasonHwSlowdown;
+	assert_string_equal(health_throttle(h.throttle, 3, &fault), "hw-thermal");
+	assert_true(fault);
+	assert_string_equal(health_fault(&h, 0, &phrase), "hot");
+	assert_non_null(strstr(phrase, "too hot"));
+	assert_null(health_fault(&h, 1, NULL)); /* that the hardware slows down is the same */
+	h.rows_failed = 1;
+	assert_null(health_fault(&h, 1, NULL)); /* not known */
+	h.known |= HEALTH_ROWS;
+	assert_string_equal(health_fault(&h, 1, NULL), "row-remap-failed");
+	h.known &= ~(uint64_t)HEALTH_THROTTLE;
+	assert_string_equal(health_fault(&h, 0, NULL), "row-remap-failed");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_nothing_is_known_of_an_old_driver),
+		cmocka_unit_test(test_each_figure_has_its_own_bit),
+		cmocka_unit_test(test_a_call_that_fails_takes_the_figure_back),
+		cmocka_unit_test(test_links_and_their_errors),
+		cmocka_unit_test(test_a_card_without_links_is_asked_once),
+		cmocka_unit_test(test_an_instance_has_none),
+		cmocka_unit_test(test_reasons_and_faults),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
