@@ -39,6 +39,7 @@ enum ctl_verb {
 	CTL_DRAIN,    /* starts and holds nothing more, ends when what runs has; answered then */
 	CTL_FORECAST, /* when what waits starts: {tasks} */
 	CTL_WATCH,    /* all there is to see, and then what changes (agent/watch.h) */
+	CTL_REASONS,  /* what each that waits waits for, in a few words: {groups} */
 	CTL_VERB_MAX
 };
 

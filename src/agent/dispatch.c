@@ -722,6 +722,91 @@ json_t *dispatch_forecast(const struct dispatch *q)
 	return json_pack("{s:i, s:o}", "code", 0, "tasks", all.tasks);
 }
 
+struct reasons {
+	const struct dispatch *q;
+	json_t *groups;	  /* as they are answered */
+	json_t *by_words; /* the same groups */
+};
+
+static json_t *group_of(struct reasons *all, const struct reason *r)
+{
+	cleanup_strbuf struct strbuf words = STRBUF_INIT;
+	json_t *group;
+
+	reason_brief(r, &words);
+	if (words.len)
+		words.len = strlen(utf8_clean(words.data));
+	group = json_object_get(all->by_words, strbuf_str(&words));
+	if (group)
+		return group;
+	group = json_pack("{ss ss so}", "code", reason_code_name(r->code), "text",
+			  strbuf_str(&words), "tasks", json_array());
+	(void)json_object_set(all->by_words, strbuf_str(&words), group);
+	(void)json_array_append_new(all->groups, group);
+	return group;
+}
+
+static bool is_in_plan(const struct dispatch *q, uint64_t id)
+{
+	struct sched_task t;
+
+	return sched_get(q->plan, (struct sched_ref){ id, 0 }, &t) == 0 ||
+	       sched_get(q->plan, (struct sched_ref){ id, 1 }, &t) == 0;
+}
+
+/* The first of those that it waits for, where that is known. */
+static void find_others(const struct dispatch *q, struct reason *r)
+{
+	size_t low = 0, high = q->n_after;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (q->after[mid].id < r->task.id)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	for (; low < q->n_after && q->after[low].id == r->task.id; low++) {
+		if (!is_in_plan(q, q->after[low].on))
+			continue;
+		if (r->other.id)
+			r->more++;
+		else
+			r->other.id = q->after[low].on;
+	}
+}
+
+static void add_to_group(void *user, struct reason *r)
+{
+	struct reasons *all = user;
+	json_t *id = json_integer((json_int_t)r->task.id), *tasks;
+
+	if (r->code == REASON_DEPENDS)
+		find_others(all->q, r);
+	tasks = json_object_get(group_of(all, r), "tasks");
+	if (r->task.element)
+		id = json_pack("[oI]", id, (json_int_t)r->task.element);
+	(void)json_array_append_new(tasks, id);
+}
+
+/* Those with the same words together: of 10,000 that wait most have them. */
+json_t *dispatch_reasons(struct dispatch *q)
+{
+	struct reasons all = { .q = q, .groups = json_array(), .by_words = json_object() };
+	struct sched_device devices[PROTO_DEVICES_MAX];
+	struct sched_view view;
+
+	planview_make(q->place.view, q->c->instance, devices, &view);
+	if (q->mode == DISPATCH_RUN)
+		sched_why_all(q->plan, &view, add_to_group, &all);
+	else
+		(void)json_object_del(group_of(&all, &(struct reason){ .code = REASON_DRAINING }),
+				      "tasks");
+	json_decref(all.by_words);
+	return json_pack("{s:i, s:o}", "code", 0, "groups", all.groups);
+}
+
 void dispatch_stop_all(struct dispatch *q)
 {
 	for (struct attempt *r = q->place.tasks; r; r = r->next)

@@ -72,6 +72,10 @@ int dispatch_why(struct dispatch *q, uint64_t id, uint32_t element, json_t **ret
  * forecast_json() gives}]}. New reference. */
 json_t *dispatch_forecast(const struct dispatch *q);
 
+/* What each that waits waits for, in a few words: {"groups": [{"code", "text", "tasks": [id, or
+ * [id, element] of a part of a batch]}]}; a group without "tasks" is all. New reference. */
+json_t *dispatch_reasons(struct dispatch *q);
+
 /* As spoolwatch_when_read(). */
 int dispatch_when_read(struct dispatch *q, struct spool_reader *r);
 void dispatch_forget_reader(struct dispatch *q, const struct spool_reader *r);

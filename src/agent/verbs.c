@@ -137,6 +137,13 @@ static json_t *forecast(struct agent *a, const struct verb_args *v)
 	return a->queue ? dispatch_forecast(a->queue) : result(no_queue(&e), &e);
 }
 
+static json_t *reasons(struct agent *a, const struct verb_args *v)
+{
+	struct err e = ERR_INIT;
+
+	return a->queue ? dispatch_reasons(a->queue) : result(no_queue(&e), &e);
+}
+
 static json_t *stop(struct agent *a, const struct verb_args *v)
 {
 	struct err e = ERR_INIT;
@@ -178,6 +185,7 @@ static const struct verb verbs[CTL_VERB_MAX] = {
 	[CTL_DRAIN] = { "drain", .begin = drain, .at_end = true },
 	[CTL_FORECAST] = { "forecast", .begin = forecast },
 	[CTL_WATCH] = { "watch", .streams = true },
+	[CTL_REASONS] = { "reasons", .begin = reasons },
 };
 
 /* -------- on the socket -------- */

@@ -47,27 +47,19 @@ struct table *table_free(struct table *t)
 }
 
 /* With their texts behind them, in one piece. */
-static char **make_cells(size_t n, va_list ap)
+static char **make_cells(size_t n, const char *const *texts)
 {
 	size_t size = n * sizeof(char *);
 	char **cells, *at;
-	va_list again;
 
-	va_copy(again, ap);
-	for (size_t i = 0; i < n; i++) {
-		const char *text = va_arg(again, const char *);
-
-		size += strlen(text ? text : "-") + 1;
-	}
-	va_end(again);
+	for (size_t i = 0; i < n; i++)
+		size += strlen(texts[i] ? texts[i] : "-") + 1;
 	cells = xmalloc(size);
 	at = (char *)(cells + n);
 	for (size_t i = 0; i < n; i++) {
-		const char *text = va_arg(ap, const char *);
-		size_t len;
+		const char *text = texts[i] ? texts[i] : "-";
+		size_t len = strlen(text) + 1;
 
-		text = text ? text : "-";
-		len = strlen(text) + 1;
 		cells[i] = memcpy(at, text, len);
 		(void)utf8_clean(cells[i]);
 		at += len;
@@ -75,17 +67,24 @@ static char **make_cells(size_t n, va_list ap)
 	return cells;
 }
 
+void table_add_cells(struct table *t, enum term_style style, const char *const *cells)
+{
+	/* Doubled at every power of two: a list may have very many rows. */
+	t->rows = xgrow(t->rows, t->n_rows, sizeof(*t->rows));
+	t->rows[t->n_rows++] =
+		(struct table_row){ .style = style, .cells = make_cells(t->n_columns, cells) };
+}
+
 void table_add(struct table *t, enum term_style style, ...)
 {
-	struct table_row row = { .style = style };
+	cleanup_free const char **cells = xcalloc(t->n_columns + 1, sizeof(*cells));
 	va_list ap;
 
 	va_start(ap, style);
-	row.cells = make_cells(t->n_columns, ap);
+	for (size_t i = 0; i < t->n_columns; i++)
+		cells[i] = va_arg(ap, const char *);
 	va_end(ap);
-	/* Doubled at every power of two: a list may have very many rows. */
-	t->rows = xgrow(t->rows, t->n_rows, sizeof(*t->rows));
-	t->rows[t->n_rows++] = row;
+	table_add_cells(t, style, cells);
 }
 
 static size_t column_width(const struct table *t, size_t column)

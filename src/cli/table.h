@@ -38,6 +38,7 @@ struct table *table_new(const struct table_column *columns);
 struct table *table_free(struct table *t);
 /* One text per column (copied; NULL is shown as "-"), the whole row in a style. */
 void table_add(struct table *t, enum term_style style, ...);
+void table_add_cells(struct table *t, enum term_style style, const char *const *cells);
 bool table_is_empty(const struct table *t);
 void table_print(const struct table *t, FILE *out);
 

@@ -16,11 +16,16 @@ static const char *const styles[] = {
 };
 _Static_assert(ARRAY_LEN(styles) == TERM_STYLE_MAX, "every style has a sequence");
 
+static int device_of(int fd)
+{
+	return fd < 0 ? STDOUT_FILENO : fd;
+}
+
 bool term_has_colour(int fd)
 {
 	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 
-	return !(no && no[0]) && term && strcmp(term, "dumb") != 0 && isatty(fd);
+	return !(no && no[0]) && term && strcmp(term, "dumb") != 0 && isatty(device_of(fd));
 }
 
 const char *term_on(int fd, enum term_style style)
@@ -46,7 +51,7 @@ size_t term_width(int fd)
 	const char *columns = getenv("COLUMNS");
 	uint64_t width = 80;
 
-	if (ioctl(fd, TIOCGWINSZ, &ws) == 0 && ws.ws_col)
+	if (ioctl(device_of(fd), TIOCGWINSZ, &ws) == 0 && ws.ws_col)
 		width = ws.ws_col;
 	else if (columns && str_to_u64(columns, &width) < 0)
 		width = 80;
@@ -64,6 +69,7 @@ size_t term_columns(int fd)
 {
 	const char *columns = getenv("COLUMNS");
 
+	fd = device_of(fd);
 	return isatty(fd) || (fd == STDOUT_FILENO && columns && columns[0]) ? term_width(fd)
 									    : SIZE_MAX;
 }

@@ -5,6 +5,9 @@
 /*
  * What the terminal can do. Colour only where the descriptor is a terminal that is not "dumb", and
  * never when NO_COLOR is set to something.
+ *
+ * A stream in memory has no descriptor: fileno() of it is -1, which here is standard output, where
+ * such a page goes (cli/screen.h).
  */
 
 #include <stdbool.h>

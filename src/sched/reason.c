@@ -440,45 +440,171 @@ TELLS(tell_no_agent)
 		    r->where, r->text);
 }
 
+/* ---- a few words ---- */
+
+typedef void (*brief_fn)(const struct reason *r, struct strbuf *out);
+
+#define BRIEFLY(name_) static void name_(const struct reason *r, struct strbuf *out)
+
+static void add_id(struct strbuf *out, struct sched_ref t)
+{
+	strbuf_addf(out, t.element ? "%" PRIu64 ".%" PRIu32 : "%" PRIu64, t.id, t.element);
+}
+
+BRIEFLY(brief_never)
+{
+	strbuf_addf(out, "can never run: %s", r->text ? r->text : "a task that it needs failed");
+}
+
+BRIEFLY(brief_depends)
+{
+	strbuf_adds(out, "after ");
+	if (r->other.id)
+		add_id(out, r->other);
+	else
+		strbuf_adds(out, "others");
+	if (r->more)
+		strbuf_addf(out, " and %" PRIu32 " more", r->more);
+}
+
+BRIEFLY(brief_begin)
+{
+	char when[CLOCK_TEXT_MAX];
+
+	strbuf_addf(out, "not before %s", clock_format_local(r->wall_ns, when));
+}
+
+BRIEFLY(brief_lane_paused)
+{
+	strbuf_addf(out, "lane %s is paused", r->lane);
+}
+
+BRIEFLY(brief_lane_elsewhere)
+{
+	strbuf_addf(out, "another node has lane %s", r->lane);
+}
+
+BRIEFLY(brief_backoff)
+{
+	char left[UNIT_TEXT_MAX];
+
+	strbuf_addf(out, "next attempt in %s", unit_format_duration(r->ms, left));
+}
+
+BRIEFLY(brief_lane_full)
+{
+	strbuf_addf(out, "%" PRIu32 " of lane %s run", r->running, r->lane);
+}
+
+BRIEFLY(brief_lane)
+{
+	strbuf_addf(out, "behind ");
+	add_id(out, r->other);
+	strbuf_addf(out, " in lane %s", r->lane);
+}
+
+BRIEFLY(brief_array_full)
+{
+	strbuf_addf(out, "%" PRIu32 " of its array run%s", r->running, r->running == 1 ? "s" : "");
+}
+
+BRIEFLY(brief_cpu_slots)
+{
+	strbuf_addf(out, "%" PRIu32 " without a GPU run%s", r->running, r->running == 1 ? "s" : "");
+}
+
+BRIEFLY(brief_few_gpus)
+{
+	strbuf_addf(out, "needs %" PRIu32 " GPU%s, %" PRIu32 " %s here", r->want, plural(r->want),
+		    r->total, r->total == 1 ? "is" : "are");
+}
+
+BRIEFLY(brief_max_devices)
+{
+	strbuf_addf(out, "needs %" PRIu32 " GPU%s, max_devices leaves %" PRIu32, r->want,
+		    plural(r->want), r->limit);
+}
+
+BRIEFLY(brief_max_now)
+{
+	strbuf_addf(out, "max_devices: %" PRIu32 " of %" PRIu32 " in use", r->running, r->limit);
+}
+
+BRIEFLY(brief_no_fit)
+{
+	strbuf_addf(out, "needs %" PRIu32 " GPU%s, %" PRIu32 " of %" PRIu32 " would do", r->want,
+		    plural(r->want), r->usable, r->total);
+}
+
+BRIEFLY(brief_gpus)
+{
+	strbuf_addf(out, "needs %" PRIu32 " GPU%s, %" PRIu32 " %s free", r->want, plural(r->want),
+		    r->free, r->free == 1 ? "is" : "are");
+}
+
+BRIEFLY(brief_array_behind)
+{
+	strbuf_adds(out, "behind ");
+	add_id(out, r->other);
+}
+
 static const struct {
 	const char *name;
 	code_fn tell;
 	unsigned int args; /* enum reason_args, for programs */
+	const char *brief;
+	brief_fn briefly; /* instead of brief */
 } codes[] = {
-	[REASON_RUNS] = { "runs", tell_runs, ARG_MS },
-	[REASON_NEVER] = { "never", tell_never, ARG_OTHER | ARG_TEXT },
-	[REASON_CHANGING] = { "changing", tell_changing, 0 },
-	[REASON_PAUSED] = { "paused", tell_paused, 0 },
-	[REASON_DEPENDS] = { "depends", tell_depends, ARG_OTHER | ARG_TEXT },
-	[REASON_DEPENDS_BROKEN] = { "depends-broken", tell_broken, ARG_OTHER | ARG_TEXT },
-	[REASON_DEPENDS_LOOP] = { "depends-loop", tell_loop, ARG_TEXT },
-	[REASON_BEGIN] = { "begin", tell_begin, ARG_BEGIN },
-	[REASON_GANG] = { "gang", tell_gang, ARG_TEXT },
-	[REASON_LANE_PAUSED] = { "lane-paused", tell_lane_paused, ARG_LANE | ARG_TEXT },
-	[REASON_LANE_ELSEWHERE] = { "lane-elsewhere", tell_lane_elsewhere, ARG_LANE | ARG_TEXT },
-	[REASON_ARRAY_ELSEWHERE] = { "array-elsewhere", tell_array_elsewhere, ARG_TEXT },
-	[REASON_BACKOFF] = { "backoff", tell_backoff, ARG_MS },
-	[REASON_LANE_FULL] = { "lane-full", tell_lane_full, ARG_LANE | ARG_RUNNING },
-	[REASON_LANE_TASK] = { "lane-task", tell_lane_task, ARG_LANE | ARG_OTHER },
-	[REASON_LANE_BEHIND] = { "lane-behind", tell_lane_behind, ARG_LANE | ARG_OTHER },
-	[REASON_ARRAY_FULL] = { "array-full", tell_array_full, ARG_RUNNING },
-	[REASON_POOL] = { "pool", tell_pool, 0 },
-	[REASON_TOO_LATE] = { "too-late", tell_too_late, ARG_MS | ARG_BEGIN },
-	[REASON_CPU_SLOTS] = { "cpu-slots", tell_cpu_slots, ARG_RUNNING },
-	[REASON_FEW_GPUS] = { "few-gpus", tell_few_gpus, ARG_WANT | ARG_TOTAL },
-	[REASON_MAX_DEVICES] = { "max-devices", tell_max_devices, ARG_WANT | ARG_LIMIT },
-	[REASON_MAX_NOW] = { "max-devices-now", tell_max_now, ARG_WANT | ARG_LIMIT | ARG_RUNNING },
-	[REASON_NO_FIT] = { "no-fit", tell_no_fit,
-			    ARG_WANT | ARG_USABLE | ARG_TOTAL | ARG_DEVICES },
-	[REASON_GPUS] = { "gpus", tell_gpus, ARG_WANT | ARG_FREE | ARG_USABLE | ARG_DEVICES },
-	[REASON_ARRAY_BEHIND] = { "array-behind", tell_array_behind, ARG_OTHER },
-	[REASON_NEXT_PLAN] = { "next-plan", tell_next_plan, 0 },
-	[REASON_DRAINING] = { "draining", tell_draining, ARG_WHERE | ARG_TEXT },
-	[REASON_READ_AGAIN] = { "read-again", tell_read_again, ARG_TEXT },
-	[REASON_UNREADABLE] = { "unreadable", tell_unreadable, ARG_WHERE | ARG_TEXT },
-	[REASON_REQUEUED] = { "requeued", tell_requeued, 0 },
-	[REASON_READY] = { "ready", tell_ready, 0 },
-	[REASON_NO_AGENT] = { "no-agent", tell_no_agent, ARG_WHERE | ARG_TEXT },
+	[REASON_RUNS] = { "runs", tell_runs, ARG_MS, "runs" },
+	[REASON_NEVER] = { "never", tell_never, ARG_OTHER | ARG_TEXT, NULL, brief_never },
+	[REASON_CHANGING] = { "changing", tell_changing, 0, "is being changed" },
+	[REASON_PAUSED] = { "paused", tell_paused, 0, "paused" },
+	[REASON_DEPENDS] = { "depends", tell_depends, ARG_OTHER | ARG_TEXT, NULL, brief_depends },
+	[REASON_DEPENDS_BROKEN] = { "depends-broken", tell_broken, ARG_OTHER | ARG_TEXT,
+				    "what it needs has failed" },
+	[REASON_DEPENDS_LOOP] = { "depends-loop", tell_loop, ARG_TEXT, "waits for itself" },
+	[REASON_BEGIN] = { "begin", tell_begin, ARG_BEGIN, NULL, brief_begin },
+	[REASON_GANG] = { "gang", tell_gang, ARG_TEXT, "its ranks start at once" },
+	[REASON_LANE_PAUSED] = { "lane-paused", tell_lane_paused, ARG_LANE | ARG_TEXT, NULL,
+				 brief_lane_paused },
+	[REASON_LANE_ELSEWHERE] = { "lane-elsewhere", tell_lane_elsewhere, ARG_LANE | ARG_TEXT,
+				    NULL, brief_lane_elsewhere },
+	[REASON_ARRAY_ELSEWHERE] = { "array-elsewhere", tell_array_elsewhere, ARG_TEXT,
+				     "another node has its array" },
+	[REASON_BACKOFF] = { "backoff", tell_backoff, ARG_MS, NULL, brief_backoff },
+	[REASON_LANE_FULL] = { "lane-full", tell_lane_full, ARG_LANE | ARG_RUNNING, NULL,
+			       brief_lane_full },
+	[REASON_LANE_TASK] = { "lane-task", tell_lane_task, ARG_LANE | ARG_OTHER, NULL,
+			       brief_lane },
+	[REASON_LANE_BEHIND] = { "lane-behind", tell_lane_behind, ARG_LANE | ARG_OTHER, NULL,
+				 brief_lane },
+	[REASON_ARRAY_FULL] = { "array-full", tell_array_full, ARG_RUNNING, NULL,
+				brief_array_full },
+	[REASON_POOL] = { "pool", tell_pool, 0, "for nodes of another pool" },
+	[REASON_TOO_LATE] = { "too-late", tell_too_late, ARG_MS | ARG_BEGIN,
+			      "runs longer than this node is there" },
+	[REASON_CPU_SLOTS] = { "cpu-slots", tell_cpu_slots, ARG_RUNNING, NULL, brief_cpu_slots },
+	[REASON_FEW_GPUS] = { "few-gpus", tell_few_gpus, ARG_WANT | ARG_TOTAL, NULL,
+			      brief_few_gpus },
+	[REASON_MAX_DEVICES] = { "max-devices", tell_max_devices, ARG_WANT | ARG_LIMIT, NULL,
+				 brief_max_devices },
+	[REASON_MAX_NOW] = { "max-devices-now", tell_max_now, ARG_WANT | ARG_LIMIT | ARG_RUNNING,
+			     NULL, brief_max_now },
+	[REASON_NO_FIT] = { "no-fit", tell_no_fit, ARG_WANT | ARG_USABLE | ARG_TOTAL | ARG_DEVICES,
+			    NULL, brief_no_fit },
+	[REASON_GPUS] = { "gpus", tell_gpus, ARG_WANT | ARG_FREE | ARG_USABLE | ARG_DEVICES, NULL,
+			  brief_gpus },
+	[REASON_ARRAY_BEHIND] = { "array-behind", tell_array_behind, ARG_OTHER, NULL,
+				  brief_array_behind },
+	[REASON_NEXT_PLAN] = { "next-plan", tell_next_plan, 0, "can start" },
+	[REASON_DRAINING] = { "draining", tell_draining, ARG_WHERE | ARG_TEXT,
+			      "its agent starts nothing more" },
+	[REASON_READ_AGAIN] = { "read-again", tell_read_again, ARG_TEXT, "its file is read again" },
+	[REASON_UNREADABLE] = { "unreadable", tell_unreadable, ARG_WHERE | ARG_TEXT,
+				"its file cannot be read" },
+	[REASON_REQUEUED] = { "requeued", tell_requeued, 0, "was requeued" },
+	[REASON_READY] = { "ready", tell_ready, 0, "ready" },
+	[REASON_NO_AGENT] = { "no-agent", tell_no_agent, ARG_WHERE | ARG_TEXT, "no agent runs" },
 };
 _Static_assert(ARRAY_LEN(codes) == REASON_MAX, "a row for every code");
 
@@ -501,6 +627,14 @@ void reason_text(const struct reason *r, const struct reason_words *words, struc
 		strbuf_addf(out, " (%s)", r->note);
 	if (r->place)
 		strbuf_addf(out, "; %" PRIu64 "%s in order", r->place, ordinal(r->place));
+}
+
+void reason_brief(const struct reason *r, struct strbuf *out)
+{
+	if (codes[r->code].briefly)
+		codes[r->code].briefly(r, out);
+	else
+		strbuf_adds(out, codes[r->code].brief);
 }
 
 bool reason_repeats(const char *text, const char *note)

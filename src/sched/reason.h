@@ -107,6 +107,8 @@ struct reason_words {
 
 /* The sentence, without the task's name. words may be NULL. */
 void reason_text(const struct reason *r, const struct reason_words *words, struct strbuf *out);
+/* A few words for a column of a list: "needs 2 GPUs, 1 is free". */
+void reason_brief(const struct reason *r, struct strbuf *out);
 /* {"code": "gpus", "want": 2, ..}: docs/json.md. New reference. */
 json_t *reason_json(const struct reason *r, const struct reason_words *words);
 /* "gpus"; "?" where it is none. */

@@ -385,3 +385,17 @@ int sched_why(struct sched_queue *q, struct sched_ref ref, const struct sched_vi
 	ret->place = line_position(q, w.e);
 	return w.where;
 }
+
+void sched_why_all(struct sched_queue *q, const struct sched_view *view, sched_why_fn fn,
+		   void *user)
+{
+	struct reason_device devices[SCHED_DEVICES_MAX];
+	struct reason reason;
+
+	for (struct hnode *h = hmap_next(&q->entries, NULL); h; h = hmap_next(&q->entries, h)) {
+		struct sched_ref ref = ref_of(&treap_item(h, struct entry, hnode)->t);
+
+		if (sched_why(q, ref, view, devices, &reason) >= 0)
+			fn(user, &reason);
+	}
+}

@@ -23,4 +23,12 @@
 int sched_why(struct sched_queue *q, struct sched_ref ref, const struct sched_view *view,
 	      struct reason_device devices[SCHED_DEVICES_MAX], struct reason *ret);
 
+/*
+ * The same of each entry that waits, in no order: of a batch of each part that waits for itself.
+ * What fn is given is valid until it returns.
+ */
+typedef void (*sched_why_fn)(void *user, struct reason *r);
+void sched_why_all(struct sched_queue *q, const struct sched_view *view, sched_why_fn fn,
+		   void *user);
+
 #endif

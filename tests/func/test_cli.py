@@ -444,7 +444,7 @@ def test_what_cannot_be_printed_is_done_all_the_same(build, env, tenure, tmp_pat
         text = " ".join(r.stderr.split())
         assert r.returncode == 1 and full in text and said in text, (args, r.stderr)
         assert r.stderr.count("tenure: ") == 1, r.stderr
-    assert len(tenure("list").stdout.splitlines()) == 5
+    assert len(tenure("list").stdout.splitlines()) == 6
 
 
 def test_full_output_is_a_failure_on_a_machine(build, env):

@@ -91,7 +91,7 @@ def test_members(queue, world, tmp_path):
         return json.loads(q.m.run(q.m.tenure, *map(str, cmd)).stdout)
     submitted = lines("submit", "--json", "-g", "1", "-n", "used", "--", q.newcomer, "--take", "60%", "--stay", "2")
     used = submitted[0]["id"]
-    runs = q.submit("-g", "1", "--gpus-max", "1", "-l", "week", "-n", "runs", "--", "sleep", "60")
+    runs = q.submit("-g", "1", "--gpus-max", "1", "-l", "week", "-n", "runs", "--timeout", "1h", "--", "sleep", "60")
     array = q.submit("-g", "0", "-n", "array", "--array", "3-5%1", "--", "sh", "-c",
                      "[ $TENURE_ARRAY_INDEX != 3 ] && sleep 60; exit 3")
     sweep = q.submit("-g", "0", "--sweep", "a=1,2", "--", "true")

@@ -156,7 +156,7 @@ def test_forecast_holds(queue, tmp_path):
     assert rows[third]["what"] == "range" and rows[third]["high_s"] == pytest.approx(when["high_s"], abs=60), rows
     assert rows[fourth]["what"] == "unknown" and rows[first] == {}
     text = " ".join(q.run("list", "--when").stdout.split())
-    assert f"{third} pending 500 1 - other starts " in text and text.count("(estimate)") == 3, text
+    assert f"{third} pending 500 1 - other - needs 1 GPU, 0 are free, starts " in text and text.count("(estimate)") == 3, text
     (tmp_path / "go").touch()
     q.wait(second, "running")
     q.wait(third, "running", timeout=40)

@@ -15,7 +15,7 @@ def test_pause_of_a_lane(queue):
     assert q.m.run(q.m.tenure, "pause", "week").stdout == "lane week is paused\n"
     later = q.submit("-g", "0", "-l", "week", "--", "true")
     assert [q.task(i)["state"] for i in (runs, waits, later)] == ["running", "paused", "paused"]
-    assert "its lane is paused" in q.m.run(q.m.tenure, "list").stdout
+    assert "lane week is paused" in q.m.run(q.m.tenure, "list").stdout
     q.m.run(q.m.tenure, "stop", str(runs), "--now")
     q.wait(runs, "cancelled")
 

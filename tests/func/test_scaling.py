@@ -161,7 +161,7 @@ def test_grows_and_shrinks(scaled):
     shown = " ".join(q.run("show", str(i)).stdout.split())
     assert "scaling has 1 of 1 to 3 GPUs: its GPUs are busy 0% of 1s" in shown
     assert f"task {i} has 1 GPU now, and had 2: GPU 1 was given back, because its GPUs are busy" in shown
-    assert "(1 to 3; the last change: idle)" in q.run("list").stdout
+    assert "(1 to 3; the last change: idle)" in " ".join(q.run("list").stdout.split())
     assert "1 to 3 GPUs: its GPUs are busy" in " ".join(q.run("status").stdout.split())
     assert p.show()["started"] == started  # since when it runs is not when it changed
     q.run("stop", str(i), "--now")

@@ -231,7 +231,7 @@ def test_names_in_any_script(tenure, tmp_path):
     submitted(tenure, "-n", "plain", "--", "true")
     assert json.loads(tenure("list", "--json", "-l", "\u591c\u95f4").stdout)["name"] == "\u8bad\u7ec3.sh"
     # A wide character takes two columns.
-    wide, plain = tenure("list").stdout.splitlines()[1:]
+    wide, plain, _ = tenure("list").stdout.splitlines()[1:]
     assert wide.index("\u8bad") + 2 == plain.index("plain"), (wide, plain)
     assert tenure("pause", "\u591c\u95f4").stdout == "lane \u591c\u95f4 is paused\n"
     assert tenure("stop", "\u8bad").returncode == 0

@@ -88,18 +88,19 @@ static const struct {
 	const char *id; /* of a row of list -a */
 	const char *row;
 } rows[] = {
-	{ "1", "pending       1     2  -     first" },
-	{ "2", "paused      500     1  -     paused" },
-	{ "3", "pending     500     1  -     after    after others" },
-	{ "4", "pending     500     1  -     late     not before 2099-01-01 12:00" },
-	{ "5", "paused      500     1  week  in_lane  its lane is paused" },
-	{ "6", "running     500   all  -     runs     on n7" },
+	{ "1", "pending       1     2  -     first       -  no agent runs" },
+	{ "2", "paused      500     1  -     paused      -\n" },
+	{ "3", "pending     500     1  -     after       -  after others" },
+	{ "4", "pending     500     1  -     late        -  not before 2099-01-01 12:00" },
+	{ "5", "paused      500     1  week  in_lane     -  lane week is paused" },
+	{ "6", "running     500   all  -     runs        -  on n7" },
 	{ "7",
-	  "pending     500     1  -     many     5 elements: 1 done, 1 failed, 1 running, 2 left" },
-	{ "7.3", "running     500     1  -     many     on n1" },
-	{ "8", "done        500     1  -     good     2" },
-	{ "9", "failed      500     1  -     bad      2" },
-	{ "12", "pending     500     1  -     again    requeued 1x" },
+	  "pending     500     1  -     many        -  5 elements: 1 done, 1 failed, 1 running, 2 left, no "
+	  "agent runs" },
+	{ "7.3", "running     500     1  -     many        -  on n1" },
+	{ "8", "done        500     1  -     good        -  2" },
+	{ "9", "failed      500     1  -     bad         -  2" },
+	{ "12", "pending     500     1  -     again       -  no agent runs, requeued 1x" },
 };
 
 static const char *row_of(const char *out, const char *id)
@@ -192,6 +193,106 @@ static void what_is_meant_comes_in_the_order_of_starting(void **state)
 	(void)spool_close(sp);
 }
 
+static void rows_are_sorted_and_cut(void **state)
+{
+	static const struct {
+		const char *options, *ids;
+	} cases[] = {
+		{ "--limit 3", "7* 6 1" },
+		{ "--sort id", "1 2 3 4 5 6 7 7* 12" },
+		{ "--sort -id --limit 2", "12 7*" },
+		{ "--sort priority,-id -s pending", "1 12 7 4 3" },
+		{ "--sort gpus,name -s pending", "3 12 4 7 1" },
+		{ "--sort -lane,state,-name -s pending,paused", "5 7 4 1 12 3 2" },
+		{ "--sort elapsed -s running", "7* 6" },
+		{ "-a --sort exit,id -s failed,done", "8 9 10" },
+		{ "-a --sort -exit -s failed,done", "10 9 8" },
+	};
+	struct spool *sp = world();
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		cleanup_free char *got = ids(cases[i].options);
+
+		if (strcmp(got, cases[i].ids) != 0)
+			fail_msg("%s: %s", cases[i].options, got);
+	}
+	(void)spool_close(sp);
+}
+
+static void the_last_line_has_the_totals(void **state)
+{
+	static const struct {
+		const char *options, *line;
+	} cases[] = {
+		{ "", "8 wait (2 paused), 2 run on " },
+		{ "-s pending --limit 2", "6 wait, 0 run; the first 2 of 5 rows\n" },
+		{ "-s failed", "0 wait, 0 run, 2 have ended\n" },
+	};
+	struct spool *sp = world();
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct said s = cli(&cmd_list, cases[i].options);
+		size_t len = strlen(s.out);
+
+		while (len && (len == strlen(s.out) || s.out[len - 1] != '\n'))
+			len--;
+		if (!str_has_prefix(s.out + len, cases[i].line))
+			fail_msg("%s: %s", cases[i].options, s.out + len);
+		said_clear(&s);
+	}
+	(void)spool_close(sp);
+}
+
+static void columns_are_those_that_are_wanted(void **state)
+{
+	static const struct {
+		const char *options, *out;
+	} cases[] = {
+		{ "--format id,name -n late", "ID  NAME\n 4  late\n" },
+		{ "--format name,reason,begin -n late",
+		  "NAME  REASON                          NOT BEFORE\n"
+		  "late  not before 2099-01-01 12:00:00  2099-01-01 12:00:00\n" },
+		{ "--format id,exit,elements -s failed",
+		  "ID      EXIT  ELEMENTS\n 9         3  -\n10  signal 9  -\n" },
+		{ "--format node,id,elapsed,limit,devices -n runs",
+		  "NODE  ID  ELAPSED  LIMIT  DEVICES\nn7     6        -      -  -\n" },
+	};
+	struct spool *sp = world();
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct said s = cli(&cmd_list, cases[i].options);
+
+		if (strcmp(s.out, cases[i].out) != 0)
+			fail_msg("%s:\n%s", cases[i].options, s.out);
+		said_clear(&s);
+	}
+	(void)spool_close(sp);
+}
+
+static void a_column_that_is_none_is_refused(void **state)
+{
+	static const struct {
+		const char *options, *err;
+	} cases[] = {
+		{ "--format id,nmae",
+		  "--format: \"nmae\" is none of its words: did you mean name; they" },
+		{ "--sort -iid", "--sort: \"iid\" is none of its words: did you mean id; they" },
+		{ "--sort reason", "--sort: \"reason\" is none of its words" },
+		{ "--format id --json", "--format is for the table" },
+		{ "--limit 0", "--limit" },
+		{ "--every 1ms", "--every" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct said s = cli(&cmd_list, cases[i].options);
+
+		assert_int_equal(s.code, CMD_USAGE);
+		if (!strstr(s.err, cases[i].err))
+			fail_msg("%s: %s", cases[i].options, s.err);
+		said_clear(&s);
+	}
+}
+
 /* The members of a line, but for times. */
 static void a_line_of_json_has_what_there_is(void **state)
 {
@@ -200,14 +301,17 @@ static void a_line_of_json_has_what_there_is(void **state)
 	} cases[] = {
 		{ "-n first",
 		  "{\"id\":1,\"state\":\"pending\",\"name\":\"first\",\"lane\":null,\"priority\":1,"
-		  "\"gpus\":2,\"elements\":0}" },
+		  "\"gpus\":2,\"elements\":0,\"reason\":{\"code\":\"no-agent\",\"text\":\"no agent "
+		  "runs\"}}" },
 		{ "-n in_lane",
 		  "{\"id\":5,\"state\":\"paused\",\"name\":\"in_lane\",\"lane\":\"week\",\"priority\":500,"
-		  "\"gpus\":1,\"elements\":0,\"lane_paused\":true}" },
+		  "\"gpus\":1,\"elements\":0,\"lane_paused\":true,\"reason\":{\"code\":\"lane-paused\",\"text\":"
+		  "\"lane week is paused\"}}" },
 		{ "-n many -s pending",
 		  "{\"id\":7,\"state\":\"pending\",\"name\":\"many\",\"lane\":null,\"priority\":500,"
 		  "\"gpus\":1,\"elements\":5,\"counts\":{\"waiting\":2,\"running\":1,\"done\":1,"
-		  "\"failed\":1,\"cancelled\":0}}" },
+		  "\"failed\":1,\"cancelled\":0},\"reason\":{\"code\":\"no-agent\",\"text\":\"no agent "
+		  "runs\"}}" },
 		{ "-n many -s running",
 		  "{\"id\":7,\"state\":\"running\",\"name\":\"many\",\"lane\":null,\"priority\":500,"
 		  "\"gpus\":1,\"elements\":0,\"element\":3,\"agent\":\"n1\"}" },
@@ -289,6 +393,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		IN_A_SPOOL(a_row_says_how_a_task_stands),
 		IN_A_SPOOL(what_is_meant_comes_in_the_order_of_starting),
+		IN_A_SPOOL(rows_are_sorted_and_cut),
+		IN_A_SPOOL(the_last_line_has_the_totals),
+		IN_A_SPOOL(columns_are_those_that_are_wanted),
+		IN_A_SPOOL(a_column_that_is_none_is_refused),
 		IN_A_SPOOL(a_line_of_json_has_what_there_is),
 		IN_A_SPOOL(nothing_is_said_to_be_nothing),
 		IN_A_SPOOL(a_state_that_is_none_is_refused),

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/units.h"
 #include "task/claim_names.h"
 
 #define LAUNCH_LAST_MS	   60000 /* between two tries, at most */
@@ -476,6 +477,9 @@ json_t *attempt_report(const struct attempt *a)
 		      "log", a->log_path);
 	/* When an adopted one began is known once its shim has answered. */
 	(void)json_object_set_new(o, "for_s", a->started_ns ? json_real(for_s) : json_null());
+	if (a->spec && a->spec->timeout)
+		(void)json_object_set_new(o, "timeout_s",
+					  json_real((double)a->spec->timeout / MS_PER_S));
 	if (scaling)
 		(void)json_object_set_new(o, "scaling", scaling);
 	if (a->uncommitted[0])

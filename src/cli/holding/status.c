@@ -18,6 +18,7 @@
 #include "base/units.h"
 #include "cli/agent_client.h"
 #include "cli/commands.h"
+#include "cli/screen.h"
 #include "cli/table.h"
 #include "cli/term.h"
 
@@ -450,25 +451,40 @@ void status_text_print(json_t *doc, FILE *out)
 	print_log(doc, out);
 }
 
-static int run_status(const struct cmd_ctx *ctx, struct err *e)
+static int show(void *user, struct err *e)
 {
+	const struct cmd_ctx *ctx = user;
 	json_t *doc = NULL;
 	int code = agent_ask(ctx, AGENT_VERB(CTL_STATUS), STATUS_LIMIT_MS, &doc, NULL, e);
 
 	if (code != CMD_OK)
 		return code;
-	if (opts_flag(ctx->opts, "json")) {
-		cmd_print_json(json_incref(doc));
-	} else {
+	if (!opts_flag(ctx->opts, "json"))
 		status_text_print(doc, stdout);
-	}
+	else if (screen_is_asked(ctx))
+		cmd_print_json_line(json_incref(doc));
+	else
+		cmd_print_json(json_incref(doc));
 	json_decref(doc);
 	return CMD_OK;
 }
 
+static int run_status(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct cmd_ctx own = *ctx;
+
+	return screen_is_asked(ctx) ? screen_watch(ctx, show, &own, e) : show(&own, e);
+}
+
+static const struct opt status_opts[] = {
+	SCREEN_OPTS,
+	{ 0 },
+};
+
 static const struct cmd_example status_examples[] = {
 	{ "tenure status", "what is held, what is not and why, the last yields" },
 	{ "tenure status --json", "the same for programs" },
+	{ "tenure status -w", "again and again, every 2 s" },
 	{ "tenure status || tenure on", "start it where it does not run: exit code 3" },
 	{ 0 },
 };
@@ -480,8 +496,10 @@ const struct cmd cmd_status = {
 	.description =
 		"Each device with its state and the reason for it, how long it has been in it, "
 		"the memory held, what the GPU reports, then the last yields with their "
-		"latencies and the end of the log. Exit code 3 when no agent runs.",
+		"latencies and the end of the log. Exit code 3 when no agent runs; with --watch "
+		"one is waited for.",
 	.examples = status_examples,
+	.opts = status_opts,
 	.flags = CMD_JSON,
 	.setting_groups = SETTING_GROUP_AGENT,
 	.run = run_status,

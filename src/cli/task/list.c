@@ -2,7 +2,11 @@
 
 /*
  * Everything here comes from names of files. Only of batches that are not over the journals are
- * read, for the counts of their elements, and of what runs the claims.
+ * read, for the counts of their elements, and of what runs the claims. What the rest waits for the
+ * agent here is asked for once.
+ *
+ * Rows are chosen and sorted by what their names say; what else is known of one is read when it is
+ * shown, or counted, and forgotten, because there may be very many.
  */
 
 #include <errno.h>
@@ -20,14 +24,20 @@
 #include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
+#include "cli/node_agents.h"
+#include "cli/screen.h"
 #include "cli/table.h"
 #include "cli/task/taskrun.h"
 #include "cli/task/taskstate.h"
 #include "cli/task/view.h"
+#include "sched/reason.h"
 #include "spool/instance.h"
 #include "spool/lane.h"
 
-#define WHEN_LIMIT_MS 3000
+#define WHEN_LIMIT_MS	 3000
+#define REASONS_LIMIT_MS 1000
+#define COLUMNS_MAX	 24
+#define DEFAULT_FORMAT	 "id,state,priority,gpus,lane,name,time,note"
 
 static const struct opt list_opts[] = {
 	{ .name = "all", .short_name = 'a', .spec = { VALUE_FLAG }, .help = "also what has ended" },
@@ -47,25 +57,77 @@ static const struct opt list_opts[] = {
 	  .arg = "NAME",
 	  .help = "only names that begin so" },
 	{ .name = "when",
-	  .short_name = 'w',
 	  .spec = { VALUE_FLAG },
 	  .help = "also when what waits starts, as the agent of this node estimates it" },
+	{ .name = "sort",
+	  .spec = { VALUE_WORDS },
+	  .arg = "KEY,..",
+	  .help = "by these columns, by -KEY the other way round: --sort gpus,-id. Without it what "
+		  "has ended comes first, then what runs, then what waits as it will start" },
+	{ .name = "limit",
+	  .spec = { VALUE_UINT, .min = 1 },
+	  .arg = "N",
+	  .help = "only the first N rows" },
+	{ .name = "format",
+	  .spec = { VALUE_WORDS },
+	  .arg = "COLUMN,..",
+	  .help = "the columns, without the line of totals: id, state, priority, gpus, lane, name, time "
+		  "(elapsed, and the limit), elapsed, limit, node, devices, reason, elements, begin, "
+		  "ended, exit, log, note (where it runs, or why it waits)" },
+	SCREEN_OPTS,
 	{ 0 },
+};
+
+struct row {
+	struct scan_task t; /* with the whole name of an element */
+	enum taskstate state;
+	bool lane_paused;
+	uint64_t started_ns; /* where it is sorted by that */
+	size_t place;	     /* where it stands unsorted */
+};
+
+/* Of one that waits, as the agent says. */
+struct waiting {
+	uint64_t id, element;
+	const json_t *group; /* of its answer */
+};
+
+struct column;
+
+struct sort_key {
+	const struct column *column;
+	bool reverse;
+};
+
+struct totals {
+	uint64_t waiting, paused, running, gpus, ended;
 };
 
 struct list {
 	const struct cmd_ctx *ctx;
-	struct table *table; /* NULL: JSON */
-	size_t shown;
 	const struct spool *sp;
 	struct task_set active, ended;
-	json_t *tasks; /* that run on this node, as their agent says; NULL: not asked for yet */
-	size_t n_batches;
+	size_t n_rows, n_batches, n_waiting, n_columns, n_keys;
+	struct row *rows;
 	const struct scan_task **batches; /* by their ids, from both */
-	struct text_list lanes;		  /* that are paused */
+	struct waiting *waiting;	  /* by their ids */
+	json_t *answer;			  /* of which these are */
+	const json_t *all_wait;		  /* the group of all that wait; or NULL */
+	bool unserved;			  /* no agent runs, here or on another node */
+	json_t *tasks; /* that run on this node, as their agent says; NULL: not asked for yet */
+	struct text_list lanes; /* that are paused */
 	struct gangs_read gangs;
 	bool gangs_read;
 	json_t *when; /* of tasks that wait: what the agent here says, by id; NULL: not asked */
+	struct totals totals;
+
+	/* How it is shown. */
+	struct table *table; /* NULL: JSON */
+	json_t *frame;	     /* the rows of JSON that is watched; NULL: a line for each */
+	const struct column *columns[COLUMNS_MAX];
+	struct table_column titles[COLUMNS_MAX + 1];
+	struct strbuf cells[COLUMNS_MAX];
+	struct sort_key keys[COLUMNS_MAX];
 };
 
 static bool wanted_state(const struct cmd_ctx *ctx, enum taskstate state)
@@ -119,59 +181,44 @@ static void add_scaling(const json_t *scaling, struct strbuf *b)
 		    reason ? "; the last change: " : "", reason ? reason : "");
 }
 
-/* "on node7, GPU 0 and 3, for 5m 03s" */
-static void add_run(const struct task_view *r, struct strbuf *b)
+static void add_devices(const struct task_view *r, struct strbuf *b)
 {
-	uint64_t now_ns = clock_wall_ns(), ran_ns = now_ns - r->run.started_ns;
-	char ran[UNIT_TEXT_MAX];
 	size_t i;
 	json_t *gpu;
 
 	json_array_foreach(r->gpus, i, gpu)
 	{
-		strbuf_addf(b, "%s%lld",
-			    i	     ? ","
-			    : b->len ? ", GPU "
-				     : "GPU ",
-			    (long long)json_integer_value(gpu));
+		strbuf_addf(b, "%s%lld", i ? "," : "", (long long)json_integer_value(gpu));
 	}
-	add_scaling(r->scaling, b);
-	if (r->run.left) {
-		cleanup_free char *left = taskrun_format_left(r->sp, &r->run);
-
-		strbuf_addf(b, "%s%s", b->len ? ", " : "", left);
-	} else if (r->run.started_ns && r->run.started_ns <= now_ns)
-		strbuf_addf(b, "%s%sfor %s", b->len ? ", " : "",
-			    r->run.mustered ? "waits for the other ranks " : "",
-			    unit_format_duration(ran_ns / NS_PER_S * 1000, ran));
 }
 
-static void format_note(const struct task_view *r, struct strbuf *b)
+/* "on node7, GPU 0,3" */
+static void add_run(const struct task_view *r, struct strbuf *b)
 {
-	const struct task_name *n = &r->name;
-	char when[CLOCK_TEXT_MAX];
+	cleanup_free char *left = NULL;
 
-	if (n->count)
-		add_counts(r, b);
-	if (n->agent[0])
-		strbuf_addf(b, "%son %s", b->len ? ", " : "", n->agent);
-	if (r->state == TASKSTATE_RUNNING)
-		add_run(r, b);
-	if (n->epoch)
-		strbuf_addf(b, "%srequeued %" PRIu64 "x", b->len ? ", " : "", n->epoch);
-	if (n->begin_s)
-		strbuf_addf(b, "%snot before %s", b->len ? ", " : "",
-			    clock_format_local(n->begin_s * NS_PER_S, when));
-	if (r->lane_paused)
-		strbuf_addf(b, "%sits lane is paused", b->len ? ", " : "");
-	if (r->place.dir == SPOOL_PENDING && n->flags & NAME_DEPENDS)
-		strbuf_addf(b, "%safter others", b->len ? ", " : "");
-	if (n->ended_s)
+	if (json_array_size(r->gpus)) {
+		strbuf_adds(b, b->len ? ", GPU " : "GPU ");
+		add_devices(r, b);
+	}
+	add_scaling(r->scaling, b);
+	if (r->run.left)
+		left = taskrun_format_left(r->sp, &r->run);
+	if (left || r->run.mustered)
 		strbuf_addf(b, "%s%s", b->len ? ", " : "",
-			    clock_format_local(n->ended_s * NS_PER_S, when));
-	if (n->ended_s && n->exit && !n->count) /* whose elements ended each in their own way */
-		strbuf_addf(b, ", %s %u", n->exit >= NAME_SIGNALLED ? "signal" : "exit",
-			    n->exit & (NAME_SIGNALLED - 1));
+			    left ? left : "waits for the other ranks");
+}
+
+/* How long it has run, or ran where its end is not filed yet; false: it does not, or that is not
+ * known. */
+static bool find_elapsed(const struct task_view *r, uint64_t *ret_ms)
+{
+	uint64_t now_ns = r->run.left && r->run.left_ns ? r->run.left_ns : clock_wall_ns();
+
+	if (r->state != TASKSTATE_RUNNING || !r->run.started_ns || r->run.started_ns > now_ns)
+		return false;
+	*ret_ms = (now_ns - r->run.started_ns) / NS_PER_S * MS_PER_S;
+	return true;
 }
 
 /* What the agent estimates of it, or NULL. */
@@ -195,45 +242,448 @@ static void add_when(const struct list *l, const struct task_view *r, struct str
 		strbuf_addf(b, "%s%s", b->len ? ", " : "", text);
 }
 
-static void show_row(struct list *l, const struct task_view *r)
-{
-	const struct task_name *n = &r->name;
-	cleanup_strbuf struct strbuf note = STRBUF_INIT;
-	char id[SELECT_ID_MAX], priority[24], gpus[24];
-	enum term_style style = r->state == TASKSTATE_RUNNING  ? TERM_GREEN
-				: r->state == TASKSTATE_FAILED ? TERM_RED
-							       : TABLE_PLAIN;
+/* -------- what it waits for -------- */
 
-	(void)select_format_id(n->id, n->element, id);
-	(void)str_print(priority, sizeof(priority), "%" PRIu64, n->priority);
-	(void)str_print(gpus, sizeof(gpus), "%" PRIu64, n->gpus);
-	format_note(r, &note);
-	add_when(l, r, &note);
-	table_add(l->table, style, id, taskstate_name(r->state), priority,
-		  n->gpus == SPEC_ALL ? "all" : gpus, n->lane[0] ? n->lane : "-",
-		  n->name[0] ? n->name : "-", note.len ? strbuf_str(&note) : "");
+static int compare_waiting(const void *a, const void *b)
+{
+	const struct waiting *x = a, *y = b;
+
+	if (x->id != y->id)
+		return x->id < y->id ? -1 : 1;
+	return x->element < y->element ? -1 : x->element > y->element;
 }
 
-static void show_json(const struct list *l, const struct task_view *v)
+static void take_group(struct list *l, const json_t *group)
 {
-	static const enum taskview_member members[] = {
-		VIEW_ID,      VIEW_STATE,      VIEW_NAME,     VIEW_LANE,    VIEW_PRIORITY,
-		VIEW_GPUS,    VIEW_N_ELEMENTS, VIEW_ELEMENT,  VIEW_COUNTS,  VIEW_LANE_PAUSED,
-		VIEW_AGENT,   VIEW_STARTED,    VIEW_RAN,      VIEW_UNFILED, VIEW_LEFT_EXIT,
-		VIEW_DEVICES, VIEW_SCALING,    VIEW_MUSTERED, VIEW_LOG,	    VIEW_NOT_BEFORE,
-		VIEW_ENDED,   VIEW_EXIT,
-	};
-	json_t *o = taskview_json(v, members, ARRAY_LEN(members));
-	json_t *when = json_object_get(find_when(l, v), "forecast");
+	const json_t *tasks = json_object_get(group, "tasks");
+	size_t i, n = json_array_size(tasks);
+	json_t *t;
 
-	if (when && !(v->counted && !v->counts.waiting))
-		(void)json_object_set(o, "forecast", when);
+	if (!tasks)
+		l->all_wait = group;
+	l->waiting = xrealloc(l->waiting, l->n_waiting + n + 1, sizeof(*l->waiting));
+	json_array_foreach(tasks, i, t)
+	{
+		const json_t *id = json_is_array(t) ? json_array_get(t, 0) : t;
 
-	cleanup_free char *line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(16));
+		l->waiting[l->n_waiting++] = (struct waiting){
+			.id = (uint64_t)json_integer_value(id),
+			.element = (uint64_t)json_integer_value(json_array_get(t, 1)),
+			.group = group,
+		};
+	}
+}
 
+static void ask_reasons(struct list *l)
+{
+	size_t i;
+	json_t *group;
+	int r = agent_ask(l->ctx, AGENT_VERB(CTL_REASONS), REASONS_LIMIT_MS, &l->answer, NULL,
+			  NULL);
+
+	if (r == CMD_NOTHING_RUNS)
+		l->unserved = !node_agents_one_serves(l->ctx, l->sp);
+	else if (r != CMD_OK) /* nor will it say what runs */
+		l->tasks = json_object();
+	json_array_foreach(json_object_get(l->answer, "groups"), i, group)
+	{
+		take_group(l, group);
+	}
+	if (l->n_waiting)
+		qsort(l->waiting, l->n_waiting, sizeof(*l->waiting), compare_waiting);
+}
+
+/* Of a batch, of which parts may wait for themselves, the first counts. */
+static const json_t *find_group(const struct list *l, uint64_t id)
+{
+	size_t low = 0, high = l->n_waiting;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (l->waiting[mid].id < id)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < l->n_waiting && l->waiting[low].id == id ? l->waiting[low].group : l->all_wait;
+}
+
+/* What its name says would keep it from starting. False: nothing. */
+static bool find_known(const struct list *l, const struct task_view *v, struct reason *ret)
+{
+	const struct task_name *n = &v->name;
+
+	*ret = (struct reason){ .task.id = n->id,
+				.lane = n->lane,
+				.wall_ns = n->begin_s * NS_PER_S };
+	if (n->flags & NAME_PAUSED)
+		ret->code = REASON_PAUSED;
+	else if (n->flags & NAME_DEPENDS)
+		ret->code = REASON_DEPENDS;
+	else if (ret->wall_ns > clock_wall_ns())
+		ret->code = REASON_BEGIN;
+	else if (v->lane_paused)
+		ret->code = REASON_LANE_PAUSED;
+	else if (l->unserved)
+		ret->code = REASON_NO_AGENT;
+	else
+		return false;
+	return true;
+}
+
+/* What it waits for in a few words; NULL: it does not, or that is not known. *ret_code is the name
+ * of a reason's code. */
+static const char *find_reason(const struct list *l, const struct task_view *v, struct strbuf *buf,
+			       const char **ret_code)
+{
+	const json_t *group;
+	struct reason known;
+	bool waits = v->place.dir == SPOOL_PENDING && v->state != TASKSTATE_RUNNING;
+
+	/* Of a batch the agent may not know that others have the rest. */
+	if (!waits || (v->counted && !v->counts.waiting))
+		return NULL;
+	group = find_group(l, v->name.id);
+	if (json_get_str(group, "text") && json_get_str(group, "code")) {
+		*ret_code = json_get_str(group, "code");
+		return json_get_str(group, "text");
+	}
+	if (!find_known(l, v, &known))
+		return NULL;
+	buf->len = 0;
+	reason_brief(&known, buf);
+	*ret_code = reason_code_name(known.code);
+	return strbuf_str(buf);
+}
+
+/* -------- columns -------- */
+
+typedef void (*cell_fn)(const struct list *l, const struct task_view *v, struct strbuf *b);
+typedef int (*compare_fn)(const struct row *a, const struct row *b);
+
+static int compare_numbers(uint64_t a, uint64_t b)
+{
+	return a < b ? -1 : a > b;
+}
+
+#define CELL(name_)                                                                                \
+	static void name_(const struct list *l, const struct task_view *v, struct strbuf *b)
+#define BY(name_, expr_)                                                                           \
+	static int name_(const struct row *a, const struct row *b)                                 \
+	{                                                                                          \
+		return expr_;                                                                      \
+	}
+#define BY_NUMBER(name_, field_) BY(name_, compare_numbers(a->field_, b->field_))
+
+BY(by_id, a->t.name.id != b->t.name.id ? compare_numbers(a->t.name.id, b->t.name.id)
+				       : compare_numbers(a->t.name.element, b->t.name.element))
+BY_NUMBER(by_state, state)
+BY_NUMBER(by_priority, t.name.priority)
+BY_NUMBER(by_gpus, t.name.gpus)
+BY(by_lane, strcmp(a->t.name.lane, b->t.name.lane))
+BY(by_name, strcmp(a->t.name.name, b->t.name.name))
+BY_NUMBER(by_begin, t.name.begin_s)
+BY_NUMBER(by_ended, t.name.ended_s)
+BY_NUMBER(by_exit, t.name.exit)
+BY_NUMBER(by_elements, t.name.count)
+
+/* What has run for the shortest time first, and before that what does not run. */
+BY(by_elapsed, compare_numbers(b->started_ns ? b->started_ns : UINT64_MAX,
+			       a->started_ns ? a->started_ns : UINT64_MAX))
+
+CELL(id_cell)
+{
+	char id[SELECT_ID_MAX];
+
+	strbuf_adds(b, select_format_id(v->name.id, v->name.element, id));
+}
+
+CELL(state_cell)
+{
+	strbuf_adds(b, taskstate_name(v->state));
+}
+
+CELL(priority_cell)
+{
+	strbuf_addf(b, "%" PRIu64, v->name.priority);
+}
+
+CELL(gpus_cell)
+{
+	if (v->name.gpus == SPEC_ALL)
+		strbuf_adds(b, "all");
+	else
+		strbuf_addf(b, "%" PRIu64, v->name.gpus);
+}
+
+CELL(lane_cell)
+{
+	strbuf_adds(b, v->name.lane);
+}
+
+CELL(name_cell)
+{
+	strbuf_adds(b, v->name.name);
+}
+
+CELL(elapsed_cell)
+{
+	char text[UNIT_TEXT_MAX];
+	uint64_t ms;
+
+	if (find_elapsed(v, &ms))
+		strbuf_adds(b, unit_format_duration(ms, text));
+}
+
+CELL(limit_cell)
+{
+	char text[UNIT_TEXT_MAX];
+
+	if (v->run.timeout_ms)
+		strbuf_adds(b, unit_format_duration_exact(v->run.timeout_ms, text));
+}
+
+CELL(time_cell)
+{
+	elapsed_cell(l, v, b);
+	if (b->len && v->run.timeout_ms) {
+		strbuf_adds(b, " of ");
+		limit_cell(l, v, b);
+	}
+}
+
+CELL(node_cell)
+{
+	strbuf_adds(b, v->name.agent);
+}
+
+CELL(devices_cell)
+{
+	add_devices(v, b);
+}
+
+CELL(reason_cell)
+{
+	cleanup_strbuf struct strbuf buf = STRBUF_INIT;
+	const char *code, *text = find_reason(l, v, &buf, &code);
+
+	strbuf_adds(b, text ? text : "");
+}
+
+CELL(elements_cell)
+{
+	if (v->name.count)
+		add_counts(v, b);
+}
+
+static void add_moment(uint64_t s, struct strbuf *b)
+{
+	char when[CLOCK_TEXT_MAX];
+
+	if (s)
+		strbuf_adds(b, clock_format_local(s * NS_PER_S, when));
+}
+
+CELL(begin_cell)
+{
+	add_moment(v->name.begin_s, b);
+}
+
+CELL(ended_cell)
+{
+	add_moment(v->name.ended_s, b);
+}
+
+/* A batch has none: its elements ended each in their own way. */
+CELL(exit_cell)
+{
+	const struct task_name *n = &v->name;
+
+	if (n->ended_s && !n->count && (n->exit || v->state != TASKSTATE_CANCELLED))
+		strbuf_addf(b, "%s%u", n->exit >= NAME_SIGNALLED ? "signal " : "",
+			    n->exit & (NAME_SIGNALLED - 1));
+}
+
+CELL(log_cell)
+{
+	json_t *log = taskview_member(v, VIEW_LOG);
+
+	strbuf_adds(b, log ? json_string_value(log) : "");
+	json_decref(log);
+}
+
+CELL(note_cell)
+{
+	const struct task_name *n = &v->name;
+	cleanup_strbuf struct strbuf buf = STRBUF_INIT;
+	const char *code, *reason = find_reason(l, v, &buf, &code);
+
+	elements_cell(l, v, b);
+	if (n->agent[0])
+		strbuf_addf(b, "%son %s", b->len ? ", " : "", n->agent);
+	if (v->state == TASKSTATE_RUNNING)
+		add_run(v, b);
+	if (reason && strcmp(reason, taskstate_name(v->state)) != 0)
+		strbuf_addf(b, "%s%s", b->len ? ", " : "", reason);
+	if (n->epoch)
+		strbuf_addf(b, "%srequeued %" PRIu64 "x", b->len ? ", " : "", n->epoch);
+	if (n->ended_s)
+		strbuf_adds(b, b->len ? ", " : "");
+	add_moment(n->ended_s, b);
+	if (n->ended_s && n->exit && !n->count)
+		strbuf_addf(b, ", %s %u", n->exit >= NAME_SIGNALLED ? "signal" : "exit",
+			    n->exit & (NAME_SIGNALLED - 1));
+	add_when(l, v, b);
+}
+
+static const struct column {
+	const char *key;
+	struct table_column title;
+	cell_fn cell;
+	compare_fn compare; /* NULL: it is no order */
+} columns[] = {
+	{ "id", { "ID", true }, id_cell, by_id },
+	{ "state", { "STATE" }, state_cell, by_state },
+	{ "priority", { "PRIO", true }, priority_cell, by_priority },
+	{ "gpus", { "GPUS", true }, gpus_cell, by_gpus },
+	{ "lane", { "LANE", .cut = 6 }, lane_cell, by_lane },
+	{ "name", { "NAME", .cut = 8 }, name_cell, by_name },
+	{ "time", { "TIME", true }, time_cell, by_elapsed },
+	{ "elapsed", { "ELAPSED", true }, elapsed_cell, by_elapsed },
+	{ "limit", { "LIMIT", true }, limit_cell },
+	{ "node", { "NODE" }, node_cell },
+	{ "devices", { "DEVICES" }, devices_cell },
+	{ "reason", { "REASON" }, reason_cell },
+	{ "elements", { "ELEMENTS" }, elements_cell, by_elements },
+	{ "begin", { "NOT BEFORE" }, begin_cell, by_begin },
+	{ "ended", { "ENDED" }, ended_cell, by_ended },
+	{ "exit", { "EXIT", true }, exit_cell, by_exit },
+	{ "log", { "LOG" }, log_cell },
+	{ "note", { "WHERE OR WHY" }, note_cell },
+};
+
+static const struct column *find_column(const char *option, const char *key, bool to_sort,
+					struct err *e)
+{
+	const char *names[ARRAY_LEN(columns) + 1] = { NULL };
+	cleanup_strbuf struct strbuf known = STRBUF_INIT;
+	const char *near;
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(columns); i++) {
+		if (to_sort && !columns[i].compare)
+			continue;
+		if (strcmp(columns[i].key, key) == 0)
+			return &columns[i];
+		strbuf_addf(&known, "%s%s", n ? ", " : "", columns[i].key);
+		names[n++] = columns[i].key;
+	}
+	near = str_nearest(key, names);
+	(void)err_set(e, -EINVAL, "--%s: \"%s\" is none of its words%s%s; they are %s", option, key,
+		      near ? ": did you mean " : "", near ? near : "", strbuf_str(&known));
+	return NULL;
+}
+
+static int take_columns(struct list *l, struct err *e)
+{
+	static const struct value_spec words = { VALUE_WORDS };
+	const struct value *v = opts_value(l->ctx->opts, "format");
+	struct value standard = { .type = VALUE_WORDS };
+	int r = 0;
+
+	if (v && opts_flag(l->ctx->opts, "json"))
+		return err_set(e, -EINVAL,
+			       "--format is for the table; a line of --json has all of it");
+	(void)value_parse(&words, DEFAULT_FORMAT, &standard, NULL);
+	v = v ? v : &standard;
+	if (v->words.n > COLUMNS_MAX)
+		r = err_set(e, -EINVAL, "--format: %d columns at most", COLUMNS_MAX);
+	for (size_t i = 0; r == 0 && i < v->words.n; i++) {
+		const struct column *c = find_column("format", v->words.texts[i], false, e);
+
+		if (!c) {
+			r = -EINVAL;
+			break;
+		}
+		l->titles[l->n_columns] = c->title;
+		l->cells[l->n_columns] = (struct strbuf)STRBUF_INIT;
+		l->columns[l->n_columns++] = c;
+	}
+	value_clear(&standard);
+	return r;
+}
+
+static int take_keys(struct list *l, struct err *e)
+{
+	const struct value *v = opts_value(l->ctx->opts, "sort");
+
+	if (v && v->words.n > COLUMNS_MAX)
+		return err_set(e, -EINVAL, "--sort: %d columns at most", COLUMNS_MAX);
+	for (size_t i = 0; v && i < v->words.n; i++) {
+		const char *word = v->words.texts[i];
+		const struct column *c = find_column("sort", word + (word[0] == '-'), true, e);
+
+		if (!c)
+			return -EINVAL;
+		l->keys[l->n_keys++] = (struct sort_key){ c, word[0] == '-' };
+	}
+	return 0;
+}
+
+/* -------- rows -------- */
+
+static void show_row(struct list *l, const struct task_view *v)
+{
+	const char *cells[COLUMNS_MAX];
+	enum term_style style = v->state == TASKSTATE_RUNNING  ? TERM_GREEN
+				: v->state == TASKSTATE_FAILED ? TERM_RED
+							       : TABLE_PLAIN;
+
+	for (size_t i = 0; i < l->n_columns; i++) {
+		l->cells[i].len = 0;
+		l->columns[i]->cell(l, v, &l->cells[i]);
+		cells[i] = l->cells[i].len		      ? strbuf_str(&l->cells[i])
+			   : l->columns[i]->cell == note_cell ? ""
+							      : NULL;
+	}
+	table_add_cells(l->table, style, cells);
+}
+
+static void print_json(struct list *l, json_t *o)
+{
+	cleanup_free char *line = NULL;
+
+	if (l->frame) {
+		(void)json_array_append_new(l->frame, o);
+		return;
+	}
+	line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(16));
 	if (line)
 		puts(line);
 	json_decref(o);
+}
+
+static void show_json(struct list *l, const struct task_view *v)
+{
+	static const enum taskview_member members[] = {
+		VIEW_ID,	 VIEW_STATE,	  VIEW_NAME,	VIEW_LANE,     VIEW_PRIORITY,
+		VIEW_GPUS,	 VIEW_N_ELEMENTS, VIEW_ELEMENT, VIEW_COUNTS,   VIEW_LANE_PAUSED,
+		VIEW_AGENT,	 VIEW_STARTED,	  VIEW_RAN,	VIEW_TIMEOUT,  VIEW_UNFILED,
+		VIEW_LEFT_EXIT,	 VIEW_DEVICES,	  VIEW_SCALING, VIEW_MUSTERED, VIEW_LOG,
+		VIEW_NOT_BEFORE, VIEW_ENDED,	  VIEW_EXIT,
+	};
+	json_t *o = taskview_json(v, members, ARRAY_LEN(members));
+	json_t *when = json_object_get(find_when(l, v), "forecast");
+	cleanup_strbuf struct strbuf buf = STRBUF_INIT;
+	const char *code, *reason = find_reason(l, v, &buf, &code);
+
+	if (when && !(v->counted && !v->counts.waiting))
+		(void)json_object_set(o, "forecast", when);
+	if (reason)
+		(void)json_object_set_new(o, "reason",
+					  json_pack("{ss ss}", "code", code, "text", reason));
+	print_json(l, o);
 }
 
 static int compare_batches(const void *a, const void *b)
@@ -301,15 +751,21 @@ static const struct gangs_read *gangs_of(struct list *l)
 	return &l->gangs;
 }
 
-static void show(struct list *l, const struct scan_task *t)
+static bool is_sorted_by(const struct list *l, compare_fn compare)
 {
-	struct task_view r = { .sp = l->sp,
-			       .place = { .dir = t->dir },
-			       .name = t->name,
-			       .state = taskstate_of(&t->name, t->dir) };
-	bool waits = t->dir == SPOOL_PENDING;
+	for (size_t i = 0; i < l->n_keys; i++)
+		if (l->keys[i].column->compare == compare)
+			return true;
+	return false;
+}
 
-	r.lane_paused = waits && is_lane_paused(l, t->name.lane);
+/* A row, if it is wanted. */
+static void choose(struct list *l, const struct scan_task *t)
+{
+	struct row r = { .t = *t, .state = taskstate_of(&t->name, t->dir), .place = l->n_rows };
+	struct taskrun run;
+
+	r.lane_paused = t->dir == SPOOL_PENDING && is_lane_paused(l, t->name.lane);
 	if (r.lane_paused)
 		r.state = TASKSTATE_PAUSED;
 	else if (t->name.count)
@@ -317,23 +773,91 @@ static void show(struct list *l, const struct scan_task *t)
 	if (!wanted_state(l->ctx, r.state))
 		return;
 	if (t->name.element)
-		name_element(l, &r.name);
-	if (!wanted(l->ctx, &r.name))
+		name_element(l, &r.t.name);
+	if (!wanted(l->ctx, &r.t.name))
 		return;
-	if (t->dir == SPOOL_RUNNING) {
-		l->tasks = l->tasks ? l->tasks : taskview_agents(l->ctx);
-		taskview_load_claim(&r, l->tasks);
-		if (r.name.element)
-			taskrun_take_gangs(&r.run, gangs_of(l));
+	if (t->dir == SPOOL_RUNNING && is_sorted_by(l, by_elapsed)) {
+		taskrun_read_claim(l->sp, &r.t.name, r.t.name.name, &run);
+		r.started_ns = run.started_ns;
 	}
-	r.counted = t->name.count && waits &&
-		    taskstate_counts(l->sp, &t->name, &l->active, &r.counts, NULL) == 0;
-	l->shown++;
-	if (l->table)
-		show_row(l, &r);
-	else
-		show_json(l, &r);
-	taskview_clear(&r);
+	l->rows = xgrow(l->rows, l->n_rows, sizeof(*l->rows));
+	l->rows[l->n_rows++] = r;
+}
+
+static int compare_rows(const void *a, const void *b, void *data)
+{
+	const struct list *l = data;
+
+	for (size_t i = 0; i < l->n_keys; i++) {
+		int r = l->keys[i].column->compare(a, b);
+
+		if (r)
+			return l->keys[i].reverse ? -r : r;
+	}
+	return compare_numbers(((const struct row *)a)->place, ((const struct row *)b)->place);
+}
+
+/* What runs has GPUs; those of "all" its claim has. */
+static uint64_t gpus_in_use(const struct task_view *v)
+{
+	struct text_list uuids = { .n = 0 };
+	uint64_t n = v->name.gpus;
+
+	if (v->gpus)
+		return json_array_size(v->gpus);
+	if (n != SPEC_ALL)
+		return n;
+	taskrun_devices(v->sp, &v->run, &uuids);
+	n = uuids.n;
+	text_list_clear(&uuids);
+	return n;
+}
+
+static void count(struct totals *n, const struct task_view *v)
+{
+	uint64_t waits = v->counted ? v->counts.waiting : v->name.count ? v->name.count : 1;
+
+	if (v->name.ended_s) {
+		n->ended++;
+	} else if (v->place.dir == SPOOL_RUNNING) {
+		n->running++;
+		n->gpus += gpus_in_use(v);
+	} else {
+		n->waiting += waits;
+		n->paused += v->state == TASKSTATE_PAUSED ? waits : 0;
+	}
+}
+
+static void load(struct list *l, const struct row *r, struct task_view *ret)
+{
+	*ret = (struct task_view){ .sp = l->sp,
+				   .place = { .dir = r->t.dir },
+				   .name = r->t.name,
+				   .state = r->state,
+				   .lane_paused = r->lane_paused };
+	if (r->t.dir == SPOOL_RUNNING) {
+		l->tasks = l->tasks ? l->tasks : taskview_agents(l->ctx);
+		taskview_load_claim(ret, l->tasks);
+		if (ret->name.element)
+			taskrun_take_gangs(&ret->run, gangs_of(l));
+	}
+	ret->counted = ret->name.count && r->t.dir == SPOOL_PENDING &&
+		       taskstate_counts(l->sp, &ret->name, &l->active, &ret->counts, NULL) == 0;
+}
+
+static void show_rows(struct list *l, size_t limit)
+{
+	struct task_view v;
+
+	for (size_t i = 0; i < l->n_rows; i++) {
+		load(l, &l->rows[i], &v);
+		count(&l->totals, &v);
+		if (i < limit && l->table)
+			show_row(l, &v);
+		else if (i < limit)
+			show_json(l, &v);
+		taskview_clear(&v);
+	}
 }
 
 static int add_ended(void *data, const struct task_name *n, const char *dir)
@@ -454,50 +978,124 @@ static void ask_when(struct list *l)
 	json_decref(doc);
 }
 
-static int run_list(const struct cmd_ctx *ctx, struct err *e)
+/* "12 wait (2 paused), 3 run on 4 GPUs" */
+static void print_totals(const struct list *l, size_t limit)
 {
-	static const struct table_column columns[] = {
-		{ "ID", true },	      { "STATE" },	    { "PRIO", true }, { "GPUS", true },
-		{ "LANE", .cut = 6 }, { "NAME", .cut = 8 }, { "" },	      { 0 }
-	};
-	struct list l = { .ctx = ctx };
+	const struct totals *n = &l->totals;
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+	strbuf_addf(&b, "%" PRIu64 " wait%s", n->waiting, n->waiting == 1 ? "s" : "");
+	if (n->paused)
+		strbuf_addf(&b, " (%" PRIu64 " paused)", n->paused);
+	strbuf_addf(&b, ", %" PRIu64 " run%s", n->running, n->running == 1 ? "s" : "");
+	if (n->running)
+		strbuf_addf(&b, " on %" PRIu64 " GPU%s", n->gpus, n->gpus == 1 ? "" : "s");
+	if (n->ended)
+		strbuf_addf(&b, ", %" PRIu64 " ha%s ended", n->ended, n->ended == 1 ? "s" : "ve");
+	if (limit < l->n_rows)
+		strbuf_addf(&b, "; the first %zu of %zu rows", limit, l->n_rows);
+	term_print_wrapped(stdout, strbuf_str(&b), 0);
+}
+
+static void print(struct list *l)
+{
+	const struct value *given = opts_value(l->ctx->opts, "limit");
+	size_t limit = given && given->num < l->n_rows ? (size_t)given->num : l->n_rows;
+	bool waits = false, framed = screen_is_asked(l->ctx);
+	char now[CLOCK_TEXT_MAX];
+
+	for (size_t i = 0; i < limit; i++)
+		waits = waits || l->rows[i].t.dir == SPOOL_PENDING;
+	if (waits)
+		ask_reasons(l);
+	if (opts_flag(l->ctx->opts, "json")) {
+		l->frame = framed ? json_array() : NULL;
+		show_rows(l, limit);
+		if (framed)
+			cmd_print_json_line(json_pack("{ss so}", "time",
+						      clock_format_iso(clock_wall_ns(), now),
+						      "tasks", l->frame));
+	} else if (!l->n_rows) {
+		say_none(l->ctx, l->sp);
+	} else {
+		l->table = table_new(l->titles);
+		show_rows(l, limit);
+		table_print(l->table, stdout);
+		if (!opts_given(l->ctx->opts, "format"))
+			print_totals(l, limit);
+	}
+}
+
+static void forget(struct list *l)
+{
+	free(l->ended.tasks);
+	free(l->active.tasks);
+	free(l->batches);
+	free(l->rows);
+	free(l->waiting);
+	json_decref(l->answer);
+	json_decref(l->tasks);
+	json_decref(l->when);
+	gang_clear(&l->gangs);
+	text_list_clear(&l->lanes);
+	(void)table_free(l->table);
+	for (size_t i = 0; i < l->n_columns; i++)
+		strbuf_clear(&l->cells[i]);
+}
+
+static int look(struct list *l, struct err *e)
+{
+	int r = read_all(l, e);
+
+	if (r < 0)
+		return r;
+	if (opts_flag(l->ctx->opts, "when"))
+		ask_when(l);
+	for (size_t i = 0; i < l->ended.n; i++)
+		choose(l, &l->ended.tasks[i]);
+	for (size_t i = 0; i < l->active.n; i++)
+		choose(l, &l->active.tasks[i]);
+	if (l->n_keys && l->n_rows)
+		qsort_r(l->rows, l->n_rows, sizeof(*l->rows), compare_rows, l);
+	print(l);
+	return 0;
+}
+
+static int list_once(void *user, struct err *e)
+{
+	const struct cmd_ctx *ctx = user;
+	struct list *l = xcalloc(1, sizeof(*l));
 	struct spool *sp = NULL;
 	int r;
 
-	if (check_states(ctx, e) < 0)
-		return CMD_USAGE;
-	r = instance_open_if_there(ctx, SPOOL_LOOK, &sp, e);
-	if (r < 0 || !sp)
-		return r;
-	l.table = opts_flag(ctx->opts, "json") ? NULL : table_new(columns);
-	l.sp = sp;
-	r = read_all(&l, e);
-	if (r == 0 && opts_flag(ctx->opts, "when"))
-		ask_when(&l);
-	for (size_t i = 0; i < l.ended.n && r == 0; i++)
-		show(&l, &l.ended.tasks[i]);
-	for (size_t i = 0; i < l.active.n && r == 0; i++)
-		show(&l, &l.active.tasks[i]);
-	free(l.ended.tasks);
-	free(l.active.tasks);
-	free(l.batches);
-	json_decref(l.tasks);
-	json_decref(l.when);
-	gang_clear(&l.gangs);
-	text_list_clear(&l.lanes);
-	if (r == 0 && l.table && l.shown)
-		table_print(l.table, stdout);
-	else if (r == 0 && l.table)
-		say_none(ctx, sp);
-	(void)table_free(l.table);
-	sp = spool_close(sp);
+	l->ctx = ctx;
+	r = check_states(ctx, e) < 0 || take_columns(l, e) < 0 || take_keys(l, e) < 0 ? CMD_USAGE
+										      : CMD_OK;
+	if (r == CMD_OK)
+		r = instance_open_if_there(ctx, SPOOL_LOOK, &sp, e);
+	l->sp = sp;
+	if (r == CMD_OK && sp)
+		r = look(l, e);
+	forget(l);
+	free(l);
+	(void)spool_close(sp);
 	return r;
+}
+
+static int run_list(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct cmd_ctx own = *ctx;
+
+	return screen_is_asked(ctx) ? screen_watch(ctx, list_once, &own, e) : list_once(&own, e);
 }
 
 static const struct cmd_example list_examples[] = {
 	{ "tenure list", "what waits and what runs" },
 	{ "tenure list -s failed", "what has failed" },
 	{ "tenure list --when", "also when what waits starts, about" },
+	{ "tenure list -w", "again and again, every 2 s" },
+	{ "tenure list -a --sort -id --limit 20", "the 20 that were submitted last" },
+	{ "tenure list --format id,name,elapsed,node -s running", "the columns that are wanted" },
 	{ "tenure list -a --json | jq 'select(.lane == \"week\")'", "for scripts" },
 	{ 0 },
 };
@@ -508,9 +1106,13 @@ const struct cmd cmd_list = {
 	.summary = "the tasks of the queue",
 	.description =
 		"In the order in which they start. Of an array or another batch there is a row "
-		"for each element that runs, and one for all of them. A queue with nothing in it, or "
+		"for each element that runs, and one for all of them. TIME is for how long a task has "
+		"run, and of how much at most where it has a timeout; behind it stands where it runs, "
+		"or in a few words why it waits (tenure why ID says all of it). The last line has "
+		"the totals of these rows, elements counted. A queue with nothing in it, or "
 		"into which nothing was submitted yet, is no error. Works without an "
-		"agent; which GPUs a task has is shown where an agent runs here.",
+		"agent; which GPUs a task has, and what it waits for but what its name says, is shown "
+		"where an agent runs here.",
 	.examples = list_examples,
 	.opts = list_opts,
 	.flags = CMD_JSON_LINES,

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "base/units.h"
 #include "base/utf8.h"
 #include "cli/task/taskstate.h"
 #include "spool/claim.h"
@@ -125,6 +126,9 @@ void taskrun_take_agents(struct taskrun *run, const json_t *task)
 	const char *why = json_get_str(unfiled, "why");
 
 	take_scaling(run, task);
+	if (json_object_get(task, "timeout_s"))
+		run->timeout_ms = (uint64_t)(json_number_value(json_object_get(task, "timeout_s")) *
+					     MS_PER_S);
 	if (!why)
 		return;
 	run->left = true;
@@ -150,6 +154,8 @@ static void read_running(const struct spool *sp, const struct task_name *n, stru
 	if (n->element)
 		history_read(text, len, &t.history, NULL);
 	read_claim(&t.history, run);
+	if (t.spec)
+		run->timeout_ms = t.spec->timeout;
 	task_file_clear(&t);
 }
 

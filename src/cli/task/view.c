@@ -293,6 +293,11 @@ static json_t *ran_json(const struct task_view *v)
 		       : NULL;
 }
 
+static json_t *timeout_json(const struct task_view *v)
+{
+	return v->run.timeout_ms ? json_real((double)v->run.timeout_ms / MS_PER_S) : NULL;
+}
+
 static json_t *unfiled_json(const struct task_view *v)
 {
 	if (!v->run.left || !v->run.unfiled[0])
@@ -428,6 +433,7 @@ static const struct {
 	[VIEW_COMMAND_EXIT] = { "command_exit", command_exit_json },
 	[VIEW_STARTED] = { "started", started_json },
 	[VIEW_RAN] = { "ran_s", ran_json },
+	[VIEW_TIMEOUT] = { "timeout_s", timeout_json },
 	[VIEW_UNFILED] = { "unfiled", unfiled_json },
 	[VIEW_LEFT_EXIT] = { "left_exit", left_exit_json },
 	[VIEW_LOG] = { "log", log_json },

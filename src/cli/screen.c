@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * A frame is written in one piece: each line of it ends with "clear to the end of the line", and
+ * the last one with "clear what is below", so nothing is blank for a moment. Lines are not wrapped
+ * by the terminal meanwhile, or a frame could be higher than it was counted. Only what is constant
+ * is written by the signals' handlers, so they need to know nothing.
+ */
+#include "cli/screen.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "base/utf8.h"
+#include "cli/term.h"
+
+/* The other screen, without a cursor and without wrapping, and back. */
+#define ENTER	 "\033[?1049h\033[?25l\033[?7l"
+#define LEAVE	 "\033[?7h\033[?25h\033[?1049l"
+#define HOME	 "\033[H"
+#define END_LINE "\033[K"
+#define END_PAGE "\033[J"
+
+static void to_terminal(const char *text, size_t len)
+{
+	int saved = errno;
+
+	(void)!write(STDOUT_FILENO, text, len);
+	errno = saved;
+}
+
+static void on_end(int sig)
+{
+	to_terminal(LEAVE, strlen(LEAVE));
+	(void)raise(sig); /* again, now as if there were no handler (SA_RESETHAND) */
+}
+
+static void on_stop(int sig)
+{
+	to_terminal(LEAVE, strlen(LEAVE));
+	(void)raise(SIGSTOP);
+	to_terminal(ENTER, strlen(ENTER));
+}
+
+/* It ends a pause, that is all. */
+static void on_change(int sig)
+{
+}
+
+static void handle(int sig, void (*fn)(int), int flags)
+{
+	struct sigaction a = { .sa_handler = fn, .sa_flags = SA_RESTART | flags }, was;
+
+	/* What nohup ignores stays ignored. */
+	if (sigaction(sig, NULL, &was) == 0 && was.sa_handler == SIG_IGN)
+		return;
+	(void)sigemptyset(&a.sa_mask);
+	(void)sigaction(sig, &a, NULL);
+}
+
+/* What changes the terminal comes only in a pause, and ends it. ret_mask: of the pauses. */
+static void enter(sigset_t *ret_mask)
+{
+	static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+	sigset_t changes;
+
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+		handle(ends[i], on_end, (int)SA_RESETHAND);
+	handle(SIGTSTP, on_stop, 0);
+	handle(SIGWINCH, on_change, 0);
+	handle(SIGCONT, on_change, 0);
+	(void)sigemptyset(&changes);
+	(void)sigaddset(&changes, SIGWINCH);
+	(void)sigaddset(&changes, SIGCONT);
+	(void)sigprocmask(SIG_BLOCK, &changes, ret_mask);
+	to_terminal(ENTER, strlen(ENTER));
+}
+
+static void pause_for(uint64_t ms, const sigset_t *mask)
+{
+	struct timespec t = clock_timespec(ms * NS_PER_MS);
+
+	(void)ppoll(NULL, 0, &t, mask);
+}
+
+/* A frame on a page in memory: the streams are variables, and what draws knows only them. */
+static int draw_page(screen_fn draw, void *user, char **ret, struct err *e)
+{
+	FILE *out = stdout, *err = stderr, *page;
+	size_t size;
+	int r;
+
+	page = open_memstream(ret, &size);
+	if (!page)
+		return err_set(e, -errno, "no memory for the screen");
+	stdout = stderr = page;
+	r = draw(user, e);
+	stdout = out;
+	stderr = err;
+	(void)fclose(page);
+	return r;
+}
+
+static void add_line(struct strbuf *b, const char *text, size_t len)
+{
+	strbuf_addf(b, "%.*s" END_LINE, (int)len, text);
+}
+
+/* "default: tenure list --watch, every 2s" and what of the page there is room for. */
+static void lay_out(const char *title, const char *page, struct strbuf *b)
+{
+	size_t room = term_lines(STDOUT_FILENO), left = 0;
+
+	room = room > 2 ? room - 1 : 2;
+	for (const char *p = page; *p; p += strcspn(p, "\n"), p += *p == '\n')
+		left++;
+	strbuf_adds(b, HOME);
+	add_line(b, title, strlen(title));
+	for (size_t n = left; *page && room > 0; room--, n--) {
+		size_t len = strcspn(page, "\n");
+
+		strbuf_adds(b, "\r\n");
+		if (room == 1 && n > 1) {
+			strbuf_addf(b, "%s.. %zu more lines%s" END_LINE,
+				    term_on(STDOUT_FILENO, TERM_DIM), n, term_off(STDOUT_FILENO));
+			break;
+		}
+		add_line(b, page, len);
+		page += len + (page[len] == '\n');
+	}
+	strbuf_adds(b, END_PAGE);
+}
+
+static bool is_in_vain(int code)
+{
+	return code == CMD_USAGE || code == CMD_DENIED || code == -EPERM;
+}
+
+static int show_page(const struct cmd_ctx *ctx, const char *every, screen_fn draw, void *user,
+		     struct err *e)
+{
+	cleanup_strbuf struct strbuf frame = STRBUF_INIT, page = STRBUF_INIT;
+	cleanup_free char *text = NULL, *title = NULL;
+	struct err why = ERR_INIT;
+	char now[CLOCK_TEXT_MAX];
+	int r = draw_page(draw, user, &text, &why);
+
+	if (is_in_vain(r) || !text) {
+		*e = why;
+		return r;
+	}
+	strbuf_adds(&page, text);
+	if (r != CMD_OK)
+		strbuf_addf(&page, "%s%s\n", text[0] ? "\n" : "", utf8_clean(why.text));
+	title = xasprintf("%stenure %s, every %s, %s (Ctrl-C ends it)%s",
+			  term_on(STDOUT_FILENO, TERM_DIM), ctx->cmd->name, every,
+			  clock_format_local(clock_wall_ns(), now), term_off(STDOUT_FILENO));
+	lay_out(title, strbuf_str(&page), &frame);
+	r = fs_write_all(STDOUT_FILENO, frame.data, frame.len);
+	return r < 0 ? err_set(e, r, "cannot write to the terminal: %s", strerror(-r)) : CMD_OK;
+}
+
+static int print_frame(screen_fn draw, void *user, bool apart, struct err *e)
+{
+	struct err why = ERR_INIT;
+	int r;
+
+	if (apart)
+		(void)putchar('\n');
+	r = draw(user, &why);
+	if (is_in_vain(r)) {
+		*e = why;
+		return r;
+	}
+	if (r != CMD_OK)
+		(void)cmd_fail(r, why.text);
+	return fs_flush_stdout(e);
+}
+
+bool screen_is_asked(const struct cmd_ctx *ctx)
+{
+	return opts_flag(ctx->opts, "watch") || opts_given(ctx->opts, "every");
+}
+
+int screen_watch(const struct cmd_ctx *ctx, screen_fn draw, void *user, struct err *e)
+{
+	bool json = opts_flag(ctx->opts, "json");
+	bool screen = term_has_screen(STDOUT_FILENO) && !json;
+	const struct value *every = opts_value(ctx->opts, "every");
+	uint64_t ms = every ? every->num : 0;
+	char text[UNIT_TEXT_MAX];
+	sigset_t mask;
+	int r;
+
+	if (!every)
+		(void)unit_parse_duration(SCREEN_EVERY, &ms, NULL);
+	(void)unit_format_duration_exact(ms, text);
+	(void)sigprocmask(SIG_SETMASK, NULL, &mask);
+	(void)fflush(stdout);
+	if (screen)
+		enter(&mask);
+	for (bool first = true;; first = false) {
+		r = screen ? show_page(ctx, text, draw, user, e)
+			   : print_frame(draw, user, !first && !json, e);
+		if (r != CMD_OK)
+			break;
+		pause_for(ms, &mask);
+	}
+	if (screen)
+		to_terminal(LEAVE, strlen(LEAVE));
+	return r;
+}

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: MIT
+"""What `tenure list` says of what waits and runs, and how it, and status, are watched."""
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import termios
+
+from machine import until
+from patience import HANG, must_come, wait_for
+
+ENTER, LEAVE = "\033[?1049h", "\033[?1049l"
+
+
+def listed(q, *args):
+    return q.m.run(q.m.tenure, "list", *args, env={**q.m.env, "COLUMNS": "200"}).stdout
+
+
+def test_reasons(queue, tmp_path):
+    """Each that waits says why in a few words, with an agent and without."""
+    q = queue(gpus=2)
+    wider = q.submit("-g", "3", "-n", "wider", "--", "true")
+    q.start("--no-hold")
+    go = tmp_path / "go"
+    runs = q.submit("-g", "1", "-l", "week", "-n", "runs", "--timeout", "2h", "--", "sh", "-c", until(go))
+    q.wait(runs, "running")
+    behind = q.submit("-g", "1", "-l", "week", "-n", "behind", "--", "true")
+    wide = q.submit("-g", "2", "-n", "wide", "--", "true")
+    after = q.submit("-g", "0", "-n", "after", "--after", f"{runs},{wide}", "--", "true")
+    late = q.submit("-g", "0", "-n", "late", "--begin", "2099-01-01", "--", "true")
+    many = q.submit("-g", "2", "-n", "many", "--array", "1-5", "--", "true")
+    want = {behind: ("lane-task", f"behind {runs} in lane week"), wide: ("gpus", "needs 2 GPUs, 1 is free"),
+            wider: ("few-gpus", "needs 3 GPUs, 2 are here"), after: ("depends", f"after {runs} and 1 more"),
+            late: ("begin", "not before 2099-01-01 00:00:00"), many: ("gpus", "needs 2 GPUs, 0 are free")}
+
+    def reasons():
+        return {r["id"]: (r["reason"]["code"], r["reason"]["text"]) for r in q.rows() if "reason" in r}
+    assert wait_for(lambda: reasons() == want), reasons()
+    text = must_come(lambda: re.search(r"runs +\d+s of 2h  on ", listed(q)) and listed(q))
+    for i, (_, words) in want.items():
+        assert re.search(rf"^ *{i} .*  (5 elements: 5 left, )?{re.escape(words)}$", text, re.M), (words, text)
+    assert text.endswith("\n10 wait, 1 runs on 1 GPU\n"), text
+    row = q.task(runs)
+    assert row["timeout_s"] == 7200 and "reason" not in row
+    q.m.run(q.m.tenure, "pause", "week", str(wide))
+    assert wait_for(lambda: (reasons()[behind][1], reasons()[wide]) == ("lane week is paused", ("paused", "paused"))), reasons()
+    assert listed(q).endswith("\n10 wait (2 paused), 1 runs on 1 GPU\n")
+    q.kill()
+    found = reasons()
+    assert found[behind][0] == "lane-paused" and found[late] == want[late] and found[after] == ("depends", "after others")
+    assert found[wider] == found[many] == ("no-agent", "no agent runs")
+    assert json.loads(listed(q, "--json", "-n", "runs"))["timeout_s"] == 7200
+    go.touch()
+
+
+def test_reasons_while_it_drains(queue, tmp_path):
+    q = queue()
+    q.start("--no-hold")
+    go = tmp_path / "go"
+    first = q.submit("-g", "0", "-l", "week", "--", "sh", "-c", until(go))
+    q.wait(first, "running")
+    second = q.submit("-g", "0", "-l", "week", "--", "true")
+    off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, stdout=subprocess.DEVNULL)
+    assert wait_for(lambda: q.task(second).get("reason", {}).get("code") == "draining"), q.task(second)
+    assert "its agent starts nothing more" in listed(q)
+    go.touch()
+    assert off.wait(timeout=HANG) == 0
+
+
+def test_a_silent_agent_delays_little(queue):
+    """What it would say is missing, and nothing else."""
+    q = queue()
+    i = q.submit("-g", "0", "--paused", "--", "true")
+    q.start("--no-hold")
+    q.agent.send_signal(signal.SIGSTOP)
+    try:
+        assert re.search(rf"^ *{i}  paused .* -$", listed(q), re.M)
+    finally:
+        q.agent.send_signal(signal.SIGCONT)
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, command, env, lines, columns):
+        self.main, side = pty.openpty()
+        self.size(lines, columns)
+        self.p = subprocess.Popen(command, env={**env, "TERM": "xterm", "COLUMNS": ""}, stdin=side, stdout=side, stderr=side,
+                                  start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(side)
+        os.set_blocking(self.main, False)
+        self.said = ""
+
+    def size(self, lines, columns):
+        fcntl.ioctl(self.main, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def read(self):
+        with contextlib.suppress(BlockingIOError, OSError):
+            while data := os.read(self.main, 65536):
+                self.said += data.decode()
+        return self.said
+
+    def frames(self):
+        """What each whole frame shows, line by line."""
+        return [[line.partition("\033[K")[0] for line in frame.partition("\033[J")[0].split("\r\n")]
+                for frame in self.read().split("\033[H")[1:] if "\033[J" in frame]
+
+    def type(self, text):
+        os.write(self.main, text.encode())
+
+    def close(self):
+        self.p.kill()
+        self.p.wait()
+        os.close(self.main)
+
+
+def plain(line):
+    return re.sub(r"\033\[[0-9;]*m", "", line)
+
+
+def test_watch_on_a_terminal(queue):
+    """It is drawn over what was there, cut at the height, follows the size, and is gone with Ctrl-C."""
+    q = queue()
+    for n in range(30):
+        q.submit("-g", "0", "-n", f"task{n}", "--paused", "--", "true")
+    t = Terminal([q.m.tenure, "list", "--watch", "--every", "300ms"], q.m.env, 12, 60)
+    try:
+        first = must_come(lambda: t.frames() and t.frames()[0])
+        assert t.said.startswith(ENTER) and t.said.index("\033[H") and "\033[2J" not in t.said
+        assert plain(first[0]).startswith("tenure list, every 300ms, ") and "ID  STATE" in plain(first[1]), first
+        assert len(first) == 12 and plain(first[-1]) == ".. 22 more lines", first
+        assert max(len(plain(line)) for line in first[1:]) <= 60, first
+        new = q.submit("-g", "0", "-n", "\u8bad\u7ec3", "--priority", "1", "--paused", "--", "true")
+        assert must_come(lambda: any(plain(line).split()[:1] == [str(new)] for line in t.frames()[-1]))
+        t.size(40, 100)
+        assert must_come(lambda: t.frames()[-1][-1] == "31 wait (31 paused), 0 run")
+        t.type("\x03")
+        assert t.p.wait(timeout=HANG) == -signal.SIGINT
+        t.read()
+        assert t.said.endswith(LEAVE) and "\033[?25h" in t.said and "\033[?7h" in t.said
+    finally:
+        t.close()
+
+
+def test_watch_is_stopped_and_goes_on(queue):
+    """Stopped by Ctrl-Z it gives the terminal back, and takes it again."""
+    q = queue()
+    q.submit("-g", "0", "--paused", "--", "true")
+    t = Terminal([q.m.tenure, "list", "-w", "--every", "200ms"], q.m.env, 24, 80)
+    try:
+        must_come(lambda: t.frames())
+        t.p.send_signal(signal.SIGTSTP)
+        must_come(lambda: t.read().endswith(LEAVE))
+        must_come(lambda: open(f"/proc/{t.p.pid}/stat", encoding="ascii").read().rpartition(")")[2].split()[0] == "T")
+        before = len(t.frames())
+        t.p.send_signal(signal.SIGCONT)
+        must_come(lambda: len(t.frames()) > before)
+        assert t.said.count(ENTER) == 2 and t.said.count(LEAVE) == 1
+        t.p.terminate()
+        assert t.p.wait(timeout=HANG) == -signal.SIGTERM
+        assert t.read().endswith(LEAVE)
+    finally:
+        t.close()
+
+
+def test_watch_shows_no_controls(queue):
+    """Nothing that anybody has called a task, or written into the spool, moves the cursor."""
+    q = queue()
+    q.submit("-g", "0", "--paused", "-n", "good", "--", "true")
+    for name in (b"00500,7,nbad\033[2J", b"evil\033]0;title\007.sh"):
+        with open(os.path.join(os.fsencode(q.spool), b"pending", name), "w", encoding="ascii") as f:
+            f.write("true\n")
+    t = Terminal([q.m.tenure, "list", "-w"], q.m.env, 24, 80)
+    try:
+        must_come(lambda: t.frames())
+        left = re.sub(r"\033\[(\?\d+[hl]|[0-9;]*m|H|J|K)", "", t.said)
+        assert "good" in left and not set(left) & set("\033\007\x9b"), left
+    finally:
+        t.close()
+
+
+def test_watch_into_a_pipe(queue):
+    """One look after another; with --json each is a line. An empty queue is one that can be watched."""
+    q = queue()
+    q.submit("-g", "0", "-n", "one", "--paused", "--", "true")
+    for args, end in ((["-w"], "\n\n"), (["-w", "--json"], "\n")):
+        p = subprocess.Popen([q.m.tenure, "list", "--every", "100ms", *args], env=q.m.env, text=True, stdout=subprocess.PIPE)
+        try:
+            said = ""
+            while said.count(end) < 3:
+                said += p.stdout.readline()
+            looks = said.split(end)[:3]
+            assert "\033" not in said and all("one" in look for look in looks), said
+            if end == "\n":
+                docs = [json.loads(look) for look in looks]
+                assert all(d["time"] and [t["name"] for t in d["tasks"]] == ["one"] for d in docs), docs
+        finally:
+            p.stdout.close()
+            assert p.wait(timeout=HANG) != 0  # nobody reads it any more
+    q.m.run(q.m.tenure, "stop", "one")
+    p = subprocess.Popen([q.m.tenure, "list", "--every", "100ms"], env=q.m.env, text=True, stdout=subprocess.PIPE)
+    try:
+        assert p.stdout.readline().startswith('Nothing in instance "default" waits or runs')
+    finally:
+        p.kill()
+        p.communicate()
+
+
+def test_watch_status(queue):
+    """It waits for an agent, and shows its status then."""
+    q = queue()
+    q.submit("-g", "0", "--paused", "--", "true")
+    t = Terminal([q.m.tenure, "status", "-w", "--every", "200ms"], q.m.env, 30, 100)
+    try:
+        must_come(lambda: t.frames() and any("tenure is not running" in plain(line) for line in t.frames()[-1]))
+        q.start("--no-hold")
+        must_come(lambda: any("queue   1 wait" in plain(line) for line in t.frames()[-1]))
+        p = subprocess.run(["timeout", "-s", "INT", "1", q.m.tenure, "status", "--json", "--every", "100ms"], env=q.m.env, text=True,
+                           stdout=subprocess.PIPE, check=False)
+        docs = [json.loads(line) for line in p.stdout.splitlines()]
+        assert docs and all(d["queue"]["waiting"] == 1 for d in docs)
+    finally:
+        t.close()
+
+
+def test_nothing_is_no_error(tenure):
+    """Not where nothing was ever submitted either."""
+    for args in ([], ["-a"], ["--json"], ["--sort", "name", "--limit", "3"]):
+        r = tenure("list", *args)
+        assert r.returncode == 0, r
