@@ -133,9 +133,10 @@ class Lab:
 
     def tell(self):
         """How it is, for whoever has waited in vain."""
-        logs = [*self.dir.glob("spool/*/messages"), *self.dir.glob("spool/execd/*/messages"), self.dir / "execd.log"]
+        logs = [*self.dir.glob("spool/*/messages"), *self.dir.glob("spool/execd/*/messages"), self.dir / "execd.log",
+                *self.dir.glob("spool/execd/*/active_jobs/*/trace")]  # what each shepherd has done
         return "\n".join([self.call("qstat", "-f", "-u", "*", "-explain", "E").stdout, self.call("ps", "-eo", "pid,args").stdout,
-                          *(log.read_text()[-1000:] for log in logs if log.exists())])
+                          *(f"{log}:\n{log.read_text()[-1000:]}" for log in logs if log.exists())])
 
     def clear(self):
         """No job is left, and it is as new; False: it is not."""
