@@ -45,6 +45,14 @@ def children(pid):
     return found
 
 
+def let_others_through(path):
+    """Whoever it is gets as far as this directory, also where what is above it was made for one user alone."""
+    for d in (path, *path.parents):
+        st = d.stat()
+        if st.st_uid == os.geteuid() and not st.st_mode & 0o001:
+            d.chmod(st.st_mode & 0o7777 | 0o011)
+
+
 def with_home_queue(inner, outer):
     """The environment on a simulated machine, but with the queue and the logs that there are outside."""
     return {k: v for k, v in inner.items() if k not in ("TENURE_ROOT", "TENURE_STATE_DIR") or k in outer}
@@ -213,9 +221,7 @@ class Machine(Looks):
         if os.getuid() != 0 or not shutil.which("setpriv"):
             return None
         sim = pathlib.Path(self.env["TENURE_SIM"]).parent
-        for d in (sim, *sim.parents):
-            if d.stat().st_uid == 0 and d != pathlib.Path("/") and not d.stat().st_mode & 0o001:
-                d.chmod(0o755)
+        let_others_through(sim)
         for root, dirs, files in os.walk(self.env["TENURE_DEV_DIR"] + "/.."):
             for name in [*dirs, *files]:
                 os.chmod(os.path.join(root, name), 0o777)

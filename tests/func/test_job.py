@@ -176,7 +176,7 @@ def test_without_nvml(machine):
     assert "cannot see the GPUs, so nothing is held, and tasks alone use them" in " ".join(a.run("status").stdout.split())
     i = a.submit("-g", "2", "-m", "20G", "--", "sleep", "600")
     a.wait(i, "running")
-    assert a.gpus("lent") == {0, 3}
+    must_come(lambda: a.gpus("lent") == {0, 3})
     j = a.submit("-g", "1", *PRINTS)
     assert "0 of 2 free" in a.why(j)
     a.run("stop", str(i))

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from holdlib import GIB
-from machine import Machine, children, proc_exists
+from machine import Machine, children, let_others_through, proc_exists
 from patience import HANG, Stopwatch, must_come
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -260,8 +260,7 @@ def test_processes_hidden_from_the_reader_live_on(build, env, tmp_path):
     """With hidepid a user sees only his own processes in /proc: the others are no dead ones."""
     if os.getuid() != 0 or not shutil.which("setpriv") or not shutil.which("unshare"):
         pytest.skip("needs root, to be two users")
-    for d in (tmp_path, *(p for p in tmp_path.parents if "pytest-of-" in str(p))):
-        os.chmod(d, 0o755)
+    let_others_through(tmp_path)
     reader = tmp_path / "reader"
     shutil.copytree(build / "sim", reader, ignore=lambda d, names: [n for n in names
                                                                     if n.endswith(".p")])
