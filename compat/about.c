@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/completion.h"
 #include "base/mem.h"
 #include "base/roff.h"
 #include "base/strbuf.h"
@@ -114,13 +115,45 @@ char *about_page(const struct about *a)
 	return strbuf_take(&b);
 }
 
-bool about_prints_page(const struct about *a, int argc, char **argv)
+/* -------- completions -------- */
+
+static struct opts *its_opts(const struct about *a)
 {
-	if (argc != 2 || strcmp(argv[1], "--man") != 0)
-		return false;
+	struct opts *o = opts_new();
 
-	cleanup_free char *page = about_page(a);
+	opts_add_rows(o, a->opts);
+	return o;
+}
 
-	(void)fputs(page, stdout);
-	return true;
+static char *completion_of(const struct about *a, enum completion_shell shell)
+{
+	struct completion *c = completion_new(a->name);
+	const enum opt_words files[3] = { WORDS_FILES, WORDS_FILES };
+	char *text;
+
+	completion_add(c, "", NULL, its_opts(a), a->takes_files ? files : NULL, 0);
+	for (const struct about_row *u = a->usages; a->has_commands && u->name; u++) {
+		cleanup_free char *word = xasprintf("%.*s", (int)strcspn(u->name, " "), u->name);
+
+		completion_add(c, word, u->what, its_opts(a), NULL, 0);
+	}
+	text = completion_script(c, shell);
+	c = completion_free(c);
+	return text;
+}
+
+bool about_prints(const struct about *a, int argc, char **argv)
+{
+	cleanup_free char *text = NULL;
+	enum completion_shell shell;
+
+	if (argc == 2 && strcmp(argv[1], "--man") == 0) {
+		text = about_page(a);
+	} else if (argc == 3 && strcmp(argv[1], "--completion") == 0) {
+		shell = completion_shell_of(argv[2]);
+		text = shell == COMPLETION_SHELL_MAX ? NULL : completion_of(a, shell);
+	}
+	if (text)
+		(void)fputs(text, stdout);
+	return text != NULL;
 }

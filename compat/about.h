@@ -3,9 +3,9 @@
 #define TENURE_COMPAT_ABOUT_H
 
 /*
- * What a program says of itself, once: `--help` and its man page (PROGRAM --man, which the build
- * calls) are made from the same struct. Texts are paragraphs separated by an empty line; all lists
- * end with a row without name.
+ * What a program says of itself, once: `--help`, its man page (PROGRAM --man, which the build
+ * calls) and its completions (PROGRAM --completion SHELL, likewise) are made from the same struct.
+ * Texts are paragraphs separated by an empty line; all lists end with a row without name.
  */
 
 #include "base/opts.h"
@@ -18,6 +18,7 @@ struct about {
 	const char *name, *summary;
 	const struct about_row *usages; /* name: what is typed behind the program's name */
 	bool has_commands;		/* that is a command, and no argument */
+	bool takes_files;		/* its arguments are files */
 	const char *description;
 	const struct opt *opts;
 	const struct about_row *examples, *files, *exits, *variables;
@@ -28,7 +29,8 @@ struct about {
 char *about_help(const struct about *a);
 char *about_page(const struct about *a);
 
-/* The only argument is --man: the page is printed. */
-bool about_prints_page(const struct about *a, int argc, char **argv);
+/* What the build asks for, --man or --completion SHELL, is the only thing that is asked: it is
+ * printed. */
+bool about_prints(const struct about *a, int argc, char **argv);
 
 #endif

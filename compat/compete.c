@@ -769,6 +769,7 @@ static const struct opt help_opts[] = {
 static const struct about about = {
 	.name = "compete",
 	.summary = "run the tasks of a command.txt on the GPUs that have room",
+	.takes_files = true,
 	.usages =
 		(const struct about_row[]){
 			{ "[COMMAND_FILE [CONFIG_FILE]]",
@@ -850,7 +851,7 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && (strcmp(argv[1], "--begin") == 0 || strcmp(argv[1], "--end") == 0))
 		return note(argc, argv);
-	if (about_prints_page(&about, argc, argv))
+	if (about_prints(&about, argc, argv))
 		return EXIT_OK;
 	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
 		return usage();

@@ -596,7 +596,7 @@ static int run(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
 
-	if (about_prints_page(&about, argc, argv))
+	if (about_prints(&about, argc, argv))
 		return EXIT_OK;
 	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
 		help(stdout);

@@ -719,6 +719,7 @@ static const struct opt rows[] = {
 	  .arg = "ID",
 	  .help = "run the program_template of the config on the GPUs of that task" },
 	{ .name = "config",
+	  .words = WORDS_FILES,
 	  .spec = { VALUE_STRING },
 	  .arg = "FILE",
 	  .def = CONFIG,
@@ -886,7 +887,7 @@ static int run_command(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	struct err e = ERR_INIT;
-	int code = about_prints_page(&about, argc, argv) ? EXIT_OK : run_command(argc, argv);
+	int code = about_prints(&about, argc, argv) ? EXIT_OK : run_command(argc, argv);
 
 	if (fs_close_stdout(&e) < 0 && code == EXIT_OK) {
 		(void)fprintf(stderr, "gpu-resource-manager: %s\n", e.text);

@@ -417,7 +417,7 @@ static int run_command(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	struct err e = ERR_INIT;
-	int code = about_prints_page(&about, argc, argv) ? EXIT_OK : run_command(argc, argv);
+	int code = about_prints(&about, argc, argv) ? EXIT_OK : run_command(argc, argv);
 
 	if (fs_close_stdout(&e) < 0 && code == EXIT_OK) {
 		(void)fprintf(stderr, "gpu-sentinel: %s\n", e.text);

@@ -22,6 +22,7 @@
 
 static const struct opt ctl_opts[] = {
 	{ .name = "machine",
+	  .words = WORDS_DIRS,
 	  .spec = { VALUE_STRING },
 	  .arg = "DIR",
 	  .help = "directory of the machine (default: the one this shell runs on)" },

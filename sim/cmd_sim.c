@@ -453,6 +453,7 @@ const struct cmd cmd_sim = {
 	.group = "Trying it out",
 	.summary = "run a command on a simulated machine with GPUs",
 	.args = "-- CMD [ARG...]",
+	.words = { WORDS_COMMAND, WORDS_FILES, WORDS_COMMAND },
 	.min_args = 1,
 	.description =
 		"Programs that CMD starts find a CUDA driver and NVML whose cards exist in a file "

@@ -23,6 +23,7 @@
 
 static const struct opt import_opts[] = {
 	{ .name = "config",
+	  .words = WORDS_FILES,
 	  .spec = { VALUE_STRING },
 	  .arg = "FILE",
 	  .help = "the config.yaml that belongs to it" },
@@ -32,11 +33,13 @@ static const struct opt import_opts[] = {
 	  .help = "show the scripts, submit nothing" },
 	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON, one object per line" },
 	{ .name = "state",
+	  .words = WORDS_FILES,
 	  .spec = { VALUE_PATH },
 	  .arg = "FILE",
 	  .help = "keep this uni_id.json, as compete does",
 	  .flags = OPT_HIDDEN },
 	{ .name = "noter",
+	  .words = WORDS_FILES,
 	  .spec = { VALUE_PATH },
 	  .arg = "PROGRAM",
 	  .help = "what keeps it",
@@ -195,6 +198,7 @@ const struct cmd cmd_import = {
 	.group = QUEUE_GROUP,
 	.summary = "submit the tasks of a command.txt (of compete)",
 	.args = "FILE",
+	.words = { WORDS_FILES },
 	.min_args = 1,
 	.max_args = 1,
 	.description =

@@ -32,6 +32,36 @@
 #define OPT_AS_TEXT                                                                                \
 	(1u << 2) /* its value is a VALUE_STRING, whatever the row's type: the command reads it */
 
+/* What can be proposed where a word is typed (base/completion.h); what else it may be is not said.
+ */
+enum opt_words {
+	WORDS_BY_TYPE, /* of an option: its choices, paths, GPUs, signals; of an argument: nothing
+			*/
+	WORDS_FILES,
+	WORDS_DIRS,
+	WORDS_COMMAND,	      /* a program, and behind it its own words */
+	WORDS_TASKS,	      /* ids and names of what waits or runs */
+	WORDS_TASKS_LANES,    /* the same, lanes, and all */
+	WORDS_ANY_TASKS,      /* what has ended, too */
+	WORDS_ENDED_TASKS,    /* only that */
+	WORDS_TASK_IDS,	      /* of what waits or runs */
+	WORDS_TASK_NAMES,     /* likewise */
+	WORDS_ANY_TASK_NAMES, /* what has ended, too */
+	WORDS_TASK_KEYS,      /* KEY= of an edit */
+	WORDS_LANES,
+	WORDS_INSTANCES,
+	WORDS_GPUS, /* indices and UUIDs */
+	WORDS_POOLS,
+	WORDS_ALLOCS,
+	WORDS_NODES,
+	WORDS_ENGINES,
+	WORDS_USERS,
+	WORDS_COMMANDS, /* of the program */
+	WORDS_SHELLS,	/* that there are completions for */
+	WORDS_SWEEPS,	/* gpu, python */
+	WORDS_MAX
+};
+
 struct opt {
 	const char *name; /* long name without dashes; NULL ends a table */
 	char short_name;  /* 0: none */
@@ -43,6 +73,7 @@ struct opt {
 	const char *group; /* heading in --help; NULL: "Options" */
 	const char *help;  /* one sentence without the default, which is added */
 	unsigned int flags;
+	enum opt_words words; /* what its value can be */
 };
 
 enum opts_mode {

@@ -112,8 +112,9 @@ const struct setting settings_table[] = {
 			    .opt.def = "false", .opt.group = others, .groups = SETTING_GROUP_HOLD,
 			    .opt.help = "take the processes of this cgroup for our own" },
 	[SET_INSTANCE] = { ROW("instance", "INSTANCE", "instance", VALUE_NAME),
-			   .opt.short_name = 'i', .opt.arg = "NAME", .opt.def = "default",
-			   .opt.group = node, .flags = SETTING_NOT_IN_INSTANCE,
+			   .opt.words = WORDS_INSTANCES, .opt.short_name = 'i', .opt.arg = "NAME",
+			   .opt.def = "default", .opt.group = node,
+			   .flags = SETTING_NOT_IN_INSTANCE,
 			   .groups = SETTING_GROUP_NODE | SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 			   .opt.help = "the queue and its agents that are meant" },
 	[SET_ROOT] = { ROW("root", "ROOT", "root", VALUE_PATH), .opt.arg = "DIR", .opt.group = node,
@@ -121,7 +122,8 @@ const struct setting settings_table[] = {
 		       .opt.help = "the directory that the queues are in (default "
 				   "$XDG_STATE_HOME/tenure)" },
 	[SET_ACCEPT_OWNERS] = { ROW("accept_owners", "ACCEPT_OWNERS", "accept-owners", VALUE_WORDS),
-				.opt.arg = "USERS", .opt.def = "", .opt.group = node,
+				.opt.words = WORDS_USERS, .opt.arg = "USERS", .opt.def = "",
+				.opt.group = node,
 				.groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT |
 					  SETTING_GROUP_LIFE,
 				.opt.help =
@@ -149,8 +151,8 @@ const struct setting settings_table[] = {
 			  .groups = SETTING_GROUP_NODE | SETTING_GROUP_AGENT,
 			  .opt.help = "the directory of the device nodes" },
 	[SET_NODE_NAME] = { ROW("node_name", "NODE_NAME", "node-name", VALUE_NAME),
-			    .opt.arg = "NAME", .opt.group = node, .flags = SETTING_NOT_IN_INSTANCE,
-			    .groups = SETTING_GROUP_NODE,
+			    .opt.words = WORDS_NODES, .opt.arg = "NAME", .opt.group = node,
+			    .flags = SETTING_NOT_IN_INSTANCE, .groups = SETTING_GROUP_NODE,
 			    .opt.help =
 				    "what this node is called in the queue (default: the host's "
 				    "name); no two nodes may have the same" },
@@ -260,8 +262,8 @@ const struct setting settings_table[] = {
 			     .opt.help =
 				     "so many tasks of a lane run at once, like week=2; the others "
 				     "run one after another" },
-	[SET_ENGINE] = { ROW("engine", "ENGINE", "engine", VALUE_NAME), .opt.arg = "ENGINE",
-			 .opt.group = pools, .groups = SETTING_GROUP_POOL,
+	[SET_ENGINE] = { ROW("engine", "ENGINE", "engine", VALUE_NAME), .opt.words = WORDS_ENGINES,
+			 .opt.arg = "ENGINE", .opt.group = pools, .groups = SETTING_GROUP_POOL,
 			 .opt.help =
 				 "whom `tenure up` asks for nodes: slurm, sge, sco, k8s, local" },
 	[SET_ENGINE_SETTINGS] = { ROW("engine_settings", "ENGINE_SETTINGS", "engine-settings",
@@ -339,7 +341,7 @@ const struct setting settings_table[] = {
 				      "but not those with such a command line: a part of it, or "
 				      "a pattern: jupyter,*tensorboard*" },
 	[SET_ALLOW_USERS] = { ROW("allow_users", "ALLOW_USERS", "allow-users", VALUE_WORDS),
-			      .opt.arg = "USERS", .opt.def = "",
+			      .opt.words = WORDS_USERS, .opt.arg = "USERS", .opt.def = "",
 			      .flags = SETTING_LIMIT | SETTING_SITE_ONLY,
 			      .groups = SETTING_GROUP_SITE,
 			      .opt.help =

@@ -57,8 +57,8 @@
 	}
 #define OPT_POOL                                                                                   \
 	{                                                                                          \
-		.name = "pool", .spec = { VALUE_STRING }, .arg = "NAME", .flags = OPT_HIDDEN,      \
-		.help = "the pool that has submitted the job that it runs in"                      \
+		.name = "pool", .words = WORDS_POOLS, .spec = { VALUE_STRING }, .arg = "NAME",     \
+		.flags = OPT_HIDDEN, .help = "the pool that has submitted the job that it runs in" \
 	}
 #define OPT_POOL_ONLY                                                                              \
 	{                                                                                          \

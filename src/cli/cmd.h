@@ -61,6 +61,7 @@ struct cmd {
 	const char *args;	   /* synopsis of the arguments: "[FILE]"; NULL: it takes none */
 	size_t min_args, max_args; /* max_args 0 with args: any number; some without args: run()
 				      says what is to be typed instead */
+	enum opt_words words[3];   /* its first argument, further ones, those behind "--" */
 	const char *description;   /* paragraphs separated by an empty line */
 	const struct cmd_example *examples;   /* ends with a row without line */
 	const struct opt *opts;		      /* ends with a row without name */

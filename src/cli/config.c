@@ -181,6 +181,7 @@ static const struct cmd config_check = {
 	.name = "check",
 	.summary = "check config files",
 	.args = "FILE...",
+	.words = { WORDS_FILES, WORDS_FILES },
 	.min_args = 1,
 	.description =
 		"Reads the files and says all that is wrong with them, each with its line and column, "

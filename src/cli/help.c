@@ -10,7 +10,7 @@
 #include "cli/term.h"
 #include "spool/task_spec.h"
 
-#define SUMMARY_COLUMN 13
+#define SUMMARY_COLUMN 14
 
 const struct exit_code exit_codes[] = {
 	{ CMD_OK, "it worked" },
@@ -52,7 +52,7 @@ void help_overview(FILE *out)
 	while (group_next(&w)) {
 		if (w.first)
 			(void)fprintf(out, "\n%s:\n", w.group);
-		(void)fprintf(out, "  %-10s ", commands[w.i]->name);
+		(void)fprintf(out, "  %-11s ", commands[w.i]->name);
 		term_print_wrapped(out, commands[w.i]->summary, SUMMARY_COLUMN);
 	}
 	(void)fputc('\n', out);
@@ -92,6 +92,49 @@ static int show_task_keys(void)
 	return CMD_OK;
 }
 
+static json_t *option_json(const struct opt *row)
+{
+	const char shorter[] = { row->short_name, '\0' };
+	json_t *o = json_pack("{s:s, s:b, s:s?, s:s?, s:s?, s:s?}", "name", row->name,
+			      "takes_value", row->spec.type != VALUE_FLAG, "value", row->arg,
+			      "default", row->def, "variable", row->env, "help", row->help);
+	json_t *choices = row->spec.choices ? json_array() : NULL;
+
+	if (row->short_name)
+		(void)json_object_set_new(o, "short", json_string(shorter));
+	for (size_t i = 0; choices && row->spec.choices[i]; i++)
+		(void)json_array_append_new(choices, json_string(row->spec.choices[i]));
+	if (choices)
+		(void)json_object_set_new(o, "choices", choices);
+	return o;
+}
+
+static json_t *list_json(const struct cmd *const *list);
+
+static json_t *command_json(const struct cmd *cmd)
+{
+	struct opts *o = cmd_opts(cmd);
+	json_t *options = json_array();
+
+	for (size_t i = 0; i < opts_n_rows(o); i++)
+		if (!(opts_row(o, i)->flags & OPT_HIDDEN))
+			(void)json_array_append_new(options, option_json(opts_row(o, i)));
+	(void)opts_free(o);
+	return json_pack("{s:s, s:s, s:s?, s:o, s:o}", "name", cmd->name, "summary", cmd->summary,
+			 "arguments", cmd->args, "options", options, "commands",
+			 list_json(cmd->subs));
+}
+
+static json_t *list_json(const struct cmd *const *list)
+{
+	json_t *all = json_array();
+
+	for (; list && *list; list++)
+		if (!((*list)->flags & CMD_HIDDEN))
+			(void)json_array_append_new(all, command_json(*list));
+	return all;
+}
+
 static int run_help(const struct cmd_ctx *ctx, struct err *e)
 {
 	const char *name = opts_arg(ctx->opts, 0);
@@ -99,6 +142,10 @@ static int run_help(const struct cmd_ctx *ctx, struct err *e)
 	const struct cmd *cmd = NULL;
 	cleanup_free char *parent = xstrdup("tenure");
 
+	if (opts_flag(ctx->opts, "json")) {
+		cmd_print_json(json_pack("{s:o}", "commands", list_json(commands)));
+		return CMD_OK;
+	}
 	if (!name) {
 		help_overview(stdout);
 		return CMD_OK;
@@ -145,10 +192,11 @@ const struct cmd cmd_help = {
 	.group = "About",
 	.summary = "show what a command does, with examples",
 	.args = "[COMMAND...]",
+	.words = { WORDS_COMMANDS },
 	.description =
 		"Shows the help of a command, the same as COMMAND --help. Without a command: the "
-		"list of all commands.",
+		"list of all commands. With --json: all commands and their options, for programs.",
 	.examples = examples,
-	.flags = CMD_NO_SETTINGS,
+	.flags = CMD_NO_SETTINGS | CMD_JSON,
 	.run = run_help,
 };

@@ -434,6 +434,7 @@ static int run_man(const struct cmd_ctx *ctx, struct err *e)
 
 static const struct opt man_opts[] = {
 	{ .name = "dir",
+	  .words = WORDS_DIRS,
 	  .spec = { VALUE_STRING },
 	  .arg = "DIR",
 	  .help = "write all pages to DIR/man1 and DIR/man5" },

@@ -435,6 +435,7 @@ const struct cmd cmd_release = {
 	.group = ALLOC_GROUP,
 	.summary = "give an allocation back",
 	.args = "NAME..",
+	.words = { WORDS_ALLOCS, WORDS_ALLOCS },
 	.description =
 		"What runs in it is told to end (SIGTERM, then SIGKILL after 30 s), with everything that "
 		"it has started; then its GPUs are free. tenure wait NAME waits for that. What is merely "

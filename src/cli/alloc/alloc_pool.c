@@ -14,6 +14,7 @@
 
 const struct opt alloc_pool_opts[] = {
 	{ .name = "engine",
+	  .words = WORDS_ENGINES,
 	  .spec = { VALUE_NAME },
 	  .arg = "ENGINE",
 	  .group = "Nodes of an engine",

@@ -260,6 +260,7 @@ const struct cmd cmd_start = {
 	.group = ALLOC_GROUP,
 	.summary = "run a program in an allocation",
 	.args = "NAME [SCRIPT [ARG..] | -- COMMAND..]",
+	.words = { WORDS_ALLOCS, WORDS_FILES, WORDS_COMMAND },
 	.description =
 		"The program gets the allocation's GPUs (CUDA_VISIBLE_DEVICES), this directory and this "
 		"environment. One runs at a time; when it has ended the allocation stays, for the next one. "

@@ -455,6 +455,7 @@ const struct cmd cmd_tick = {
 	.group = QUEUE_GROUP,
 	.summary = "look after the pools of a queue, and its automatic base, once",
 	.args = "[NAME]",
+	.words = { WORDS_INSTANCES },
 	.max_args = 1,
 	.description = "Agents do this once a minute; by hand, or from cron, where none runs.",
 	.examples = tick_examples,

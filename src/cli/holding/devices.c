@@ -25,6 +25,7 @@ static const struct opt devices_opts[] = {
 	  .help = "also clocks, energy, errors of memory and links, and what slows it down" },
 	{ .name = "uuids", .spec = { VALUE_FLAG }, .help = "print the UUIDs, which --gpus takes" },
 	{ .name = "trust",
+	  .words = WORDS_GPUS,
 	  .spec = { VALUE_STRING },
 	  .arg = "GPU",
 	  .help = "end its quarantine: tasks come to it again (an index, a UUID, or all)" },

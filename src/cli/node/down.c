@@ -199,6 +199,7 @@ const struct cmd cmd_down = {
 	.group = QUEUE_GROUP,
 	.summary = "give the nodes back that up has got",
 	.args = "[NAME]",
+	.words = { WORDS_INSTANCES },
 	.max_args = 1,
 	.description = "Jobs that wait are cancelled. The queue and what is in it stay.",
 	.examples = down_examples,

@@ -324,6 +324,7 @@ const struct cmd cmd_instances = {
 		"expire, and it may run on, cut off. \"gone\": taken for dead, so that others take its "
 		"tasks over where these send no heartbeat either. \"ended\": its tasks run on, for the next one.",
 	.args = "[NAME]",
+	.words = { WORDS_INSTANCES },
 	.max_args = 1,
 	.examples = instances_examples,
 	.flags = CMD_JSON_LINES,
@@ -405,6 +406,7 @@ const struct cmd cmd_use = {
 	.group = QUEUE_GROUP,
 	.summary = "choose the queue that commands mean",
 	.args = "[NAME]",
+	.words = { WORDS_INSTANCES },
 	.max_args = 1,
 	.description =
 		"The option --instance and TENURE_INSTANCE go before it. The queue need not be "

@@ -459,6 +459,7 @@ const struct cmd cmd_nodes = {
 	.group = QUEUE_GROUP,
 	.summary = "what is free on each node of a cluster, and what is ours",
 	.args = "[ENGINE [KEY=VALUE...]]",
+	.words = { WORDS_ENGINES },
 	.max_args = WORDS_MAX,
 	.description =
 		"Without ENGINE: the engines of this queue's pools, as these are set; without pools "

@@ -14,7 +14,8 @@
 
 #define POOL_CALL_OPT                                                                              \
 	{                                                                                          \
-		.name = "pool", .spec = { VALUE_NAME, .max = POOL_NAME_MAX }, .arg = "POOL",       \
+		.name = "pool", .words = WORDS_POOLS,                                              \
+		.spec = { VALUE_NAME, .max = POOL_NAME_MAX }, .arg = "POOL",                       \
 		.def = POOL_CALL_MAIN, .help = "which one, where an instance has several"          \
 	}
 

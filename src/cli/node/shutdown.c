@@ -37,6 +37,7 @@ static const struct opt shutdown_opts[] = {
 	  .def = AGENTS_LIMIT_TEXT,
 	  .help = "wait so long for answers; an agent looks every two seconds" },
 	{ .name = "gone",
+	  .words = WORDS_NODES,
 	  .spec = { VALUE_STRING },
 	  .arg = "NODE",
 	  .help = "that node does not exist any more: others may take over its tasks" },

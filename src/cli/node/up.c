@@ -62,6 +62,7 @@ static int open_if_there(const struct cmd_ctx *ctx, struct spool **ret, struct e
 static const struct opt up_opts[] = {
 	POOL_CALL_OPT,
 	{ .name = "engine",
+	  .words = WORDS_ENGINES,
 	  .spec = { VALUE_NAME },
 	  .arg = "ENGINE",
 	  .help = "who has the nodes: slurm, sge, sco, k8s, local; left out: the one that answers "
@@ -136,6 +137,7 @@ static const struct opt up_opts[] = {
 	  .arg = "WORD",
 	  .help = "with which the names of its jobs begin (tenure)" },
 	{ .name = "template",
+	  .words = WORDS_FILES,
 	  .spec = { VALUE_PATH },
 	  .arg = "FILE",
 	  .flags = OPT_AS_TEXT,
@@ -711,6 +713,7 @@ const struct cmd cmd_up = {
 	.group = QUEUE_GROUP,
 	.summary = "get nodes of an engine (Slurm, Grid Engine ..) for a queue",
 	.args = "[NAME] [-- OPTION ..]",
+	.words = { WORDS_INSTANCES },
 	.max_args = 0,
 	.description =
 		"Asks the engine for jobs that each run an agent for the queue NAME (the one that "

@@ -363,6 +363,7 @@ const struct cmd cmd_edit = {
 	.group = QUEUE_GROUP,
 	.summary = "change a task that waits",
 	.args = "ID|NAME KEY=VALUE..",
+	.words = { WORDS_TASKS, WORDS_TASK_KEYS },
 	.min_args = 2,
 	.description =
 		"The keys are those of a task's file (docs/spool.md), which are the options of submit "

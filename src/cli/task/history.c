@@ -43,11 +43,13 @@ static const struct opt history_opts[] = {
 	  .help = "what ended in that time (7d, 12h), or since then: 08:00, 2026-11-20, "
 		  "'2026-11-20 08:00'" },
 	{ .name = "lane",
+	  .words = WORDS_LANES,
 	  .short_name = 'l',
 	  .spec = { VALUE_STRING },
 	  .arg = "NAME",
 	  .help = "only this lane" },
 	{ .name = "name",
+	  .words = WORDS_ANY_TASK_NAMES,
 	  .short_name = 'n',
 	  .spec = { VALUE_STRING },
 	  .arg = "NAME",

@@ -39,19 +39,25 @@
 #define COLUMNS_MAX	 24
 #define DEFAULT_FORMAT	 "id,state,priority,gpus,lane,name,time,note"
 
+/* As taskstate_name() says them. */
+static const char *const states[] = { "pending", "paused",    "running", "done",
+				      "failed",	 "cancelled", NULL };
+
 static const struct opt list_opts[] = {
 	{ .name = "all", .short_name = 'a', .spec = { VALUE_FLAG }, .help = "also what has ended" },
 	{ .name = "state",
 	  .short_name = 's',
-	  .spec = { VALUE_WORDS },
+	  .spec = { VALUE_WORDS, .choices = states },
 	  .arg = "STATE,..",
-	  .help = "only these: pending, paused, running, done, failed, cancelled" },
+	  .help = "only these" },
 	{ .name = "lane",
+	  .words = WORDS_LANES,
 	  .short_name = 'l',
 	  .spec = { VALUE_STRING },
 	  .arg = "NAME",
 	  .help = "only this lane" },
 	{ .name = "name",
+	  .words = WORDS_ANY_TASK_NAMES,
 	  .short_name = 'n',
 	  .spec = { VALUE_STRING },
 	  .arg = "NAME",

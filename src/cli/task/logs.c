@@ -172,6 +172,7 @@ const struct cmd cmd_logs = {
 	.group = QUEUE_GROUP,
 	.summary = "what a task has printed",
 	.args = "ID|NAME..",
+	.words = { WORDS_ANY_TASKS, WORDS_ANY_TASKS },
 	.min_args = 1,
 	.description = "Of the latest attempt; of ended tasks, too. Of several, a line says whose "
 		       "output follows. Elements of an array (42.7) count from 1, whatever its "

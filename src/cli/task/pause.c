@@ -398,7 +398,7 @@ static int run_resume(const struct cmd_ctx *ctx, struct err *e)
 	return set_paused(ctx, false, e);
 }
 
-#define WORDS "ID|NAME|LANE|all.."
+#define MEANT "ID|NAME|LANE|all.."
 #define COMMAND(name_, args_, min_args_, summary_)                                                 \
 	.name = (name_), .group = QUEUE_GROUP, .summary = (summary_), .args = (args_),             \
 	.min_args = (min_args_), .setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT
@@ -409,7 +409,8 @@ static const struct cmd_example priority_examples[] = {
 };
 
 const struct cmd cmd_priority = {
-	COMMAND("priority", "N " WORDS, 2, "give tasks that wait another priority (lower first)"),
+	COMMAND("priority", "N " MEANT, 2, "give tasks that wait another priority (lower first)"),
+	.words = { WORDS_BY_TYPE, WORDS_TASKS_LANES },
 	.examples = priority_examples,
 	.run = run_priority,
 };
@@ -420,7 +421,8 @@ static const struct cmd_example pause_examples[] = {
 };
 
 const struct cmd cmd_pause = {
-	COMMAND("pause", WORDS, 1, "do not start tasks that wait"),
+	COMMAND("pause", MEANT, 1, "do not start tasks that wait"),
+	.words = { WORDS_TASKS_LANES, WORDS_TASKS_LANES },
 	.description = "What runs runs on. Of a lane, which may be empty by now, also what is "
 		       "submitted to it later waits.\n\n" SELECT_HELP,
 	.examples = pause_examples,
@@ -433,7 +435,8 @@ static const struct cmd_example resume_examples[] = {
 };
 
 const struct cmd cmd_resume = {
-	COMMAND("resume", WORDS, 1, "let paused tasks and lanes go on"),
+	COMMAND("resume", MEANT, 1, "let paused tasks and lanes go on"),
+	.words = { WORDS_TASKS_LANES, WORDS_TASKS_LANES },
 	.description =
 		"Also what was paused because it failed at once, again and again. A back-off "
 		"after failures ends, of what is named; all means what is paused.",

@@ -323,6 +323,7 @@ const struct cmd cmd_retry = {
 	.group = QUEUE_GROUP,
 	.summary = "put ended tasks back into the queue",
 	.args = "ID|NAME|LANE|all..",
+	.words = { WORDS_ENDED_TASKS, WORDS_ENDED_TASKS },
 	.min_args = 1,
 	.description =
 		"Under the same id, with attempts counted anew. Their logs are added to. Of an "

@@ -399,6 +399,7 @@ const struct cmd cmd_run_task = {
 	.group = QUEUE_GROUP,
 	.summary = "put a task into the queue and show what it prints until it ends",
 	.args = SUBMIT_ARGS,
+	.words = { WORDS_FILES, WORDS_FILES, WORDS_COMMAND },
 	.description =
 		"Like submit, and then the task's output (both streams) and its exit code. It is the "
 		"agent's task all the same: it goes on when this command is gone. While it waits, "

@@ -416,6 +416,7 @@ const struct cmd cmd_show = {
 	.group = QUEUE_GROUP,
 	.summary = "what a task is and how it stands",
 	.args = "ID|NAME",
+	.words = { WORDS_ANY_TASKS },
 	.min_args = 1,
 	.max_args = 1,
 	.description = "Also of ended ones, by their id. Of what runs on this node also its "

@@ -115,6 +115,7 @@ const struct cmd cmd_stop = {
 	.group = QUEUE_GROUP,
 	.summary = "end tasks, waiting or running",
 	.args = "ID|NAME|LANE|all..",
+	.words = { WORDS_TASKS_LANES, WORDS_TASKS_LANES },
 	.min_args = 1,
 	.description =
 		"What waits goes to cancelled/ at once, with or without an agent. What runs is told "

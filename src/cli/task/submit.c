@@ -83,6 +83,7 @@ const struct cmd cmd_submit = {
 	.group = QUEUE_GROUP,
 	.summary = "put a task into the queue and print its id",
 	.args = SUBMIT_ARGS,
+	.words = { WORDS_FILES, WORDS_FILES, WORDS_COMMAND },
 	.description =
 		"The script's text is taken along: later changes of the file do not matter. So are the "
 		"directory and the environment. A script without a #! line is run by python3 where its "

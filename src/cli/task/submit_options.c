@@ -156,6 +156,7 @@ static const struct {
 } own_opts[] = {
 	{ "sweep",
 	  { .name = "from",
+	    .words = WORDS_FILES,
 	    .spec = { VALUE_TEXTS },
 	    .arg = "FILE",
 	    .group = "Many at once",

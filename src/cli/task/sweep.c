@@ -44,6 +44,7 @@ const struct cmd cmd_sweep = {
 	.group = QUEUE_GROUP,
 	.summary = "show, or end, what else of yours runs on this node",
 	.args = "gpu|python..",
+	.words = { WORDS_SWEEPS, WORDS_SWEEPS },
 	.min_args = 1,
 	.max_args = 2,
 	.description =

@@ -195,6 +195,7 @@ const struct cmd cmd_wait = {
 	.group = QUEUE_GROUP,
 	.summary = "wait until tasks have ended",
 	.args = "ID|NAME|LANE|all..",
+	.words = { WORDS_TASKS_LANES, WORDS_TASKS_LANES },
 	.min_args = 1,
 	.description =
 		"A lane, all, and a name that several tasks have mean what waits or runs at the start. "

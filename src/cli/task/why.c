@@ -579,6 +579,7 @@ const struct cmd cmd_why = {
 	.group = QUEUE_GROUP,
 	.summary = "what a task waits for",
 	.args = "ID|NAME",
+	.words = { WORDS_ANY_TASKS },
 	.min_args = 1,
 	.max_args = 1,
 	.description =
