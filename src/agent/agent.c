@@ -50,6 +50,8 @@
 #define CLOSE_LIMIT_MS 500
 #define WATCH_MS       1000 /* also how often the guard hears from us: hold/proto.h */
 
+#define ASKED_MS 3000 /* who has asked may ask again so soon */
+
 /* One that is ending has the workload's grace, a second for the guard, and half a one to flush. */
 #define ENDING_LIMIT_MS 12000
 #define ENDING_STEP_MS	200
@@ -84,11 +86,18 @@ static bool devices_are_gone(struct agent *a)
 	return a->looks_without_devices > 1;
 }
 
+/* Who asks again and again for the status watches as well. */
+static bool is_watched(const struct agent *a)
+{
+	return watch_any(a) ||
+	       (a->asked_ns && clock_mono_ns() - a->asked_ns < ASKED_MS * NS_PER_MS);
+}
+
 static void on_watch(uv_timer_t *timer)
 {
 	struct agent *a = timer->data;
 
-	guardlink_heartbeat(a->link);
+	guardlink_heartbeat(a->link, is_watched(a));
 	life_look_idle(a);
 	if (!view_is_ending(&a->view) && devices_are_gone(a))
 		life_shut_down(

@@ -67,6 +67,7 @@ static void on_welcome(void *user, const struct msg_guard *g, bool started)
 	a->view.n_slots = 0;
 	a->view.trouble[0] = '\0';
 	(void)memset(a->view.seen, 0, sizeof(a->view.seen));
+	(void)memset(a->view.health, 0, sizeof(a->view.health));
 	if (view_is_ready(&a->view))
 		eventlog_tell(a->eventlog, OWN_GUARD_FOUND,
 			      json_pack("{si sb}", "pid", (int)g->pid, "started", started));
@@ -108,6 +109,14 @@ static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
 	allocations_look_free(a, true);
 	if (a->queue)
 		dispatch_look(a->queue);
+}
+
+static void on_health(void *user, uint32_t slot, const struct gpu_health *health)
+{
+	struct agent *a = user;
+
+	a->view.health[slot] = *health;
+	watch_device(a, slot);
 }
 
 static void on_event(void *user, const struct guard_event *ev)
@@ -164,6 +173,7 @@ const struct guardlink_ops guard_events_ops = {
 	.welcome = on_welcome,
 	.policy_reply = on_policy_reply,
 	.device = on_device,
+	.health = on_health,
 	.event = on_event,
 	.guard = on_guard,
 	.dropped = on_dropped,

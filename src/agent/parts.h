@@ -33,6 +33,8 @@ struct agent {
 	struct watch *watch;
 	struct agent_job *job; /* NULL: it runs in none */
 
+	uint64_t asked_ns; /* somebody asked for the status last */
+
 	/* agent.c's own. */
 	char host[256];
 	char name[NAME_AGENT_MAX + 1];

@@ -68,6 +68,7 @@ static json_t *ping(struct agent *a, const struct verb_args *v)
 
 static json_t *status(struct agent *a, const struct verb_args *v)
 {
+	a->asked_ns = clock_mono_ns();
 	return watch_status(a, true);
 }
 

@@ -183,8 +183,9 @@ static void look_util(const struct nvml *n, const struct gpu_device *dev, struct
 	}
 }
 
-static void look_figures(const struct nvml *n, const struct gpu_device *dev, struct gpu_look *look)
+void gpu_look_figures(const struct nvml *n, const struct gpu_device *dev, struct gpu_look *look)
 {
+	look->valid &= ~(uint32_t)(GPU_VALID_POWER | GPU_VALID_POWER_LIMIT | GPU_VALID_TEMP);
 	if (n->power && n->power(dev->handle, &look->power_mw) == NVML_SUCCESS)
 		look->valid |= GPU_VALID_POWER;
 	if (n->power_limit && n->power_limit(dev->handle, &look->power_limit_mw) == NVML_SUCCESS)
@@ -236,7 +237,7 @@ int gpu_look_at(const struct nvml *n, struct gpu_device *dev, enum gpu_depth dep
 	if (depth >= GPU_LOOK_UTIL)
 		look_util(n, dev, ret);
 	if (depth >= GPU_LOOK_FIGURES)
-		look_figures(n, dev, ret);
+		gpu_look_figures(n, dev, ret);
 	if (depth >= GPU_LOOK_ALL)
 		look_modes(n, dev, ret);
 	ret->end_ns = clock_mono_ns();

@@ -103,6 +103,10 @@ bool gpu_list_same(const struct gpu_list *a, const struct gpu_list *b);
 int gpu_look_at(const struct nvml *n, struct gpu_device *dev, enum gpu_depth depth,
 		struct gpu_look *ret, struct err *e);
 
+/* Power, its limit and temperature alone: as in a look of GPU_LOOK_FIGURES. What cannot be read is
+ * not valid in ret any more. */
+void gpu_look_figures(const struct nvml *n, const struct gpu_device *dev, struct gpu_look *ret);
+
 /* NVLink joins the two cards, directly or through a switch. Instances of MIG it does not join. */
 bool gpu_nvlinked(const struct nvml *n, const struct gpu_device *a, const struct gpu_device *b);
 

@@ -18,7 +18,7 @@ static const uint32_t sizes[MSG_TYPE_MAX] = {
 	[MSG_GUARD] = sizeof(struct msg_guard),
 	[MSG_DROP] = sizeof(struct msg_plain),
 	[MSG_DROPPED] = sizeof(struct msg_plain),
-	[MSG_HEARTBEAT] = sizeof(struct msg_plain),
+	[MSG_HEARTBEAT] = sizeof(struct msg_heartbeat),
 	[MSG_LEASE] = sizeof(struct msg_lease),
 	[MSG_LEASE_REPLY] = sizeof(struct msg_lease_reply),
 	[MSG_GRANT] = sizeof(struct msg_grant),
@@ -29,6 +29,7 @@ static const uint32_t sizes[MSG_TYPE_MAX] = {
 	[MSG_LEASE_STATE] = sizeof(struct msg_lease_state),
 	[MSG_RESERVE] = sizeof(struct msg_reserve),
 	[MSG_LEASE_USE] = sizeof(struct msg_lease_use),
+	[MSG_HEALTH] = sizeof(struct msg_health),
 };
 
 _Static_assert(sizeof(struct msg_event) <= PROTO_MSG_MAX &&

@@ -17,7 +17,10 @@
  *                                          DEVICE x n   after every change and once a second
  *                                          EVENT        each once, in order, kept for a new agent
  *                                          GUARD        when what is true of the whole node changed
- *     HEARTBEAT {} every second             without it for GUARD_AWAIT_MS nothing stays held
+ *                                          HEALTH       of a device, when some of it was read anew
+ *     HEARTBEAT {flags} every second        without it for GUARD_AWAIT_MS nothing stays held;
+ *                                          while it says that somebody watches, what moves is
+ *                                          read more often
  *     DROP {}                              lets go of all that this instance holds, and of
  *                                          what was only promised to it; its tasks run on
  *                                          GRANTED      -ENOENT, for a GRANT that was not answered
@@ -60,8 +63,8 @@
  * connected and says nothing for as long (stopped, or hanging) is treated the same, but keeps its
  * place: its policy counts again with its next word.
  *
- * Bounded: neither side waits for the other. The guard drops DEVICE and GUARD messages that do not
- * fit (newest state wins, the next one tells), never EVENTs (kept in a ring of EVENT_RING).
+ * Bounded: neither side waits for the other. The guard drops DEVICE, GUARD and HEALTH messages that
+ * do not fit (newest state wins, the next one tells), never EVENTs (kept in a ring of EVENT_RING).
  * The guard never looks names of users up, because that can hang on a directory service: where a
  * reason speaks of one (hold/dev_reason.h) it has the number, and the agent finds the name.
  *
@@ -71,12 +74,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "gpu/health.h"
 #include "hold/dev_reason.h"
 #include "hold/event.h"
 #include "hold/lease_id.h"
 #include "hold/policy.h"
 
-#define PROTO_VERSION 12U
+#define PROTO_VERSION 13U
 /* Whoever has not been heard for so long is gone: an agent to its guard, a guard to its agent, and
  * every agent to a task that is to end with them. */
 #define GUARD_AWAIT_MS	  10000U
@@ -105,6 +109,7 @@ enum msg_type {
 	MSG_LEASE_STATE,
 	MSG_RESERVE,
 	MSG_LEASE_USE,
+	MSG_HEALTH,
 	MSG_TYPE_MAX
 };
 
@@ -165,8 +170,18 @@ struct msg_policy {
 	struct hold_policy policy;
 };
 
-struct msg_plain { /* MSG_DROP, MSG_DROPPED, MSG_HEARTBEAT */
+struct msg_plain { /* MSG_DROP, MSG_DROPPED */
 	struct msg_head head;
+};
+
+enum heartbeat_flags {
+	HEARTBEAT_WATCHED = 1 << 0, /* somebody looks at the figures just now */
+};
+
+struct msg_heartbeat {
+	struct msg_head head;
+	uint32_t flags; /* enum heartbeat_flags */
+	uint32_t pad;
 };
 
 enum lease_flags {
@@ -338,6 +353,13 @@ struct msg_device {
 	struct msg_head head;
 	uint32_t slot; /* 0 .. n_devices - 1, stable while the guard lives */
 	struct dev_status dev;
+};
+
+struct msg_health {
+	struct msg_head head;
+	uint32_t slot;
+	uint32_t pad;
+	struct gpu_health health;
 };
 
 struct msg_event {

@@ -9,10 +9,10 @@ import socket
 import threading
 import time
 
-VERSION = 12
+VERSION = 13
 (HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED, HEARTBEAT, LEASE,
- LEASE_REPLY, GRANT, GRANTED, LEASE_TAKEN, UNLEASE, UNLEASED, LEASE_STATE, RESERVE, LEASE_USE) = \
-    range(1, 22)
+ LEASE_REPLY, GRANT, GRANTED, LEASE_TAKEN, UNLEASE, UNLEASED, LEASE_STATE, RESERVE, LEASE_USE, HEALTH) = \
+    range(1, 23)
 SEES, INOTIFY, LOCKED = 1, 2, 4
 BUSY, IDLE, HOLDING, HELD, YIELDING, LEFT, LENDING, LENT = range(8)
 NOTE, START, E_HELD, YIELD = 0, 1, 2, 3
@@ -149,6 +149,20 @@ class Device(c.Structure):
                 ("peers", c.c_uint64 * 2)]
 
 
+class Heartbeat(c.Structure):
+    _fields_ = [("head", Head), ("flags", c.c_uint32), ("pad", c.c_uint32)]
+
+
+class Health(c.Structure):
+    """src/gpu/health.h."""
+    _fields_ = [("head", Head), ("slot", c.c_uint32), ("pad", c.c_uint32),
+                ("known", c.c_uint64), ("read_ns", c.c_uint64 * 8), ("energy_mj", c.c_uint64), ("throttle", c.c_uint64),
+                ("ecc", c.c_uint64 * 4), ("link_errors", c.c_uint64 * 4)] + [(n, c.c_uint32) for n in (
+                    "clock_sm_mhz", "clock_mem_mhz", "clock_sm_max_mhz", "clock_mem_max_mhz", "pstate", "rows_corrected",
+                    "rows_uncorrected", "rows_pending", "rows_failed", "pcie_replays", "pcie_gen", "pcie_gen_max", "pcie_width",
+                    "pcie_width_max", "links", "links_up")]
+
+
 class Event(c.Structure, Told):
     _fields_ = [("head", Head), ("seq", c.c_uint64), ("wall_ns", c.c_uint64),
                 ("kind", c.c_uint32), ("slot", c.c_int32), ("index", c.c_uint32),
@@ -207,6 +221,7 @@ class FakeGuard:
         self.answer_hello = True
         self.answer_drop = True
         self.policies, self.hellos, self.drops = [], [], 0
+        self.watched = []           # of each heartbeat: somebody watches
         self.leases, self.grants, self.unleases = [], [], []
         self.refuse_lease = set()   # slots
         self.answer_grant = True
@@ -273,6 +288,8 @@ class FakeGuard:
             self.policies.append(Policy.from_buffer_copy(buf))
             if self.answer_policy:
                 self.reply_to_policy(conn)
+        elif kind == HEARTBEAT:
+            self.watched.append(bool(Heartbeat.from_buffer_copy(buf).flags & 1))
         elif kind == DROP:
             self.drops += 1
             if self.answer_drop:

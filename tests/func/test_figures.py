@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from fakeguard import HEALTH, FakeGuard, Health, message
 from holdlib import machine  # noqa: F401  (a fixture)
 from patience import must_come
 
@@ -102,3 +103,62 @@ def test_an_instance_of_mig_has_none_and_a_card_for_games_little(machine):  # no
     h = health(game)
     assert set(h["ecc"].values()) == {None} and h["rows"] is None and h["nvlink"]["links"] == 0
     assert h["nvlink"]["replays"] is None and h["clock_sm_max_mhz"] > 0
+
+
+# --- what the guard reads of them while it watches who comes ---
+
+def told(m, gpu=0):
+    """Of the agent."""
+    return m.device(gpu)["health"]
+
+
+def read(m, gpu=0):
+    """The same, once all of it was read."""
+    return must_come(lambda: (h := told(m, gpu)) and h["age_s"] is not None and h["counters_age_s"] is not None and
+                     h["clock_sm_max_mhz"] and h, 30)
+
+
+def test_the_guard_tells_what_the_driver_does(machine):  # noqa: F811
+    m = machine(gpus=2)
+    m.ctl("health", 1, "ecc-corrected-ever", 4)
+    m.ctl("health", 1, "rows-pending", 1)
+    m.ctl("health", 1, "links-down", 2)
+    h = m.hold()
+    h.held(0, 1)
+    for gpu in (0, 1):
+        mine, its = read(m, gpu), health(m, gpu)
+        ages = {"age_s", "counters_age_s", "energy_j"}
+        assert {k: v for k, v in mine.items() if k not in ages} == {k: v for k, v in its.items() if k not in ages}
+        assert 0 < mine["energy_j"] <= its["energy_j"]
+    assert told(m, 1)["faults"] == ["row-remap-pending"] and told(m, 1)["nvlink"]["down"] == [1]
+
+
+def test_who_watches_sees_it_at_once(machine):  # noqa: F811
+    """Power, temperature and clocks are read every second then; who asks for the status again and again watches."""
+    m = machine(gpus=1)
+    m.hold("--load", "none").held(0)
+    cool = read(m)
+    assert cool["throttle"] == [], cool
+    was = m.device()["temperature_c"]
+    m.ctl("health", 0, "heat", 60)
+    hot = must_come(lambda: (d := m.device()) and "hw-thermal" in d["health"]["throttle"] and
+                    d["temperature_c"] > was + 50 and d, 8)
+    assert hot["health"]["clock_sm_mhz"] < cool["clock_sm_mhz"] and hot["health"]["faults"] == ["hot"]
+
+
+def test_an_agent_says_that_somebody_watches_and_stops(machine):  # noqa: F811
+    m = machine(gpus=1)
+    guard = FakeGuard(m.dev_dir, m.env)
+    guard.n_devices = 1
+    m.hold("--load", "none")
+    must_come(lambda: guard.policies)
+    must_come(lambda: len(guard.watched) > 1)
+    assert not any(guard.watched)
+    must_come(lambda: m.status() and True in guard.watched[-2:])
+    guard.send(message(Health, HEALTH, known=1 | 8 | 16, energy_mj=7_500, throttle=0x40, pstate=2,
+                       read_ns=(time.monotonic_ns(),) * 8))
+    h = must_come(lambda: told(m))
+    assert h["energy_j"] == 7.5 and h["throttle"] == ["hw-thermal"] and h["performance_state"] == 2
+    assert h["clock_sm_mhz"] is None and h["nvlink"] is None and h["ecc"]["volatile_corrected"] is None
+    must_come(lambda: not any(guard.watched[-2:]), 20)  # nobody asks any more
+    guard.close()

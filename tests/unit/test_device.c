@@ -705,7 +705,8 @@ static void test_silent_agent(void **state)
 {
 	struct world *w = *state;
 	struct client *c = &w->g->clients[0];
-	struct msg_plain heartbeat = { .head = PROTO_HEAD(MSG_HEARTBEAT, struct msg_plain) };
+	struct msg_heartbeat heartbeat = { .head = PROTO_HEAD(MSG_HEARTBEAT,
+							      struct msg_heartbeat) };
 	uint64_t now = clock_mono_ns();
 	int pair[2];
 

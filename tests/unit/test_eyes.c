@@ -22,6 +22,8 @@ static struct {
 	_Atomic uint64_t used;
 	_Atomic unsigned int looks, at_depth[GPU_LOOK_ALL + 1];
 	struct eyes *_Atomic asked; /* for another look, while one is made: once */
+	_Atomic unsigned int parts[HEALTH_PART_MAX], figures;
+	_Atomic uint64_t part_ns; /* that each part takes */
 } driver;
 
 int __wrap_nvml_load(struct nvml *n, struct err *e);
@@ -89,6 +91,29 @@ int __wrap_gpu_look_at(const struct nvml *n, struct gpu_device *dev, enum gpu_de
 	if (eyes)
 		eyes_look_now(eyes, 0);
 	return 0;
+}
+
+void __wrap_gpu_look_figures(const struct nvml *n, const struct gpu_device *dev,
+			     struct gpu_look *ret);
+void __wrap_gpu_health_read(const struct nvml *n, const struct gpu_device *dev,
+			    enum health_part part, struct gpu_health *h);
+
+void __wrap_gpu_look_figures(const struct nvml *n, const struct gpu_device *dev,
+			     struct gpu_look *ret)
+{
+	ret->valid = GPU_VALID_POWER;
+	ret->power_mw = 1000 * ++driver.figures;
+}
+
+void __wrap_gpu_health_read(const struct nvml *n, const struct gpu_device *dev,
+			    enum health_part part, struct gpu_health *h)
+{
+	const struct timespec takes = { .tv_nsec = (long)driver.part_ns };
+
+	(void)nanosleep(&takes, NULL);
+	h->read_ns[part] = clock_mono_ns();
+	h->energy_mj++;
+	driver.parts[part]++;
 }
 
 static void nap(void)
@@ -236,6 +261,126 @@ static void test_calm(void **state)
 	eyes_close(eyes);
 }
 
+static bool all_parts_read(unsigned int times)
+{
+	for (unsigned int i = 0; i < HEALTH_PART_MAX; i++)
+		if (driver.parts[i] < times)
+			return false;
+	return true;
+}
+
+static void wait_for_parts(void)
+{
+	uint64_t end = clock_mono_ns() + PATIENT * NS_PER_S;
+
+	while (!all_parts_read(1) && clock_mono_ns() < end)
+		nap();
+	assert_true(all_parts_read(1));
+}
+
+/* All there is to know of a card is read once, without a look being late for it, and the guard can
+ * have it. */
+static void test_health_is_read_between_looks(void **state)
+{
+	struct eyes *eyes;
+	struct sample s = { 0 };
+	struct gpu_health h = { 0 };
+	uint64_t seq = 0, same;
+
+	driver_reset();
+	eyes = open_eyes();
+	wait_for_sight(eyes, &s);
+	eyes_set_period(eyes, 0, 30 * NS_PER_MS, false);
+	wait_for_parts();
+	wait_for_looks(1); /* the last part is in */
+	assert_true(eyes_health(eyes, 0, &seq, &h));
+	assert_int_equal(h.energy_mj, HEALTH_PART_MAX);
+	for (unsigned int i = 0; i < HEALTH_PART_MAX; i++)
+		assert_true(h.read_ns[i]);
+	same = seq;
+	assert_false(eyes_health(eyes, 0, &seq, &h));
+	assert_int_equal(seq, same);
+	assert_int_equal(driver.figures, 0);
+	eyes_close(eyes);
+}
+
+/* While somebody may be coming nothing but looks is done. */
+static void test_health_waits_for_the_end_of_a_hint(void **state)
+{
+	struct eyes *eyes;
+
+	driver_reset();
+	eyes = open_eyes();
+	eyes_set_hint(eyes, true);
+	while (!eyes_ready(eyes))
+		nap();
+	wait_for_looks(0);
+
+	unsigned int before = 0, after = 0;
+
+	for (unsigned int i = 0; i < HEALTH_PART_MAX; i++)
+		before += driver.parts[i];
+	eyes_set_period(eyes, 0, 2 * NS_PER_MS, false);
+	wait_for_looks(50);
+	for (unsigned int i = 0; i < HEALTH_PART_MAX; i++)
+		after += driver.parts[i];
+	assert_int_equal(after, before);
+	eyes_set_period(eyes, 0, 30 * NS_PER_MS, false);
+	eyes_set_hint(eyes, false);
+	wait_for_parts();
+	eyes_close(eyes);
+}
+
+/* One that would make a look late is not begun. */
+static void test_health_that_takes_long_has_no_room(void **state)
+{
+	struct eyes *eyes;
+	unsigned int before;
+
+	driver_reset();
+	driver.part_ns = 40 * NS_PER_MS;
+	eyes = open_eyes();
+	wait_for_parts(); /* at rest, where there are 2 s to the next look */
+	eyes_set_period(eyes, 0, 30 * NS_PER_MS, false);
+	wait_for_looks(2);
+	before = driver.parts[HEALTH_PART_CLOCKS];
+	eyes_set_watched(eyes, true); /* it would be due every second */
+	wait_for_looks(60);
+	assert_int_equal(driver.parts[HEALTH_PART_CLOCKS], before);
+	eyes_close(eyes);
+}
+
+static void test_somebody_watches(void **state)
+{
+	struct eyes *eyes;
+	struct sample s = { 0 };
+	struct gpu_look look = { .valid = GPU_VALID_TEMP | GPU_VALID_MEM };
+	uint64_t end = clock_mono_ns() + PATIENT * NS_PER_S;
+
+	driver_reset();
+	eyes = open_eyes();
+	wait_for_sight(eyes, &s);
+	eyes_set_period(eyes, 0, 30 * NS_PER_MS, false);
+	eyes_set_watched(eyes, true);
+	while (driver.figures < 3 && clock_mono_ns() < end)
+		nap();
+	assert_true(driver.figures >= 3);
+	assert_true(driver.parts[HEALTH_PART_CLOCKS] >= 2);
+	assert_int_equal(driver.parts[HEALTH_PART_ECC], 1);
+	wait_for_looks(1);
+	eyes_figures(eyes, 0, &look);
+	assert_true(look.power_mw >= 3000);
+	assert_int_equal(look.valid, GPU_VALID_POWER | GPU_VALID_MEM);
+	eyes_set_watched(eyes, false);
+	wait_for_looks(1);
+
+	unsigned int before = driver.figures;
+
+	wait_for_looks(40); /* more than a second */
+	assert_int_equal(driver.figures, before);
+	eyes_close(eyes);
+}
+
 /* A driver that was upgraded refuses the library that we have in memory, for ever. */
 static void test_driver_that_was_upgraded(void **state)
 {
@@ -263,6 +408,10 @@ int main(void)
 		cmocka_unit_test(test_asked_during_a_look),
 		cmocka_unit_test(test_check_that_is_followed_by_news),
 		cmocka_unit_test(test_calm),
+		cmocka_unit_test(test_health_is_read_between_looks),
+		cmocka_unit_test(test_health_waits_for_the_end_of_a_hint),
+		cmocka_unit_test(test_health_that_takes_long_has_no_room),
+		cmocka_unit_test(test_somebody_watches),
 		cmocka_unit_test(test_driver_that_was_upgraded),
 	};
 

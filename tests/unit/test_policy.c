@@ -126,8 +126,7 @@ static void test_proto(void **state)
 		drop.head = (struct msg_head){ .version = PROTO_VERSION,
 					       .type = (uint16_t)type,
 					       .size = sizeof(drop) };
-		bool plain = (uint16_t)type == MSG_DROP || (uint16_t)type == MSG_DROPPED ||
-			     (uint16_t)type == MSG_HEARTBEAT;
+		bool plain = (uint16_t)type == MSG_DROP || (uint16_t)type == MSG_DROPPED;
 
 		assert_int_equal(proto_check(&drop, sizeof(drop)), plain ? 0 : -EPROTO);
 	}
@@ -149,17 +148,18 @@ static void test_sizes(void **state)
 		sizeof(struct msg_unlease),  sizeof(struct msg_lease_taken),
 		sizeof(struct msg_unleased), sizeof(struct msg_lease_state),
 		sizeof(struct msg_reserve),  sizeof(struct msg_lease_use),
+		sizeof(struct msg_health),   sizeof(struct msg_heartbeat),
 	};
-	static const size_t of_version_12[ARRAY_LEN(sizes)] = { 88,  384, 268, 4584, 856, 640,
+	static const size_t of_version_13[ARRAY_LEN(sizes)] = { 88,  384, 268, 4584, 856, 640,
 								8,   152, 40,  360,  120, 352,
-								136, 152, 120, 56 };
+								136, 152, 120, 56,   232, 16 };
 
 	for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
-		if (sizes[i] != of_version_12[i])
+		if (sizes[i] != of_version_13[i])
 			fail_msg("message %zu has %zu bytes, not %zu: raise PROTO_VERSION, and "
 				 "write the sizes of that here",
-				 i, sizes[i], of_version_12[i]);
-	assert_int_equal(PROTO_VERSION, 12);
+				 i, sizes[i], of_version_13[i]);
+	assert_int_equal(PROTO_VERSION, 13);
 }
 
 static void test_names(void **state)

@@ -474,6 +474,14 @@ static void take_device(struct guardlink *l, void *msg)
 		l->ops->device(l->user, m->slot, &m->dev);
 }
 
+static void take_health(struct guardlink *l, void *msg)
+{
+	const struct msg_health *m = msg;
+
+	if (m->slot < PROTO_DEVICES_MAX && l->ops->health)
+		l->ops->health(l->user, m->slot, &m->health);
+}
+
 static void take_event(struct guardlink *l, void *msg)
 {
 	struct guard_event *ev = &((struct msg_event *)msg)->event;
@@ -530,7 +538,7 @@ static void (*const takers[MSG_TYPE_MAX])(struct guardlink *l, void *msg) = {
 	[MSG_DROPPED] = take_dropped, [MSG_LEASE_REPLY] = take_lease,
 	[MSG_GRANTED] = take_lease,   [MSG_LEASE_TAKEN] = take_lease,
 	[MSG_UNLEASED] = take_lease,  [MSG_LEASE_STATE] = take_lease,
-	[MSG_LEASE_USE] = take_lease,
+	[MSG_LEASE_USE] = take_lease, [MSG_HEALTH] = take_health,
 };
 
 /* Before WELCOME only an answer to HELLO makes sense; after it, no second one does. */
@@ -631,10 +639,12 @@ void guardlink_set_policy(struct guardlink *l, const struct hold_policy *policy)
 	send_due(l);
 }
 
-void guardlink_heartbeat(struct guardlink *l)
+void guardlink_heartbeat(struct guardlink *l, bool watched)
 {
-	static const struct msg_plain heartbeat = { .head = PROTO_HEAD(MSG_HEARTBEAT,
-								       struct msg_plain) };
+	const struct msg_heartbeat heartbeat = {
+		.head = PROTO_HEAD(MSG_HEARTBEAT, struct msg_heartbeat),
+		.flags = watched ? HEARTBEAT_WATCHED : 0,
+	};
 
 	if (l->state == LINK_UP)
 		(void)sock_send(l->fd, &heartbeat,

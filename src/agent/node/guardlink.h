@@ -48,6 +48,7 @@ struct guardlink_ops {
 	/* The guard took the policy (code 0) or did not, and why. */
 	void (*policy_reply)(void *user, int code, const char *text);
 	void (*device)(void *user, uint32_t slot, const struct dev_status *dev);
+	void (*health)(void *user, uint32_t slot, const struct gpu_health *health);
 	void (*event)(void *user, const struct guard_event *event);
 	void (*guard)(void *user, const struct msg_guard *guard);
 	/* All that this instance held is free. */
@@ -74,8 +75,8 @@ struct guardlink *guardlink_new(uv_loop_t *loop, const struct agent_config *c,
 void guardlink_start(struct guardlink *link);
 /* Also ends a drop that was not confirmed yet. */
 void guardlink_set_policy(struct guardlink *link, const struct hold_policy *policy);
-/* Say that we are there; once a second. */
-void guardlink_heartbeat(struct guardlink *link);
+/* Say that we are there, and whether somebody looks at the figures just now; once a second. */
+void guardlink_heartbeat(struct guardlink *link, bool watched);
 /* Where there is no guard, nothing is held: ops->dropped comes all the same. */
 void guardlink_drop(struct guardlink *link);
 /*

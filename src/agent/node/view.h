@@ -91,6 +91,7 @@ struct view {
 	bool seen[PROTO_DEVICES_MAX];
 	bool awaited[PROTO_DEVICES_MAX]; /* a lease there has ended; what it is now is told next */
 	struct dev_status devices[PROTO_DEVICES_MAX];
+	struct gpu_health health[PROTO_DEVICES_MAX]; /* how they are doing, as far as was told */
 
 	size_t n_yields; /* ever; the last VIEW_YIELDS are kept, at [i % VIEW_YIELDS] */
 	struct view_yield yields[VIEW_YIELDS];

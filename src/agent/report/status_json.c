@@ -2,6 +2,7 @@
 #include "agent/report/status_json.h"
 
 #include "agent/node/deadline.h"
+#include "agent/node/device_health.h"
 #include "agent/node/policy.h"
 #include "agent/report/sentence.h"
 #include "base/clock.h"
@@ -374,6 +375,7 @@ json_t *status_device_at(const struct view *v, uint32_t slot, struct eventlog *n
 {
 	json_t *o = status_device(v, &v->devices[slot], names, now);
 
+	set(o, "health", health_json(&v->health[slot], now));
 	if (v->c->workload)
 		add_workload(o, v, slot, now);
 	if (v->quarantine && v->quarantine[slot].text[0])

@@ -174,6 +174,7 @@ static void on_hello(struct guard *g, struct client *c, struct msg_hello *m)
 	status_tell_guard(g, c, MSG_WELCOME);
 	lease_tell_all(g, c);
 	status_tell_devices(g, c, true);
+	(void)memset(c->health_due, 0xff, sizeof(c->health_due));
 	event_tell(g, c);
 }
 
@@ -376,6 +377,8 @@ static void on_message(struct guard *g, struct client *c, void *m)
 		on_drop(g, c);
 		break;
 	case MSG_HEARTBEAT:
+		if (((const struct msg_heartbeat *)m)->flags & HEARTBEAT_WATCHED)
+			c->watched_ns = clock_mono_ns();
 		break;
 	case MSG_LEASE:
 		request_lease(g, c, m);

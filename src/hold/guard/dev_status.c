@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/sock.h"
@@ -11,6 +12,7 @@
 #include "hold/guard/hold.h"
 #include "hold/guard/ledger.h"
 #include "hold/guard/ownership.h"
+#include "hold/guard/timings.h"
 
 _Static_assert(GPU_DEVICES_MAX == PROTO_DEVICES_MAX, "a slot of the guard is one of a message");
 
@@ -141,6 +143,46 @@ void status_tell_devices(struct guard *g, struct client *c, bool all)
 		fill_status(g, d, &m.dev);
 		if (sock_send(c->fd, &m, sizeof(m)) == -EAGAIN)
 			return; /* newest state wins: the next round tells */
+	}
+}
+
+void status_take_health(struct guard *g)
+{
+	bool watched = status_watched(g);
+
+	DEVICES_EACH(g, d) {
+		if (watched)
+			eyes_figures(g->eyes, d->slot, &d->sample.look);
+		if (!eyes_health(g->eyes, d->slot, &d->health_seq, &d->health))
+			continue;
+		CLIENTS_EACH(g, c)
+			c->health_due[d->slot / 64] |= UINT64_C(1) << (d->slot % 64);
+	}
+}
+
+bool status_watched(const struct guard *g)
+{
+	uint64_t now = clock_mono_ns();
+
+	CLIENTS_EACH(g, c)
+		if (c->watched_ns && now < c->watched_ns + WATCHED_NS)
+			return true;
+	return false;
+}
+
+void status_tell_health(struct guard *g, struct client *c)
+{
+	DEVICES_EACH(g, d) {
+		uint64_t bit = UINT64_C(1) << (d->slot % 64);
+		struct msg_health m = { .head = PROTO_HEAD(MSG_HEALTH, struct msg_health),
+					.slot = d->slot };
+
+		if (!d->health_seq || !(c->health_due[d->slot / 64] & bit))
+			continue;
+		m.health = d->health;
+		if (sock_send(c->fd, &m, sizeof(m)) == -EAGAIN)
+			return; /* newest state wins: the next round tells */
+		c->health_due[d->slot / 64] &= ~bit;
 	}
 }
 

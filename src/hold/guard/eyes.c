@@ -13,6 +13,11 @@
  * again every EYES_RETRY_NS. Which devices there are is asked again while NVML runs: every
  * EYES_RETRY_NS where a card could not be asked, else every EYES_RELIST_NS, because MIG instances
  * come and go.
+ *
+ * How the cards are doing (gpu/health.h) is nobody's business who comes: its parts are jobs, of
+ * which one is done between two looks where the time to the next one is enough for it twice. What a
+ * job has taken says how long that is; one that has had no room for EYES_COUNTERS_NS is thought to
+ * take half of that, so that one slow answer does not keep it off for good.
  */
 #include "hold/guard/eyes.h"
 
@@ -38,6 +43,15 @@
 #define READ_MAX     256	  /* of them at once: a program can make thousands */
 #define MISSES_MAX   2		  /* looks that fail in a row before we say that we cannot see */
 
+/* A part of gpu/health.h, or the figures of a look while somebody watches. */
+enum { JOB_FIGURES = HEALTH_PART_MAX, JOB_MAX };
+
+struct job {
+	uint64_t done_ns; /* 0: never */
+	uint64_t took_ns;
+	uint64_t tight_ns; /* it is due and has no room since; 0: it is not, or has */
+};
+
 struct slot {
 	struct gpu_device device;
 	bool present;
@@ -50,6 +64,9 @@ struct slot {
 	unsigned int misses;
 	bool joined; /* its peers are known */
 	struct eyes_peers peers;
+	struct job jobs[JOB_MAX];
+	struct gpu_health health;
+	uint64_t health_seq;
 	struct sample sample;
 };
 
@@ -61,7 +78,7 @@ struct eyes {
 	_Atomic uint64_t look_began_ns; /* 0: no look is going on */
 	/* under lock: */
 	bool stop, ready;
-	bool hint;
+	bool hint, watched;
 	int code;
 	char trouble[200], driver[64];
 	uint32_t n_others, n_unseen;
@@ -154,6 +171,8 @@ static void take_list(struct eyes *eyes, bool restarted)
 		struct slot *s = &eyes->slots[i];
 
 		s->joined = false;
+		if (restarted)
+			(void)memset(s->jobs, 0, sizeof(s->jobs));
 		s->present = s->present && !restarted && !s->device.unseen &&
 			     !lists_card(&eyes->list, &s->device);
 	}
@@ -294,22 +313,27 @@ static void keep_modes(struct gpu_look *look, const struct gpu_look *old, uint32
 		look->persistence = old->persistence;
 }
 
+static void take_figures(struct gpu_look *look, const struct gpu_look *from)
+{
+	const uint32_t figures = GPU_VALID_POWER | GPU_VALID_POWER_LIMIT | GPU_VALID_TEMP;
+
+	look->valid = (look->valid & ~figures) | (from->valid & figures);
+	look->power_mw = from->power_mw;
+	look->power_limit_mw = from->power_limit_mw;
+	look->temp_c = from->temp_c;
+}
+
 /* What this look did not read is still as the last one that did read it says. */
 static void keep_figures(struct gpu_look *look, const struct gpu_look *old, enum gpu_depth depth)
 {
-	const uint32_t figures = GPU_VALID_POWER | GPU_VALID_POWER_LIMIT | GPU_VALID_TEMP;
 	const uint32_t modes = GPU_VALID_MODE | GPU_VALID_DISPLAY | GPU_VALID_PERSISTENCE;
 
 	if (depth < GPU_LOOK_UTIL) {
 		look->valid |= old->valid & GPU_VALID_UTIL;
 		look->util = old->util;
 	}
-	if (depth < GPU_LOOK_FIGURES) {
-		look->valid |= old->valid & figures;
-		look->power_mw = old->power_mw;
-		look->power_limit_mw = old->power_limit_mw;
-		look->temp_c = old->temp_c;
-	}
+	if (depth < GPU_LOOK_FIGURES)
+		take_figures(look, old);
 	/* Of a mode hangs whether it is held: one call that failed must not make it fit. */
 	keep_modes(look, old, depth < GPU_LOOK_ALL ? modes : look->failed);
 }
@@ -538,6 +562,120 @@ static void join(struct eyes *eyes, struct slot *s)
 	notify(eyes);
 }
 
+/* -------- how the cards are doing -------- */
+
+/* So often; 0: not now. */
+static uint64_t job_period(const struct eyes *eyes, unsigned int job)
+{
+	static const struct {
+		uint64_t ns, watched_ns;
+	} periods[JOB_MAX] = {
+		[HEALTH_PART_ENERGY] = { EYES_MOVING_NS, EYES_MOVING_NS },
+		[HEALTH_PART_CLOCKS] = { EYES_MOVING_NS, EYES_WATCHED_NS },
+		[HEALTH_PART_ECC] = { EYES_COUNTERS_NS, EYES_COUNTERS_NS },
+		[HEALTH_PART_ROWS] = { EYES_COUNTERS_NS, EYES_COUNTERS_NS },
+		[HEALTH_PART_PCIE] = { EYES_COUNTERS_NS, EYES_COUNTERS_NS },
+		[HEALTH_PART_LINKS] = { EYES_COUNTERS_NS, EYES_COUNTERS_NS },
+		[HEALTH_PART_LINK_ERRORS] = { EYES_COUNTERS_NS, EYES_COUNTERS_NS },
+		[HEALTH_PART_LIMITS] = { EYES_LIMITS_NS, EYES_LIMITS_NS },
+		[JOB_FIGURES] = { 0, EYES_WATCHED_NS },
+	};
+
+	return eyes->watched ? periods[job].watched_ns : periods[job].ns;
+}
+
+/* As set_relist(): what takes long is done more seldom, or not again before a restart. */
+static uint64_t job_due(const struct eyes *eyes, const struct slot *s, unsigned int job)
+{
+	const struct job *j = &s->jobs[job];
+	uint64_t period = job_period(eyes, job);
+
+	if (!period || j->took_ns > EYES_RELIST_MAX_NS)
+		return UINT64_MAX;
+	if (period < j->took_ns * RELIST_SHARE)
+		period = j->took_ns * RELIST_SHARE;
+	return j->done_ns ? j->done_ns + period : 0;
+}
+
+/* It can be asked. */
+static bool has_health(const struct slot *s)
+{
+	return s->present && !s->device.unseen && s->device.mig < 0 && s->sample.seq &&
+	       s->sample.code == 0;
+}
+
+static void note_tight(struct job *j, uint64_t now)
+{
+	if (j->tight_ns && now - j->tight_ns < EYES_COUNTERS_NS)
+		return;
+	j->took_ns /= j->tight_ns ? 2 : 1;
+	j->tight_ns = now;
+}
+
+/* Before the next look, which is due at next_ns. False: there is none for which there is time. */
+static bool find_job(struct eyes *eyes, uint64_t now, uint64_t next_ns, struct slot **ret_slot,
+		     unsigned int *ret_job)
+{
+	for (uint32_t i = 0; i < eyes->n; i++) {
+		struct slot *s = &eyes->slots[i];
+
+		for (unsigned int job = 0; has_health(s) && job < JOB_MAX; job++) {
+			struct job *j = &s->jobs[job];
+
+			if (now < job_due(eyes, s, job))
+				continue;
+			if (next_ns - now >= 2 * j->took_ns + EYES_ROOM_NS) {
+				*ret_slot = s;
+				*ret_job = job;
+				return true;
+			}
+			note_tight(j, now);
+		}
+	}
+	return false;
+}
+
+/* The lock as for look_at(); only this thread writes health and samples. */
+static void do_job(struct eyes *eyes, struct slot *s, unsigned int job, uint64_t now)
+{
+	struct gpu_device device = s->device;
+	struct gpu_health health = s->health;
+	struct gpu_look read = { .valid = 0 };
+
+	(void)pthread_mutex_unlock(&eyes->lock);
+	atomic_store(&eyes->look_began_ns, now);
+	if (job == JOB_FIGURES)
+		gpu_look_figures(&eyes->nvml, &device, &read);
+	else
+		gpu_health_read(&eyes->nvml, &device, (enum health_part)job, &health);
+	atomic_store(&eyes->look_began_ns, 0);
+	(void)pthread_mutex_lock(&eyes->lock);
+	if (job == JOB_FIGURES) {
+		take_figures(&s->sample.look, &read);
+		s->figures_ns = clock_mono_ns(); /* and the next looks need not */
+	} else {
+		s->health = health;
+		s->health_seq++;
+	}
+	s->jobs[job].done_ns = clock_mono_ns();
+	s->jobs[job].took_ns = s->jobs[job].done_ns - now;
+	s->jobs[job].tight_ns = 0;
+}
+
+/* When the next one is due, while somebody waits for it. */
+static uint64_t next_watched(const struct eyes *eyes)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t i = 0; eyes->watched && i < eyes->n; i++) {
+		const struct slot *s = &eyes->slots[i];
+		uint64_t due = has_health(s) ? job_due(eyes, s, JOB_FIGURES) : UINT64_MAX;
+
+		next = due < next ? due : next;
+	}
+	return next;
+}
+
 static struct slot *most_due(struct eyes *eyes)
 {
 	struct slot *due = NULL;
@@ -572,8 +710,9 @@ static void wait_until(struct eyes *eyes, uint64_t at_ns)
 /* A step of the thread; the lock as for look_at(). */
 static void turn(struct eyes *eyes, uint64_t now)
 {
-	struct slot *s = most_due(eyes);
+	struct slot *s = most_due(eyes), *well;
 	bool works = eyes->code == 0;
+	unsigned int job;
 
 	if ((!works || all_fail(eyes)) && now >= eyes->restart_ns) {
 		(void)pthread_mutex_unlock(&eyes->lock);
@@ -593,8 +732,13 @@ static void turn(struct eyes *eyes, uint64_t now)
 		relist(eyes, now);
 	} else if (not_joined(eyes)) {
 		join(eyes, not_joined(eyes));
+	} else if (is_quiet(eyes, now) && find_job(eyes, now, s->due_ns, &well, &job)) {
+		do_job(eyes, well, job, now);
 	} else {
-		wait_until(eyes, s->due_ns);
+		uint64_t watched = is_quiet(eyes, now) ? next_watched(eyes) : UINT64_MAX;
+
+		/* One that is due has no room. */
+		wait_until(eyes, watched > now && watched < s->due_ns ? watched : s->due_ns);
 	}
 }
 
@@ -781,6 +925,37 @@ void eyes_set_hint(struct eyes *eyes, bool on)
 	(void)pthread_mutex_lock(&eyes->lock);
 	eyes->hint = on;
 	(void)pthread_mutex_unlock(&eyes->lock);
+}
+
+void eyes_set_watched(struct eyes *eyes, bool on)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+	if (eyes->watched != on)
+		(void)pthread_cond_signal(&eyes->wake);
+	eyes->watched = on;
+	(void)pthread_mutex_unlock(&eyes->lock);
+}
+
+void eyes_figures(struct eyes *eyes, uint32_t slot, struct gpu_look *look)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+	if (slot < eyes->n)
+		take_figures(look, &eyes->slots[slot].sample.look);
+	(void)pthread_mutex_unlock(&eyes->lock);
+}
+
+bool eyes_health(struct eyes *eyes, uint32_t slot, uint64_t *seq, struct gpu_health *ret)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+
+	bool newer = slot < eyes->n && eyes->slots[slot].health_seq > *seq;
+
+	if (newer) {
+		*ret = eyes->slots[slot].health;
+		*seq = eyes->slots[slot].health_seq;
+	}
+	(void)pthread_mutex_unlock(&eyes->lock);
+	return newer;
 }
 
 void eyes_look_now(struct eyes *eyes, uint32_t slot)

@@ -21,6 +21,7 @@
 
 #include "base/err.h"
 #include "gpu/device.h"
+#include "gpu/health.h"
 
 struct eyes;
 
@@ -95,6 +96,19 @@ struct eyes_error {
 
 /* The oldest that was not asked for yet. False: there is none. Read once a second. */
 bool eyes_next_error(struct eyes *eyes, struct eyes_error *ret);
+
+/*
+ * How slot is doing, as far as it was read: false: nothing of it was read anew since seq, which is
+ * then left as it is. Energy and clocks are read every EYES_MOVING_NS, counters of errors every
+ * EYES_COUNTERS_NS, a few calls at a time, and only while nothing else is to be done: before a look
+ * that is due, in a hint and where memory moves they wait. Nobody is woken for it.
+ */
+bool eyes_health(struct eyes *eyes, uint32_t slot, uint64_t *seq, struct gpu_health *ret);
+
+/* Somebody watches: clocks, power and temperature are read every EYES_WATCHED_NS, in the same way;
+ * power and temperature are put into look, which is one of slot. */
+void eyes_set_watched(struct eyes *eyes, bool on);
+void eyes_figures(struct eyes *eyes, uint32_t slot, struct gpu_look *look);
 
 /* How well they keep their time, of devices for whose sake somebody may be hurt: those that are
  * looked at every HELD_LOOK_NS or more often. */

@@ -385,6 +385,10 @@ static void tell_clients(struct guard *g, uint64_t now, uint64_t *tell_ns)
 
 	DEVICES_EACH(g, d)
 		dirty = dirty || d->dirty;
+	if (all) {
+		eyes_set_watched(g->eyes, status_watched(g));
+		status_take_health(g);
+	}
 	CLIENTS_EACH(g, c) {
 		if (c->fd < 0 || !c->instance[0])
 			continue;
@@ -394,6 +398,8 @@ static void tell_clients(struct guard *g, uint64_t now, uint64_t *tell_ns)
 			status_tell_guard(g, c, MSG_GUARD);
 		event_tell(g, c);
 		lease_tell(g, c);
+		if (all)
+			status_tell_health(g, c);
 	}
 	DEVICES_EACH(g, d)
 		d->dirty = false;

@@ -38,9 +38,14 @@
 #define EYES_HINT_LIST_NS  (20 * NS_PER_MS)  /* the same while a hint is on */
 #define EYES_ALERT_NS	   (400 * NS_PER_MS) /* after its memory moved a device is looked at ... */
 #define EYES_ALERT_LOOK_NS (2 * NS_PER_MS)   /* ... so often, with its list */
-#define EYES_ERRORS_NS	   NS_PER_S	    /* between two readings of the driver's error reports */
-#define EYES_RELIST_NS	   (10 * NS_PER_S)  /* between two questions which devices there are */
-#define EYES_LATE_NS	   (60 * NS_PER_MS) /* what comes later than that is told */
+#define EYES_ERRORS_NS	   NS_PER_S	   /* between two readings of the driver's error reports */
+#define EYES_RELIST_NS	   (10 * NS_PER_S) /* between two questions which devices there are */
+#define EYES_WATCHED_NS	   NS_PER_S	   /* clocks, power, temperature while somebody watches */
+#define EYES_MOVING_NS	   (10 * NS_PER_S) /* energy and clocks, else */
+#define EYES_COUNTERS_NS   (60 * NS_PER_S) /* errors of memory, links, PCIe */
+#define EYES_LIMITS_NS	   (3600 * NS_PER_S) /* what does not change */
+#define EYES_ROOM_NS	   NS_PER_MS	     /* to the next look at least, for such a reading */
+#define EYES_LATE_NS	   (60 * NS_PER_MS)  /* what comes later than that is told */
 #define EYES_RELIST_MAX_NS (100 * NS_PER_MS) /* what takes longer is not asked again */
 
 /* --- hints (hints.h) --- */
@@ -110,9 +115,10 @@
 #define XID_AGAIN_NS  (60 * NS_PER_S)	/* the same error of one device is not told sooner */
 #define ACCEPT_NS     (5 * NS_PER_MS)	/* between two clients: somebody may connect and connect */
 #define TURN_AWAY_NS  (100 * NS_PER_MS) /* between two answers on the names of devices */
-#define HELLO_NS      (10 * NS_PER_S)	/* for a client to introduce itself */
-#define RESCAN_NS     (10 * NS_PER_S)	/* for device nodes that have come */
-#define LONELY_NS     (2 * NS_PER_S)	/* a guard that no agent has greeted ends after that */
+#define WATCHED_NS    (3 * NS_PER_S)  /* somebody watches, after the last heartbeat that said so */
+#define HELLO_NS      (10 * NS_PER_S) /* for a client to introduce itself */
+#define RESCAN_NS     (10 * NS_PER_S) /* for device nodes that have come */
+#define LONELY_NS     (2 * NS_PER_S)  /* a guard that no agent has greeted ends after that */
 #define QUIT_NS	      (900 * NS_PER_MS) /* one that was told to end */
 
 /* --- what has to be so --- */

@@ -190,6 +190,8 @@ struct device {
 	int leaver;	/* client whose policy leaves it, or -1 */
 	struct device_said said;
 	struct sample sample; /* the last look at it */
+	struct gpu_health health;
+	uint64_t health_seq; /* of the eyes; 0: nothing was read */
 	struct device_seen seen;
 	struct holder_proc holder;
 	struct load_state load;
@@ -215,6 +217,8 @@ struct client {
 	uint64_t next_event; /* sequence number of the next event to tell */
 	uint64_t tick_ns;    /* next check of its devices */
 	bool guard_dirty;
+	uint64_t watched_ns;			   /* its agent said last that somebody watches */
+	uint64_t health_due[GPU_DEVICES_MAX / 64]; /* slots whose health it has not been told */
 	bool full;	    /* its socket: what it asks is read when it has read what it was told */
 	bool states_due;    /* LEASE_STATEs, and the one that ends them */
 	bool silent;	    /* its agent does not answer: nothing is held for it */
