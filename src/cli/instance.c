@@ -151,13 +151,20 @@ char *instance_dir(const struct cmd_ctx *ctx)
 	return xasprintf("%s/%s", root, settings_str(ctx->settings, SET_INSTANCE));
 }
 
-int instance_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret, struct err *e)
+int instance_open_quietly(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret,
+			  struct err *e)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
 	struct spool_trust trust = trust_from_settings(ctx->settings);
+
+	return spool_open(root, settings_str(ctx->settings, SET_INSTANCE), &trust, flags, ret, e);
+}
+
+int instance_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret, struct err *e)
+{
 	cleanup_free char *dir = instance_dir(ctx);
 	struct instance_note *s = instance_note_begin(dir);
-	int r = spool_open(root, settings_str(ctx->settings, SET_INSTANCE), &trust, flags, ret, e);
+	int r = instance_open_quietly(ctx, flags, ret, e);
 
 	(void)instance_note_end(s);
 	return r;

@@ -22,6 +22,9 @@ char *instance_dir(const struct cmd_ctx *ctx);
  * 0 or negative.
  */
 int instance_open(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret, struct err *e);
+/* The same without a note, for who shows something else meanwhile. */
+int instance_open_quietly(const struct cmd_ctx *ctx, unsigned int flags, struct spool **ret,
+			  struct err *e);
 /*
  * The same to look at, where one into which nothing was ever submitted is as good as an empty one:
  * *ret is then NULL, and a note has said that there is none.

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_TASK_ROWS_H
+#define TENURE_CLI_TASK_ROWS_H
+
+/*
+ * The rows of a queue: one of each task, and one of each element that runs, as a list shows them.
+ * What is in an index is read again only where a name has changed, so that looking once more at
+ * many that wait costs the reading of two directories.
+ *
+ *	struct rows_index *x = rows_index_new(sp);
+ *	r = rows_read(x, agents, &rows, &e);	again and again
+ *	rows_clear(&rows);
+ *	x = rows_index_free(x);
+ */
+
+#include <jansson.h>
+
+#include "cli/task/taskstate.h"
+
+struct row {
+	struct task_name name; /* of an element with what its batch says */
+	enum spool_dir dir;
+	enum taskstate state;
+	bool lane_paused;
+	bool counted; /* of a batch that is not over: */
+	struct batch_counts counts;
+	uint64_t started_ns; /* wall, of what runs; 0: not known */
+	json_t *run;	     /* of what runs: its members in a list, but for `ran_s`; else NULL */
+};
+
+struct rows {
+	size_t n;
+	struct row *all; /* in the planner's order */
+};
+
+struct rows_index;
+
+struct rows_index *rows_index_new(const struct spool *sp);
+struct rows_index *rows_index_free(struct rows_index *x);
+
+/* agents: what the agent here says of tasks that run here, an object of objects by id ("42",
+ * "42.7"); may be NULL. 0 or negative; then *ret is empty. */
+int rows_read(struct rows_index *x, const json_t *agents, struct rows *ret, struct err *e);
+void rows_clear(struct rows *r);
+
+/* Those that have ended, the last one first, max at most. 0 or negative; then *ret is empty. */
+int rows_read_ended(const struct spool *sp, size_t max, struct rows *ret, struct err *e);
+
+/* As a list has it (docs/json.md), as of now_ns (wall). New reference. */
+json_t *row_json(const struct row *row, uint64_t now_ns);
+
+#endif

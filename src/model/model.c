@@ -1,0 +1,707 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The thread is the only one that changes anything: it makes a snapshot of what it has, and puts it
+ * in the place of the last one under the mutex, where references are counted, too. What snapshots
+ * share with the next one (JSON, rows) is counted the same way; of JSON jansson counts with atomic
+ * operations.
+ *
+ * How often the queue is read follows from what that costs: at most a tenth of the thread's time,
+ * and only when something may have changed, which the agent says, or after a while.
+ */
+
+#include "model/model.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "agent/ctl_client.h"
+#include "base/clock.h"
+#include "base/json_get.h"
+#include "base/mem.h"
+#include "base/sock.h"
+#include "base/str.h"
+#include "cli/agent_client.h"
+#include "cli/instance.h"
+#include "cli/node_agents.h"
+#include "cli/pools.h"
+#include "cli/task/select.h"
+#include "hold/endpoint_names.h"
+#include "spool/instance.h"
+
+#define AGAIN_FIRST_MS	200 /* after an agent that cannot be reached, */
+#define AGAIN_LAST_MS	2000
+#define READ_LEAST_MS	200  /* between two readings of the queue, or */
+#define READ_SHARE	10   /* so many times as long as one takes */
+#define DONE_SHARE	20   /* of what has ended, which may be much */
+#define READ_MOST_MS	5000 /* and so often in any case */
+#define NODES_MS	2000
+#define CLOSE_LIMIT_MS	1000
+#define READ_WATCH_MOST 200 /* documents before the others' turn */
+
+/* Rows that several snapshots have. */
+struct shared_rows {
+	unsigned int refs;
+	struct rows rows;
+};
+
+struct snapshot {
+	struct model_snapshot s; /* first: it is what others see */
+	unsigned int refs;
+	struct model *m;
+	struct shared_rows *queue, *ended;
+};
+
+struct model {
+	const struct cmd_ctx *ctx;
+	unsigned int flags;
+	pthread_t thread;
+	int news_fd, wake_fd;
+
+	pthread_mutex_t mutex; /* of what follows */
+	pthread_cond_t ended_cond;
+	bool stop, ended;
+	bool look;
+	struct snapshot *now;
+	uint64_t n_events;
+	char *events[MODEL_EVENTS]; /* at [i % MODEL_EVENTS] */
+
+	/* The thread's own. */
+	struct ctl_watch *watch;
+	uint64_t again_ns, again_ms;
+	json_t *status;
+	char trouble[ERR_TEXT_MAX];
+	bool connected;
+	struct spool *sp;
+	struct rows_index *index;
+	struct shared_rows *queue, *done;
+	bool changed;	 /* the queue may have */
+	bool done_stale; /* and what has ended was not read since */
+	bool read;
+	uint64_t read_ns, read_took_ns, done_ns, done_took_ns, nodes_ns;
+	char queue_trouble[ERR_TEXT_MAX];
+	json_t *nodes, *pools;
+	uint64_t version;
+	bool news; /* there is something to publish */
+};
+
+/* -------- snapshots, under the mutex -------- */
+
+static void drop_rows(struct shared_rows *r)
+{
+	if (!r || --r->refs)
+		return;
+	rows_clear(&r->rows);
+	free(r);
+}
+
+static void drop_snapshot(struct snapshot *s)
+{
+	if (!s || --s->refs)
+		return;
+	json_decref(s->s.status);
+	json_decref(s->s.nodes);
+	json_decref(s->s.pools);
+	drop_rows(s->queue);
+	drop_rows(s->ended);
+	free(s);
+}
+
+static void tell(int fd)
+{
+	uint64_t one = 1;
+
+	while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+static void quieten(int fd)
+{
+	uint64_t n;
+
+	while (read(fd, &n, sizeof(n)) < 0 && errno == EINTR)
+		;
+}
+
+static struct shared_rows *share(struct shared_rows *r, struct rows *ret)
+{
+	if (r) {
+		r->refs++;
+		*ret = r->rows;
+	}
+	return r;
+}
+
+static struct snapshot *make_snapshot(struct model *m)
+{
+	struct snapshot *s = xcalloc(1, sizeof(*s));
+
+	s->refs = 1;
+	s->m = m;
+	s->s = (struct model_snapshot){ .version = ++m->version,
+					.made_ns = clock_mono_ns(),
+					.connected = m->connected,
+					.status = json_incref(m->status),
+					.read = m->read,
+					.read_ns = m->read_ns,
+					.nodes = json_incref(m->nodes),
+					.pools = json_incref(m->pools),
+					.n_events = m->n_events };
+	(void)str_copy(s->s.trouble, sizeof(s->s.trouble), m->trouble);
+	(void)str_copy(s->s.queue_trouble, sizeof(s->s.queue_trouble), m->queue_trouble);
+	s->queue = share(m->queue, &s->s.rows);
+	s->ended = share(m->done, &s->s.ended);
+	return s;
+}
+
+static void publish(struct model *m)
+{
+	struct snapshot *before;
+
+	if (!m->news)
+		return;
+	m->news = false;
+	(void)pthread_mutex_lock(&m->mutex);
+	before = m->now;
+	m->now = make_snapshot(m);
+	drop_snapshot(before);
+	(void)pthread_mutex_unlock(&m->mutex);
+	tell(m->news_fd);
+}
+
+const struct model_snapshot *model_get(struct model *m)
+{
+	struct snapshot *s;
+
+	quieten(m->news_fd);
+	(void)pthread_mutex_lock(&m->mutex);
+	s = m->now;
+	s->refs++;
+	(void)pthread_mutex_unlock(&m->mutex);
+	return &s->s;
+}
+
+const struct model_snapshot *model_put(const struct model_snapshot *shown)
+{
+	struct snapshot *s = (struct snapshot *)(uintptr_t)shown;
+	struct model *m = s ? s->m : NULL;
+
+	if (!s)
+		return NULL;
+	(void)pthread_mutex_lock(&m->mutex);
+	drop_snapshot(s);
+	(void)pthread_mutex_unlock(&m->mutex);
+	return NULL;
+}
+
+int model_fd(const struct model *m)
+{
+	return m->news_fd;
+}
+
+/* -------- events -------- */
+
+static void add_event(struct model *m, const json_t *event)
+{
+	char *text = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
+	char **at;
+
+	if (!text)
+		return;
+	(void)pthread_mutex_lock(&m->mutex);
+	at = &m->events[m->n_events % MODEL_EVENTS];
+	free(*at);
+	*at = text;
+	m->n_events++;
+	(void)pthread_mutex_unlock(&m->mutex);
+}
+
+char *model_event(struct model *m, uint64_t i)
+{
+	char *text = NULL;
+
+	(void)pthread_mutex_lock(&m->mutex);
+	if (i < m->n_events && m->n_events - i <= MODEL_EVENTS)
+		text = xstrdup(m->events[i % MODEL_EVENTS]);
+	(void)pthread_mutex_unlock(&m->mutex);
+	return text;
+}
+
+static bool has_event(struct model *m, const json_t *event)
+{
+	const char *id = json_get_str(event, "id");
+	cleanup_free char *mark = id ? xasprintf("\"id\":\"%s\"", id) : NULL;
+	bool found = false;
+
+	for (uint64_t i = m->n_events > MODEL_EVENTS ? m->n_events - MODEL_EVENTS : 0;
+	     mark && i < m->n_events && !found; i++)
+		found = strstr(m->events[i % MODEL_EVENTS], mark) != NULL;
+	return found;
+}
+
+/* -------- the agent -------- */
+
+static void set_status(struct model *m, json_t *status)
+{
+	json_decref(m->status);
+	m->status = status;
+}
+
+/* Of one that was connected before, those that it told then are there already. */
+static void take_snapshot(struct model *m, const json_t *doc)
+{
+	json_t *events = json_object_get(doc, "events"), *event;
+	size_t i;
+
+	set_status(m, json_incref(json_object_get(doc, "status")));
+	json_array_foreach(events, i, event) if (!has_event(m, event)) add_event(m, event);
+	m->connected = true;
+	m->trouble[0] = '\0';
+	m->again_ms = 0;
+	m->changed = true;
+}
+
+static void take_event(struct model *m, const json_t *doc)
+{
+	add_event(m, json_object_get(doc, "event"));
+}
+
+static const char *text_of(const json_t *o, const char *key)
+{
+	const char *text = json_get_str(o, key);
+
+	return text ? text : "";
+}
+
+/* What others may be reading is copied, not changed. */
+static void take_device(struct model *m, const json_t *doc)
+{
+	json_t *device = json_object_get(doc, "device");
+	const char *uuid = json_get_str(device, "uuid");
+	json_t *status = m->status ? json_copy(m->status) : NULL, *devices, *d;
+	size_t i, at;
+
+	if (!uuid || !status) {
+		json_decref(status);
+		return;
+	}
+	devices = json_copy(json_object_get(status, "devices"));
+	at = json_array_size(devices);
+	json_array_foreach(devices, i, d) if (strcmp(text_of(d, "uuid"), uuid) == 0) at = i;
+	if (at < json_array_size(devices))
+		(void)json_array_set(devices, at, device);
+	else
+		(void)json_array_append(devices, device);
+	(void)json_object_set_new(status, "devices", devices);
+	set_status(m, status);
+}
+
+static bool guard_is_connected(const json_t *status)
+{
+	return json_get_flag(json_object_get(status, "guard"), "connected");
+}
+
+static void take_status(struct model *m, const json_t *doc)
+{
+	json_t *status = json_copy(json_object_get(doc, "status"));
+	json_t *devices = json_object_get(m->status, "devices");
+
+	if (!status)
+		return;
+	(void)json_object_set_new(status, "devices",
+				  guard_is_connected(status) && devices ? json_incref(devices)
+									: json_array());
+	set_status(m, status);
+}
+
+static void take_queue(struct model *m, const json_t *doc)
+{
+	m->changed = true;
+}
+
+static void take_end(struct model *m, const json_t *doc)
+{
+	json_get_text(doc, "why", m->trouble, sizeof(m->trouble));
+}
+
+static void take_document(struct model *m, const json_t *doc)
+{
+	static const struct {
+		const char *what;
+		void (*take)(struct model *m, const json_t *doc);
+	} all[] = { { "snapshot", take_snapshot }, { "event", take_event },
+		    { "device", take_device },	   { "status", take_status },
+		    { "queue", take_queue },	   { "end", take_end } };
+	const char *what = json_get_str(doc, "watch");
+
+	for (size_t i = 0; what && i < ARRAY_LEN(all); i++)
+		if (strcmp(what, all[i].what) == 0)
+			all[i].take(m, doc);
+	m->news = true;
+}
+
+static void lose_agent(struct model *m, const char *why)
+{
+	m->watch = ctl_watch_close(m->watch);
+	m->news = m->news || m->connected || strcmp(m->trouble, why) != 0;
+	if (!m->connected || !m->trouble[0]) /* an agent that ends has said why */
+		(void)str_copy(m->trouble, sizeof(m->trouble), why);
+	m->connected = false;
+	set_status(m, NULL);
+	m->again_ms = m->again_ms ? m->again_ms * 2 : AGAIN_FIRST_MS;
+	m->again_ms = m->again_ms < AGAIN_LAST_MS ? m->again_ms : AGAIN_LAST_MS;
+	m->again_ns = clock_mono_ns() + m->again_ms * NS_PER_MS;
+}
+
+static void connect_agent(struct model *m)
+{
+	const struct settings *s = m->ctx->settings;
+	char name[SOCKET_NAME_MAX];
+	struct err e = ERR_INIT;
+
+	if (m->watch || clock_mono_ns() < m->again_ns)
+		return;
+	(void)agent_socket_name(name, sizeof(name), settings_str(s, SET_INSTANCE),
+				settings_str(s, SET_DEV_DIR), m->ctx->job);
+	if (ctl_watch_open(name, &m->watch, &e) < 0)
+		lose_agent(m, "no agent of this instance runs here; tenure on starts one");
+}
+
+static void read_agent(struct model *m)
+{
+	struct err e = ERR_INIT;
+	json_t *doc;
+	int r = 0;
+
+	for (int i = 0; m->watch && i < READ_WATCH_MOST; i++) {
+		r = ctl_watch_next(m->watch, &doc, &e);
+		if (r <= 0)
+			break;
+		take_document(m, doc);
+		json_decref(doc);
+	}
+	if (r < 0)
+		lose_agent(m, e.text);
+}
+
+/* -------- the queue -------- */
+
+/* 0; -ENOENT: nothing was submitted yet; or another error. */
+static int open_spool(struct model *m, struct err *e)
+{
+	int r = m->sp ? 0 : instance_open_quietly(m->ctx, SPOOL_LOOK, &m->sp, e);
+
+	if (m->sp && !m->index)
+		m->index = rows_index_new(m->sp);
+	return r;
+}
+
+/* What the agent here says of each task that it runs, by id. */
+static json_t *agents_words(const struct model *m)
+{
+	json_t *found = json_object(), *t;
+	char id[SELECT_ID_MAX];
+	size_t i;
+
+	json_array_foreach((json_t *)(uintptr_t)agent_tasks(m->status), i, t)
+	{
+		struct agent_task task = agent_task_of(t);
+
+		(void)json_object_set(found, select_format_id(task.id, task.element, id), t);
+	}
+	return found;
+}
+
+static void swap_rows(struct model *m, struct shared_rows **at, const struct rows *rows)
+{
+	struct shared_rows *next = xcalloc(1, sizeof(*next));
+
+	next->refs = 1;
+	next->rows = *rows;
+	(void)pthread_mutex_lock(&m->mutex);
+	drop_rows(*at);
+	*at = next;
+	(void)pthread_mutex_unlock(&m->mutex);
+}
+
+static int read_waiting(struct model *m, struct err *e)
+{
+	json_t *words = agents_words(m);
+	struct rows rows;
+	int r = rows_read(m->index, words, &rows, e);
+
+	json_decref(words);
+	if (r == 0)
+		swap_rows(m, &m->queue, &rows);
+	return r;
+}
+
+static uint64_t done_due_ns(const struct model *m)
+{
+	return m->done_ns + m->done_took_ns * DONE_SHARE;
+}
+
+/* After the queue, so that nothing is missed on its way from one to the other. */
+static int read_done(struct model *m, struct err *e)
+{
+	uint64_t now = clock_mono_ns();
+	struct rows rows;
+	int r;
+
+	m->done_stale = m->flags & MODEL_ENDED;
+	if (!m->done_stale || now < done_due_ns(m))
+		return 0;
+	r = rows_read_ended(m->sp, MODEL_ENDED_MAX, &rows, e);
+	m->done_ns = clock_mono_ns();
+	m->done_took_ns = m->done_ns - now;
+	m->done_stale = r < 0;
+	if (r == 0)
+		swap_rows(m, &m->done, &rows);
+	return r;
+}
+
+static int read_rows(struct model *m, struct err *e)
+{
+	int r = open_spool(m, e);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = read_waiting(m, e);
+	return r == 0 ? read_done(m, e) : r;
+}
+
+static json_t *node_gpus(const struct agent_status *s)
+{
+	json_t *list = json_array();
+
+	for (unsigned int i = 0; s && i < s->n_devices; i++) {
+		const struct agent_status_device *d = &s->devices[i];
+
+		(void)json_array_append_new(
+			list, json_pack("{so so so so sb}", "uuid", json_new_text(d->uuid), "name",
+					json_new_text(d->model), "state", json_new_text(d->state),
+					"memory_total_bytes",
+					d->mem_bytes ? json_integer((json_int_t)d->mem_bytes)
+						     : json_null(),
+					"quarantined", d->shut));
+	}
+	return list;
+}
+
+static void read_nodes(struct model *m, uint64_t now)
+{
+	struct node_agents agents = { .n = 0 };
+	struct pools_shown pools = { .n = 0 };
+	json_t *nodes = json_array();
+
+	m->nodes_ns = now;
+	(void)node_agents_read(m->ctx, m->sp, &agents, NULL);
+	for (size_t i = 0; i < agents.n; i++) {
+		json_t *o = node_agent_json(&agents.all[i]);
+
+		(void)json_object_set_new(o, "gpus", node_gpus(agents.all[i].status));
+		(void)json_array_append_new(nodes, o);
+	}
+	node_agents_clear(&agents);
+	(void)pools_read(m->sp, &pools, NULL);
+	json_decref(m->nodes);
+	json_decref(m->pools);
+	m->nodes = nodes;
+	m->pools = pools_json(&pools, 0);
+	pools_shown_clear(&pools);
+	m->news = true;
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t queue_due_ns(const struct model *m)
+{
+	uint64_t least = m->read_took_ns * READ_SHARE;
+
+	if (!m->read_ns)
+		return 0;
+	least = least > READ_LEAST_MS * NS_PER_MS ? least : READ_LEAST_MS * NS_PER_MS;
+	if (m->changed)
+		return m->read_ns + least;
+	if (m->done_stale)
+		return later(m->read_ns + least, done_due_ns(m));
+	return later(m->read_ns + least, m->read_ns + READ_MOST_MS * NS_PER_MS);
+}
+
+static void read_queue(struct model *m)
+{
+	uint64_t now = clock_mono_ns();
+	struct err e = ERR_INIT;
+	int r;
+
+	if (now < queue_due_ns(m))
+		return;
+	m->changed = false;
+	r = read_rows(m, &e);
+	m->read = r == 0;
+	(void)str_copy(m->queue_trouble, sizeof(m->queue_trouble), r < 0 ? e.text : "");
+	m->read_ns = clock_mono_ns();
+	m->read_took_ns = m->read_ns - now;
+	m->news = true;
+	if (m->sp && m->read_ns >= m->nodes_ns + NODES_MS * NS_PER_MS)
+		read_nodes(m, m->read_ns);
+}
+
+void model_look(struct model *m)
+{
+	(void)pthread_mutex_lock(&m->mutex);
+	m->look = true;
+	(void)pthread_mutex_unlock(&m->mutex);
+	tell(m->wake_fd);
+}
+
+/* -------- the thread -------- */
+
+static int wait_ms(const struct model *m)
+{
+	uint64_t now = clock_mono_ns(), due = queue_due_ns(m);
+
+	if (!m->watch && m->again_ns < due)
+		due = m->again_ns;
+	return due > now ? (int)((due - now) / NS_PER_MS + 1) : 0;
+}
+
+static void wait_for_news(struct model *m)
+{
+	struct pollfd p[] = {
+		{ .fd = m->wake_fd, .events = POLLIN },
+		{ .fd = m->watch ? ctl_watch_fd(m->watch) : -1, .events = POLLIN },
+	};
+
+	(void)poll(p, ARRAY_LEN(p), wait_ms(m));
+	if (p[0].revents)
+		quieten(m->wake_fd);
+}
+
+static bool is_stopped(struct model *m)
+{
+	bool stop;
+
+	(void)pthread_mutex_lock(&m->mutex);
+	stop = m->stop;
+	m->changed = m->changed || m->look;
+	m->look = false;
+	(void)pthread_mutex_unlock(&m->mutex);
+	return stop;
+}
+
+static void *run(void *data)
+{
+	struct model *m = data;
+
+	while (!is_stopped(m)) {
+		connect_agent(m);
+		read_agent(m);
+		publish(m);
+		read_queue(m);
+		publish(m);
+		wait_for_news(m);
+	}
+	(void)pthread_mutex_lock(&m->mutex);
+	m->ended = true;
+	(void)pthread_cond_signal(&m->ended_cond);
+	(void)pthread_mutex_unlock(&m->mutex);
+	return NULL;
+}
+
+static void free_model(struct model *m)
+{
+	m->watch = ctl_watch_close(m->watch);
+	drop_snapshot(m->now);
+	drop_rows(m->queue);
+	drop_rows(m->done);
+	m->index = rows_index_free(m->index);
+	m->sp = spool_close(m->sp);
+	json_decref(m->status);
+	json_decref(m->nodes);
+	json_decref(m->pools);
+	for (size_t i = 0; i < MODEL_EVENTS; i++)
+		free(m->events[i]);
+	(void)fd_close(m->news_fd);
+	(void)fd_close(m->wake_fd);
+	(void)pthread_mutex_destroy(&m->mutex);
+	(void)pthread_cond_destroy(&m->ended_cond);
+	free(m);
+}
+
+int model_new(const struct cmd_ctx *ctx, unsigned int flags, struct model **ret, struct err *e)
+{
+	struct model *m = xcalloc(1, sizeof(*m));
+	int r;
+
+	m->ctx = ctx;
+	m->flags = flags;
+	m->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	m->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	(void)pthread_mutex_init(&m->mutex, NULL);
+	(void)pthread_cond_init(&m->ended_cond, NULL);
+	m->now = make_snapshot(m);
+	r = m->news_fd < 0 || m->wake_fd < 0 ? errno : pthread_create(&m->thread, NULL, run, m);
+	if (r) {
+		free_model(m);
+		return err_sys(e, r, "look on");
+	}
+	*ret = m;
+	return 0;
+}
+
+/* Under the mutex; the time is of the clock that the condition goes by. */
+static bool has_ended(struct model *m)
+{
+	struct timespec until;
+
+	(void)clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += CLOSE_LIMIT_MS / 1000;
+	while (!m->ended && pthread_cond_timedwait(&m->ended_cond, &m->mutex, &until) == 0)
+		;
+	return m->ended;
+}
+
+struct model *model_free(struct model *m)
+{
+	bool ended;
+
+	if (!m)
+		return NULL;
+	(void)pthread_mutex_lock(&m->mutex);
+	m->stop = true;
+	tell(m->wake_fd);
+	ended = has_ended(m);
+	(void)pthread_mutex_unlock(&m->mutex);
+	if (ended) {
+		(void)pthread_join(m->thread, NULL);
+		free_model(m);
+	}
+	return NULL;
+}
+
+/* -------- tasks -------- */
+
+json_t *model_task_json(const struct model_snapshot *s, const struct row *row)
+{
+	return row_json(row, clock_wall_ns());
+}
+
+const struct row *model_find(const struct model_snapshot *s, uint64_t id, uint64_t element)
+{
+	for (size_t i = 0; i < s->rows.n; i++)
+		if (s->rows.all[i].name.id == id && s->rows.all[i].name.element == element)
+			return &s->rows.all[i];
+	for (size_t i = 0; i < s->ended.n && !element; i++)
+		if (s->ended.all[i].name.id == id)
+			return &s->ended.all[i];
+	return NULL;
+}

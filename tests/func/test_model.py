@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+"""What programs that look on know: tasks of the spool, and what the agent tells (src/model)."""
+import json
+import queue as queues
+import subprocess
+import threading
+
+import pytest
+
+from patience import Limit, next_of
+
+
+class Looker:
+    """A program with a model, and the snapshots that it prints."""
+
+    def __init__(self, build, q, *args):
+        self.p = subprocess.Popen([build / "tests/modeldrv", *args], env=q.env, text=True, stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE)
+        self.lines, self.now, self.events = queues.Queue(), None, []
+        threading.Thread(target=lambda: [self.lines.put(json.loads(line)) for line in self.p.stdout], daemon=True).start()
+
+    def until(self, is_so, limit=20.0):
+        patience = Limit(limit)
+        while self.now is None or not is_so(self.now):
+            try:
+                self.now = next_of(self.lines, patience)
+            except queues.Empty:
+                raise AssertionError(self.now) from None
+            self.events += self.now["events"]
+        return self.now
+
+    def look(self):
+        self.p.stdin.write("\n")
+        self.p.stdin.flush()
+
+    def close(self):
+        self.p.stdin.close()
+        return self.p.wait(10)
+
+
+@pytest.fixture
+def looker(build):
+    made = []
+
+    def make(q, *args):
+        made.append(Looker(build, q, *args))
+        return made[-1]
+    yield make
+    for each in made:
+        assert each.close() == 0
+
+
+def rows(snapshot, *keys):
+    return [[t.get(k) for k in keys] for t in snapshot["tasks"]]
+
+
+def test_without_an_agent_and_without_a_queue(queue, looker):
+    q = queue()
+    m = looker(q)
+    now = m.until(lambda s: s["read"])
+    assert not now["connected"] and "tenure on starts one" in now["trouble"] and now["tasks"] == []
+    i = q.submit("-n", "first", "-l", "lane", "--", "true")
+    m.look()
+    now = m.until(lambda s: s["tasks"])
+    assert rows(now, "id", "name", "lane", "state") == [[i, "first", "lane", "pending"]] and now["status"] is None
+
+
+def test_the_same_rows_as_a_list_has(queue, looker):
+    """Of what waits, runs and has ended; of batches, too."""
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    m = looker(q)
+    done = q.submit("-g", "0", "--", "sh", "-c", "exit 4")
+    q.wait(done, "failed")
+    runs = q.submit("-n", "runs", "--", "sleep", "60")
+    q.wait(runs, "running")
+    q.submit("-n", "waits", "-g", "2", "--begin", "2030-01-01", "--", "true")
+    q.submit("-n", "paused", "--paused", "--", "true")
+    q.submit("-n", "batch", "--array", "1-3%1", "--", "sleep", "60")
+
+    def has_all(s):
+        return {"runs", "waits", "paused", "batch"} <= {t["name"] for t in s["tasks"]} and s["ended"] and \
+            len([t for t in s["tasks"] if t["state"] == "running" and t.get("devices")]) == 2
+    now = m.until(has_all)
+    listed = q.rows()
+    for t in [*listed, *now["tasks"], *now["ended"]]:
+        t.pop("ran_s", None)
+    assert now["ended"] + now["tasks"] == listed
+    assert now["nodes"][0]["agent"] == q.status()["host"] and len(now["nodes"][0]["gpus"]) == 2
+
+
+def test_what_the_agent_tells(queue, looker):
+    q = queue(gpus=1)
+    q.start()
+    m = looker(q)
+    now = m.until(lambda s: s["connected"] and s["status"]["devices"][0]["state"] == "held")
+    assert now["trouble"] == "" and now["status"]["agent"]["pid"] == q.agent.pid
+    i = q.submit("--", "sh", "-c", "sleep 0.2")
+    m.until(lambda s: any(e["event"] == "task-ended" and e["task"] == i for e in m.events))
+    now = m.until(lambda s: any(t["id"] == i and t["state"] == "done" for t in s["ended"]))
+    assert [e["event"] for e in m.events if e.get("task") == i][0] == "task-started"
+    ids = [e["id"] for e in m.events]
+    assert len(set(ids)) == len(ids)
+
+
+def test_an_agent_that_goes_and_comes_again(queue, looker):
+    q = queue(gpus=1)
+    q.start()
+    m = looker(q)
+    m.until(lambda s: s["connected"])
+    first = q.agent.pid
+    q.end()
+    now = m.until(lambda s: not s["connected"])
+    assert now["status"] is None and now["trouble"]
+    q.start()
+    now = m.until(lambda s: s["connected"])
+    assert now["status"]["agent"]["pid"] == q.agent.pid != first
+    m.until(lambda s: len({e["id"].split(".")[0] for e in m.events}) == 2)
+    assert len({e["id"] for e in m.events}) == len(m.events)  # none twice
+    q.kill()
+    m.until(lambda s: not s["connected"])
+
+
+def test_a_queue_that_cannot_be_read_is_told(queue, looker, tmp_path):
+    q = queue(gpus=1)
+    root = tmp_path / "root"
+    (root / "default").mkdir(parents=True)
+    (root / "default" / "instance.json").write_text("{")
+    m = looker(q, "--root", str(root))
+    now = m.until(lambda s: s["queue_trouble"])
+    assert not now["read"] and str(root) in now["queue_trouble"]
+
+
+def test_many_that_wait(queue, looker, tmp_path):
+    q = queue(gpus=1)
+    lines = tmp_path / "lines"
+    lines.write_text("".join(json.dumps({"command": "true", "name": f"t{i}"}) + "\n" for i in range(3000)))
+    q.run("submit", "--from", str(lines))
+    m = looker(q)
+    now = m.until(lambda s: len(s["tasks"]) == 3000)
+    assert [t["name"] for t in now["tasks"]] == [f"t{i}" for i in range(3000)]
+    q.run("stop", "t7")
+    m.look()
+    m.until(lambda s: len(s["tasks"]) == 2999)
