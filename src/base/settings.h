@@ -84,6 +84,8 @@ enum setting_id {
 	SET_ALLOC_PROGRAM,   /* str: what `start` runs that is told nothing; NULL: nothing */
 	SET_SWEEP,	     /* num: 0 auto, 1 none, 2 gpu, 3 python */
 	SET_SWEEP_SPARE,     /* words: patterns of command lines */
+	SET_LISTEN,	     /* str; NULL: on no port */
+	SET_LISTEN_HOSTS,    /* words: names of this host, for a browser */
 	SET_ALLOW_USERS,     /* words: user names and @groups; empty = everybody. Site only */
 	SET_MAX_DEVICES,     /* num: 0 = no limit */
 	SET_MAX
@@ -112,6 +114,7 @@ enum setting_layer {
 #define SETTING_GROUP_SPARE (1u << 8)  /* what is not ended with them */
 #define SETTING_GROUP_POOL  (1u << 9)  /* of a new pool: in files and the environment alone */
 #define SETTING_GROUP_ALLOC (1u << 10) /* of allocations */
+#define SETTING_GROUP_SERVE (1u << 11) /* of what serves HTTP */
 #define SETTING_GROUP_ALL   UINT_MAX
 
 #define SETTING_LIMIT		(1u << 0) /* a site's value is a limit for all layers above */

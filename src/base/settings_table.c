@@ -30,6 +30,7 @@ static const char queue[] = "The queue";
 static const char pools[] = "Nodes of an engine";
 static const char allocating[] = "Allocations";
 static const char stopping[] = "When tasks are stopped";
+static const char serving[] = "By HTTP";
 
 #define WORKLOAD_GRACE_MAX 8000 /* tenure off, which waits for it, waits 10 s */
 #define ALLOC_MOST	   4096
@@ -340,6 +341,16 @@ const struct setting settings_table[] = {
 			      .opt.help =
 				      "but not those with such a command line: a part of it, or "
 				      "a pattern: jupyter,*tensorboard*" },
+	[SET_LISTEN] = { ROW("listen", "LISTEN", "listen", VALUE_TEXT), .opt.arg = "ADDRESS",
+			 .opt.group = serving, .groups = SETTING_GROUP_SERVE,
+			 .opt.help = "serve HTTP on that address and port as well, as "
+				     "127.0.0.1:8470, to whoever has the token" },
+	[SET_LISTEN_HOSTS] = { ROW("listen_hosts", "LISTEN_HOSTS", "listen-hosts", VALUE_WORDS),
+			       .opt.arg = "NAMES", .opt.def = "", .opt.group = serving,
+			       .groups = SETTING_GROUP_SERVE,
+			       .opt.help =
+				       "further names that browsers call this machine by, as that of "
+				       "a reverse proxy; requests for others are refused" },
 	[SET_ALLOW_USERS] = { ROW("allow_users", "ALLOW_USERS", "allow-users", VALUE_WORDS),
 			      .opt.words = WORDS_USERS, .opt.arg = "USERS", .opt.def = "",
 			      .flags = SETTING_LIMIT | SETTING_SITE_ONLY,

@@ -36,6 +36,7 @@ extern const struct cmd cmd_prune;
 extern const struct cmd cmd_resume;
 extern const struct cmd cmd_retry;
 extern const struct cmd cmd_run_task;
+extern const struct cmd cmd_serve, cmd_web;
 extern const struct cmd cmd_show;
 extern const struct cmd cmd_shutdown;
 extern const struct cmd cmd_sim;

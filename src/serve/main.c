@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * tenure-serve: HTTP for one instance (docs/http.md). A program of its own, so that `tenure` needs
+ * no library for it, and that nothing which comes in by a network is in the agent: it asks, as any
+ * other client does, and whatever becomes of it changes nothing for agent, guard and tasks.
+ *
+ * Threads: this one looks at files, clocks and signals; one per socket has the connections
+ * (server.c); some workers do what may take its time (workers.c).
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/commands.h"
+#include "cli/libexec.h"
+#include "cli/node/serve.h"
+#include "hold/endpoint_names.h"
+#include "serve/listen.h"
+#include "serve/routes.h"
+#include "serve/serve.h"
+#include "serve/server.h"
+
+#define PULSE_MS     100
+#define CHECK_MS     1000
+#define TOKENS_MS    2000
+#define END_LIMIT_MS 2000
+#define NICE	     10
+
+struct program {
+	struct serve serve;
+	struct server *server;
+	struct listen_unix unix_socket;
+	int signal_fd;
+	uint64_t checked_ns, tokens_ns;
+	bool renewing; /* the tokens, by a worker */
+};
+
+static int open_signals(struct err *e)
+{
+	sigset_t set;
+	int fd;
+
+	(void)sigemptyset(&set);
+	(void)sigaddset(&set, SIGTERM);
+	(void)sigaddset(&set, SIGINT);
+	(void)sigaddset(&set, SIGHUP);
+	(void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+	(void)signal(SIGPIPE, SIG_IGN);
+	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd >= 0 ? fd : err_sys(e, errno, "signalfd");
+}
+
+/* Commands that are run here mean the same instance, whatever was said on our command line. */
+static void hand_on_settings(const struct cmd_ctx *ctx)
+{
+	for (size_t i = 0; i < SET_MAX; i++) {
+		const struct setting *row = setting_row((enum setting_id)i);
+
+		if (row->opt.env && opts_has(ctx->opts, row->opt.name) &&
+		    opts_given(ctx->opts, row->opt.name))
+			(void)setenv(row->opt.env, opts_text(ctx->opts, row->opt.name), 1);
+	}
+}
+
+/* Installed it is in libexec/tenure, and `tenure` in bin. */
+static char *find_program(const struct cmd_ctx *ctx, struct err *e)
+{
+	static const char *const places[] = { "tenure", "../../bin/tenure" };
+	const char *given = opts_text(ctx->opts, "program");
+
+	if (given)
+		return xstrdup(given);
+	for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+		cleanup_free char *path = libexec_own(places[i]);
+
+		if (path && access(path, X_OK) == 0)
+			return take_ptr(path);
+	}
+	(void)err_set(e, -ENOENT, "the program tenure is not found; start this as tenure serve");
+	return NULL;
+}
+
+/* ---- the sockets ---- */
+
+static void add_hosts(struct serve *s)
+{
+	static const char *const own[] = { "localhost", "127.0.0.1", "[::1]" };
+	const struct value *more = settings_value(s->ctx->settings, SET_LISTEN_HOSTS);
+
+	for (size_t i = 0; i < ARRAY_LEN(own); i++)
+		text_list_add(&s->hosts, own[i]);
+	for (size_t i = 0; i < more->words.n; i++)
+		text_list_add(&s->hosts, more->words.texts[i]);
+}
+
+static int open_port(struct program *p, struct err *e)
+{
+	const char *where = settings_str(p->serve.ctx->settings, SET_LISTEN);
+	bool open = false;
+	int fd = -1, r;
+
+	if (!where || !where[0])
+		return 0;
+	r = web_token(false, true, p->serve.tokens.write, e);
+	if (r == 0)
+		r = listen_tcp(where, &fd, &p->serve.listens, &p->serve.hosts, &open, e);
+	if (r == 0)
+		r = server_listen(p->server, fd, false, e);
+	if (r == 0 && open)
+		cmd_warn(
+			"warning",
+			"whoever can reach %s sees what is said there, the token as well: it is not "
+			"encrypted. Listen on 127.0.0.1, and use ssh -L or a reverse proxy with TLS",
+			p->serve.listens);
+	return r;
+}
+
+static int open_unix(struct program *p, struct err *e)
+{
+	char name[SOCKET_NAME_MAX];
+	int fd = -1;
+	int r = listen_unix_open(&p->unix_socket, serve_socket_name(p->serve.ctx, name), &fd, e);
+
+	if (r == -EADDRINUSE)
+		return err_set(e, r, "instance %s is served already; tenure web tells where",
+			       p->serve.instance);
+	return r < 0 ? r : server_listen(p->server, fd, true, e);
+}
+
+static void print_sockets(const struct program *p)
+{
+	printf("socket %s\n", p->unix_socket.path);
+	if (p->serve.listens)
+		printf("listen http://%s/ (tenure web has the address with the token)\n",
+		       p->serve.listens);
+	(void)fflush(stdout);
+}
+
+static void tell_newcomers(struct program *p)
+{
+	json_t *doc = json_pack("{s:i, s:s, s:s*}", "pid", (int)getpid(), "socket",
+				p->unix_socket.path, "listen", p->serve.listens);
+	cleanup_free char *text = json_dumps(doc, JSON_COMPACT);
+
+	json_decref(doc);
+	if (text)
+		listen_unix_tell(&p->unix_socket, text);
+}
+
+/* ---- the loop ---- */
+
+static int check_unix(struct program *p, struct err *e)
+{
+	int fd = -1;
+	int r = listen_unix_check(&p->unix_socket, &fd, e);
+
+	if (r == 1)
+		r = server_listen(p->server, fd, true, e);
+	return r == -EADDRINUSE || r == -EMFILE ? r : 0;
+}
+
+static void renew_tokens(void *data)
+{
+	struct program *p = data;
+
+	serve_reload_tokens(&p->serve);
+	__atomic_store_n(&p->renewing, false, __ATOMIC_RELEASE);
+}
+
+static int on_time(struct program *p, struct err *e)
+{
+	uint64_t now = clock_mono_ns();
+	int r = 0;
+
+	streams_pulse(p->serve.streams);
+	server_pulse(p->server);
+	if (now - p->tokens_ns >= TOKENS_MS * NS_PER_MS &&
+	    !__atomic_load_n(&p->renewing, __ATOMIC_ACQUIRE)) {
+		p->tokens_ns = now;
+		p->renewing = true;
+		if (workers_do(p->serve.workers, renew_tokens, p) < 0)
+			p->renewing = false;
+	}
+	if (now - p->checked_ns >= CHECK_MS * NS_PER_MS) {
+		p->checked_ns = now;
+		r = check_unix(p, e);
+	}
+	return r;
+}
+
+static int loop(struct program *p, struct err *e)
+{
+	for (;;) {
+		struct pollfd fds[] = {
+			{ .fd = p->signal_fd, .events = POLLIN },
+			{ .fd = p->unix_socket.ep.fd, .events = POLLIN },
+		};
+		int r = poll(fds, ARRAY_LEN(fds), PULSE_MS);
+
+		if (r < 0 && errno != EINTR)
+			return err_sys(e, errno, "poll");
+		if (r > 0 && fds[0].revents)
+			return 0;
+		if (r > 0 && fds[1].revents)
+			tell_newcomers(p);
+		r = on_time(p, e);
+		if (r < 0)
+			return r;
+	}
+}
+
+static int start(struct program *p, struct err *e)
+{
+	struct serve *s = &p->serve;
+	int r;
+
+	s->program = find_program(s->ctx, e);
+	p->signal_fd = open_signals(e);
+	if (!s->program || p->signal_fd < 0)
+		return e->code;
+	add_hosts(s);
+	serve_reload_tokens(s);
+	s->streams = streams_new();
+	r = workers_new(&s->workers, e);
+	if (r < 0)
+		return r;
+	p->server = server_new(s, routes);
+	r = open_unix(p, e);
+	return r < 0 ? r : open_port(p, e);
+}
+
+/* A worker that hangs in a file system keeps nobody: the process ends, with all that it has. */
+static void stop(struct program *p)
+{
+	if (p->serve.streams)
+		streams_end(p->serve.streams);
+	p->serve.workers = workers_free(p->serve.workers, END_LIMIT_MS);
+	if (p->unix_socket.ep.fd >= 0)
+		listen_unix_close(&p->unix_socket);
+}
+
+static int run(const struct cmd_ctx *ctx, struct err *e)
+{
+	static struct program p = { .unix_socket.ep = ENDPOINT_NONE, .signal_fd = -1 };
+	int r;
+
+	p.serve.ctx = ctx;
+	p.serve.instance = settings_str(ctx->settings, SET_INSTANCE);
+	p.serve.started_ns = clock_mono_ns();
+	(void)pthread_mutex_init(&p.serve.tokens_lock, NULL);
+	hand_on_settings(ctx);
+	/* Whoever floods us is not to be noticed elsewhere. */
+	(void)setpriority(PRIO_PROCESS, 0, NICE);
+	r = start(&p, e);
+	if (r == 0) {
+		print_sockets(&p);
+		r = loop(&p, e);
+	}
+	stop(&p);
+	if (r < 0)
+		return r;
+	(void)fflush(NULL);
+	_exit(CMD_OK);
+}
+
+int main(int argc, char **argv)
+{
+	struct cmd row = cmd_serve;
+
+	row.run = run;
+	return cmd_run(&row, "tenure", argc, argv);
+}
