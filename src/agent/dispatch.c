@@ -907,6 +907,7 @@ static void on_closed(uv_handle_t *h)
 	login_clear(&q->place.login);
 	free(q->spool_dir);
 	free(q->leases);
+	free(q->early);
 	free(q->times);
 	free(q->after);
 	free(q);

@@ -70,6 +70,8 @@ struct dispatch {
 	unsigned int handles;
 	size_t n_leases;
 	struct msg_lease_state *leases; /* as the guard told them when the line came up */
+	size_t n_early;
+	struct msg_lease_taken *early; /* of tasks that are not taken over yet; leases_adopted() */
 	bool leases_known;
 	struct reserving reserving;
 	struct workload *workload;

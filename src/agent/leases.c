@@ -9,17 +9,19 @@
 
 #define AGAIN_MS 1000
 
+static bool is_lease_of(const struct attempt *r, const struct lease_id *id)
+{
+	return r->lease.task == id->task && r->lease.element == id->element &&
+	       r->lease.attempt == id->attempt;
+}
+
 static struct attempt *by_lease(const struct dispatch *q, const struct lease_id *id)
 {
 	if (id->task == LEASE_WORKLOAD)
 		return workload_by_lease(q->workload, id);
-	for (struct attempt *r = q->place.tasks; r; r = r->next) {
-		const struct lease_id *its = &r->lease;
-
-		if (its->task == id->task && its->element == id->element &&
-		    its->attempt == id->attempt)
+	for (struct attempt *r = q->place.tasks; r; r = r->next)
+		if (is_lease_of(r, id))
 			return r;
-	}
 	return NULL;
 }
 
@@ -51,7 +53,7 @@ void leases_take_told(struct dispatch *q)
 		else if (!by_lease(q, &m->id) && !shim_lives(m))
 			(void)guardlink_unlease(q->place.link, &m->id);
 	}
-	q->n_leases = 0;
+	q->n_leases = q->n_early = 0;
 }
 
 void leases_find_devices(const struct dispatch *q, const struct task_name *n, struct text_list *ret)
@@ -98,12 +100,29 @@ static void on_reply(struct dispatch *q, const struct msg_lease_reply *m)
 		attempt_on_granted(r, m);
 }
 
+static void tell_taken(struct dispatch *q, struct attempt *r, const struct msg_lease_taken *m)
+{
+	if (!scaling_on_taken(q, r, m))
+		attempt_on_taken(r, m);
+}
+
 static void on_taken(struct dispatch *q, const struct msg_lease_taken *m)
 {
 	struct attempt *r = by_lease(q, &m->id);
 
-	if (r && !scaling_on_taken(q, r, m))
-		attempt_on_taken(r, m);
+	if (r) {
+		tell_taken(q, r, m);
+	} else if (!dispatch_is_open(q)) {
+		q->early = xrealloc(q->early, q->n_early + 1, sizeof(*q->early));
+		q->early[q->n_early++] = *m;
+	}
+}
+
+void leases_adopted(struct dispatch *q, struct attempt *r)
+{
+	for (size_t i = 0; i < q->n_early; i++)
+		if (is_lease_of(r, &q->early[i].id))
+			tell_taken(q, r, &q->early[i]);
 }
 
 static void on_unleased(struct dispatch *q, const struct msg_unleased *m)
@@ -147,7 +166,7 @@ static bool on_state(struct dispatch *q, const struct msg_lease_state *m)
 	if (m->slot < 0)
 		return on_all_told(q);
 	if (q->leases_known)
-		q->n_leases = 0;
+		q->n_leases = q->n_early = 0;
 	q->leases_known = false;
 	q->leases = xrealloc(q->leases, q->n_leases + 1, sizeof(*q->leases));
 	q->leases[q->n_leases++] = *m;

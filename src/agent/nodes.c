@@ -253,6 +253,7 @@ static void adopt(void *user, struct adoptee *a)
 	r = attempt_adopt(&q->place, a, slots);
 	if (q->place.view->life.how >= DRAIN_REQUEUE)
 		stops_for_drain(q, r);
+	leases_adopted(q, r);
 }
 
 static void settled(void *user, uint64_t id)

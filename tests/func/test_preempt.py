@@ -115,3 +115,27 @@ def test_newcomer_while_no_agent_is_there(queue, tmp_path):
     assert wait_for(has(marks, "over"), 15), q.out.read_text()
     assert wait_for(lambda: q.task(weak)["state"] == "pending")
     assert wait_for(lambda: f"PID {other.pid}" in q.why(weak))
+
+
+def test_newcomer_before_the_next_agent_knows_the_task(queue, tmp_path, faultfs):
+    """Its queue's file server hangs, so that the guard tells of the newcomer before the task is taken over."""
+    q = queue(gpus=1)
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    q.m.env["TENURE_ROOT"] = str(mount.path)
+    q.start("--no-hold")
+    marks = tmp_path / "marks"
+    weak = q.submit("--preemptible", "--", "sh", "-c", f"{q.newcomer} --take 10% --stay 600 & exec \"$@\"", "sh",
+                    *slow_to_end(marks, 0.3))
+    must_come(has(marks, "begun"))
+    must_come(lambda: q.device(0)["state"] == "lent")
+    q.kill()
+    mount.hang("stopped")
+    q.start_unready("--no-hold")
+    must_come(lambda: q.m.cmd("status").returncode == 0)
+    q.m.wait_state(0, "lent")
+    other = q.m.start("--take", "10G", "--stay", "600")
+    q.m.wait_state(0, "lent", reason=f"beside it PID {other.pid}")
+    mount.go_on()
+    must_come(has(marks, "over"))
+    must_come(lambda: q.task(weak)["state"] == "pending")
+    assert f"PID {other.pid}" in q.why(weak)
