@@ -606,6 +606,6 @@ def test_demonstration(build, env, tmp_path):
         capture_output=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     for line in [r"gpu 0  held .* in .* s", r"gpu 0  yielded to PID \d+ \(.*newcomer\)",
-                 r"  newcomer's start -> its first allocation: CUDA_SUCCESS +\d+ ms",
+                 r"  newcomer's start -> its first allocation: CUDA_SUCCESS +[0-9.]+ m?s",
                  r"  newcomer gone -> held again .* [0-9.]+ s", r"all is free after \d+ ms"]:
         assert re.search(line, done.stdout), (line, done.stdout)

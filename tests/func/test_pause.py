@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """`tenure pause` and `resume`, and what pauses itself."""
+import re
 import time
 
-from patience import wait_for
+from patience import must_come, wait_for
 
 
 def test_pause_of_a_lane(queue):
@@ -96,7 +97,7 @@ def test_resume_ends_a_back_off(queue, tmp_path):
     many = q.submit("--retry-every", "1", "--array", "1-4", *fails)
     alone = q.submit("--retry-every", "1", *fails)
     later = q.submit("-g", "0", "-l", "bad", "--begin", "2099-01-01 08:00", "--", "true")
-    assert wait_for(lambda: q.out.read_text().count(f"task {many}.") == 4), q.out.read_text()
+    must_come(lambda: len(re.findall(rf"task {many}\.\d is requeued", q.out.read_text())) == 4)
     q.m.run(q.m.tenure, "pause", str(many))
     for i in (one, many):
         q.wait(i, "paused")

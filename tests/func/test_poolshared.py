@@ -137,6 +137,12 @@ def test_a_tick_that_hangs_is_taken_over_and_does_nothing_when_it_wakes(shared, 
     assert [j["id"] for j in s.server.pool()["jobs"] if not j["ended"]] == ["1"]
 
 
+def two_held(q, task):
+    """The devices, when both are held: one of them for that task, which has not used it."""
+    devices = (q.status() or {"devices": []})["devices"]
+    return sorted(d["reason"] for d in devices if d["state"] == "held") == ["held for exp1", f"held for task {task} of exp1"] and devices
+
+
 @pytest.mark.parametrize("way", ["stopped", "all"])
 def test_yields_and_tasks_go_on_while_a_tick_hangs(build, env, tmp_path, faultfs, way):
     """The agent's own tick is in the midst of it when the file server stops answering."""
@@ -153,10 +159,10 @@ def test_yields_and_tasks_go_on_while_a_tick_hangs(build, env, tmp_path, faultfs
         mount.rule("rename", "hang", 1000, "*main,state")
         q.start()
         q.wait(task, "running")
-        gpu, = must_come(q.held)
+        held = {d["reason"]: d["gpu"] for d in must_come(lambda: two_held(q, task))}
         must_come(mount.met)
         mount.hang(way)
-        assert q.m.newcomer("--take", "90%", "--device", gpu)["result"] == 0
+        assert q.m.newcomer("--take", "90%", "--device", held["held for exp1"])["result"] == 0
         assert proc_exists(int((tmp_path / "pid").read_text()))
         mount.go_on()
         (tmp_path / "go").touch()
