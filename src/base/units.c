@@ -184,9 +184,11 @@ static const struct duration_unit {
 	const char *name;
 	uint64_t ms;
 } duration_units[] = {
-	{ "ms", 1 },	       { "seconds", MS_PER_S }, { "sec", MS_PER_S }, { "s", MS_PER_S },
-	{ "min", MS_PER_MIN }, { "m", MS_PER_MIN },	{ "h", MS_PER_H },   { "days", MS_PER_DAY },
-	{ "day", MS_PER_DAY }, { "d", MS_PER_DAY },
+	{ "ms", 1 },	       { "seconds", MS_PER_S },	  { "sec", MS_PER_S },
+	{ "s", MS_PER_S },     { "min", MS_PER_MIN },	  { "m", MS_PER_MIN },
+	{ "h", MS_PER_H },     { "days", MS_PER_DAY },	  { "day", MS_PER_DAY },
+	{ "d", MS_PER_DAY },   { "minutes", MS_PER_MIN }, { "minute", MS_PER_MIN },
+	{ "hours", MS_PER_H }, { "hour", MS_PER_H },
 };
 
 static uint64_t read_duration_unit(const char **pp)
@@ -212,6 +214,52 @@ static int not_a_duration(const char *text, struct err *e)
 		       text);
 }
 
+static int not_a_limit(const char *text, struct err *e)
+{
+	return err_set(
+		e, -EINVAL,
+		"\"%s\" is not a duration; with : or - it is MM:SS, H:MM:SS, D-HH, D-HH:MM or "
+		"D-HH:MM:SS",
+		text);
+}
+
+int unit_parse_slurm_limit(const char *text, uint64_t *ret_ms, struct err *e)
+{
+	static const uint64_t units[] = { 24 * 3600, 3600, 60, 1 };
+	const char *p = skip_blanks(text), *dash = strchr(p, '-');
+	uint64_t parts[ARRAY_LEN(units)], s = 0;
+	size_t n = 0, first;
+
+	for (; *p; p += *p != '\0') {
+		size_t len = strspn(p, "0123456789");
+
+		if (!len || n == ARRAY_LEN(parts))
+			return not_a_limit(text, e);
+		if (len > 9)
+			return too_large(text, e);
+		parts[n++] = strtoull(p, NULL, 10);
+		p += len;
+		if (*p && (!p[1] || (*p == '-' ? p != dash || n != 1 : *p != ':')))
+			return not_a_limit(text, e);
+	}
+	/* Without days three parts begin with hours, fewer with minutes. */
+	first = dash ? 0 : n == 3 ? 1 : 2;
+	if (!n || n + first > ARRAY_LEN(units))
+		return not_a_limit(text, e);
+	for (size_t i = 0; i < n; i++)
+		s += parts[i] * units[first + i];
+	*ret_ms = s * MS_PER_S;
+	return 0;
+}
+
+/* Of digits and what stands between them there, and more than a number. */
+static bool looks_like_slurm(const char *p)
+{
+	size_t digits = strspn(p, "0123456789");
+
+	return strchr(p, ':') || (digits && p[digits] == '-');
+}
+
 int unit_parse_duration(const char *text, uint64_t *ret_ms, struct err *e)
 {
 	const char *p = skip_blanks(text);
@@ -219,6 +267,8 @@ int unit_parse_duration(const char *text, uint64_t *ret_ms, struct err *e)
 
 	if (!*p)
 		return not_a_duration(text, e);
+	if (looks_like_slurm(p))
+		return unit_parse_slurm_limit(text, ret_ms, e);
 	while (*p) {
 		const char *start = p;
 		struct decimal d;
@@ -457,6 +507,8 @@ int unit_parse_gpus(const char *text, struct gpu_picks *ret, struct err *e)
 	return 0;
 }
 
+#define TIME_MAX_S 9000000000 /* in nanoseconds it fits an int64_t, and no name has more digits */
+
 static const char *const time_formats[] = {
 	"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d",
 };
@@ -509,41 +561,111 @@ static int read_date(const char *text, time_t *ret)
 	return -EINVAL;
 }
 
+/* "18:30", "noon": the time of day in tm. */
+static int read_time_of_day(const char *text, struct tm *tm)
+{
+	static const char *const formats[] = { "%H:%M:%S", "%H:%M" };
+	bool noon = strcmp(text, "noon") == 0;
+
+	tm->tm_hour = noon ? 12 : 0;
+	tm->tm_min = tm->tm_sec = 0;
+	if (noon || strcmp(text, "midnight") == 0)
+		return 0;
+	for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
+		struct tm found = *tm;
+		const char *rest = strptime(text, formats[i], &found);
+
+		if (rest && !*rest) {
+			*tm = found;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static time_t days_on(struct tm *tm, int days)
+{
+	tm->tm_mday += days;
+	tm->tm_isdst = -1;
+	return mktime(tm);
+}
+
 /* "18:30": today's, or tomorrow's when that has passed. */
 static int read_clock(const char *text, time_t now, time_t *ret)
 {
 	struct tm tm;
-	const char *rest;
 
 	(void)localtime_r(&now, &tm);
-	tm.tm_sec = 0;
-	rest = strptime(text, "%H:%M:%S", &tm);
-	if (!rest || *rest)
-		rest = strptime(text, "%H:%M", &tm);
-	if (!rest || *rest)
+	if (read_time_of_day(text, &tm) < 0)
 		return -EINVAL;
-	tm.tm_isdst = -1;
-	*ret = mktime(&tm);
-	if (*ret <= now) {
-		tm.tm_mday++;
-		tm.tm_isdst = -1;
-		*ret = mktime(&tm);
-	}
+	*ret = days_on(&tm, 0);
+	if (*ret <= now)
+		*ret = days_on(&tm, 1);
 	return 0;
 }
 
-#define TIME_MAX_S 9000000000 /* in nanoseconds it fits an int64_t, and no name has more digits */
+/* "today" is now, "tomorrow" is its midnight; with a time of day behind it, that. */
+static int read_day(const char *text, time_t now, time_t *ret)
+{
+	static const char *const days[] = { "today", "tomorrow" };
+	struct tm tm;
+
+	(void)localtime_r(&now, &tm);
+	for (int i = 0; i < (int)ARRAY_LEN(days); i++) {
+		size_t len = strlen(days[i]);
+		const char *rest = text + len;
+
+		if (strncmp(text, days[i], len) != 0 || (*rest && *rest != ' '))
+			continue;
+		rest = skip_blanks(rest);
+		if (!*rest && i == 0) {
+			*ret = now;
+			return 0;
+		}
+		if (read_time_of_day(*rest ? rest : "midnight", &tm) < 0)
+			return -EINVAL;
+		*ret = days_on(&tm, i);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+/* "now", "+1h30m", "now+1h30m". 1: it is none of them. */
+static int read_from_now(const char *text, time_t now, time_t *ret, struct err *e)
+{
+	const char *p = strncmp(text, "now", 3) == 0 ? skip_blanks(text + 3) : text;
+	uint64_t ms = 0;
+	int r;
+
+	if (p == text && *p != '+')
+		return 1;
+	if (*p && *p != '+')
+		return 1;
+	r = *p ? unit_parse_duration(p + 1, &ms, e) : 0;
+	if (r < 0)
+		return err_wrap(e, "\"%s\"", text);
+	if (ms / MS_PER_S > TIME_MAX_S)
+		return too_large(text, e);
+	*ret = now + (time_t)(ms / MS_PER_S);
+	return 0;
+}
 
 int unit_parse_time(const char *text, uint64_t now_wall_ns, uint64_t *ret_wall_ns, struct err *e)
 {
-	time_t now = (time_t)(now_wall_ns / NS_PER_S), t;
+	time_t now = (time_t)(now_wall_ns / NS_PER_S), t = now;
 	const char *p = skip_blanks(text);
 
-	if (read_clock(p, now, &t) < 0 && read_date(p, &t) < 0)
-		return err_set(e, -EINVAL,
-			       "\"%s\" is not a time; write it like 18:30 or 2026-11-22 08:00",
-			       text);
-	if (t <= now)
+	int r = read_from_now(p, now, &t, e);
+
+	if (r < 0)
+		return r;
+	if (r && read_clock(p, now, &t) < 0 && read_day(p, now, &t) < 0 && read_date(p, &t) < 0)
+		return err_set(
+			e, -EINVAL,
+			"\"%s\" is not a time; write it like 18:30, +1h30m, \"tomorrow 08:00\" or "
+			"\"2026-11-22 08:00\"",
+			text);
+	if (t < now || (t == now && r && !str_has_prefix(p, "today")))
 		return err_set(e, -ERANGE, "\"%s\" has passed", text);
 	if (t > TIME_MAX_S)
 		return err_set(e, -ERANGE, "\"%s\" is after the year 2255", text);

@@ -6,9 +6,10 @@
  * Sizes, durations, times and device lists as people write them.
  *
  * Units: K, M, G and T are powers of 1024 ("38G", "1.5G", "512MiB"); durations end in ms, s, m, h
- * or d and may be compound ("1h30m", "1h 05m"). A bare number is refused where a unit is needed,
- * with a suggestion, because "38" has meant bytes, megabytes and gigabytes to different people.
- * Zero needs no unit.
+ * or d and may be compound ("1h30m", "1h 05m"), or are written as Slurm writes them: MM:SS,
+ * H:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS. A bare number is refused where a unit is needed, with a
+ * suggestion, because "38" has meant bytes, megabytes and gigabytes to different people. Zero needs
+ * no unit.
  *
  * All parsers take the whole text, return 0 or a negative errno (-EINVAL: not understood, -ERANGE:
  * too large) with the text in e, and write *ret only on success. The text quotes the value; the
@@ -79,6 +80,8 @@ void gpu_picks_clear(struct gpu_picks *list);
 int unit_parse_size(const char *text, uint64_t *ret_bytes, struct err *e);
 int unit_parse_mem(const char *text, struct mem_spec *ret, struct err *e);
 int unit_parse_duration(const char *text, uint64_t *ret_ms, struct err *e);
+/* What Slurm takes for a time limit (sbatch(1), --time): a bare number is minutes. */
+int unit_parse_slurm_limit(const char *text, uint64_t *ret_ms, struct err *e);
 /* "75", "75%", "87.5 %": at most 100 %. */
 int unit_parse_percent(const char *text, unsigned int *ret_permille, struct err *e);
 /* "50,70,85": three rising whole percentages. */
@@ -88,8 +91,10 @@ int unit_parse_gpus(const char *text, struct gpu_picks *ret, struct err *e);
 /* One word of such a list: what `--gpus 0 1 2` goes on taking. */
 bool unit_is_gpu_word(const char *text);
 /*
- * "18:30" (the next one), "2026-11-22", "2026-11-22 08:00", "2026-11-22T08:00:00+01:00": local time
- * where no offset is given. A moment before now_wall_ns is refused.
+ * "18:30", "noon" or "midnight" (the next one), "2026-11-22", "2026-11-22 08:00",
+ * "2026-11-22T08:00:00+01:00": local time where no offset is given; "now", "today" (now),
+ * "tomorrow" (its midnight), "tomorrow 08:00"; "+1h30m" or "now+1h30m". A moment before now_wall_ns
+ * is refused.
  */
 int unit_parse_time(const char *text, uint64_t now_wall_ns, uint64_t *ret_wall_ns, struct err *e);
 

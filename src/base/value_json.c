@@ -352,10 +352,18 @@ static int ids_from_json(const struct value_spec *spec, const json_t *v, void *f
 	int r = check_list(v, VALUE_LIST_MAX, e);
 
 	for (size_t i = 0; r == 0 && i < json_array_size(v); i++) {
+		const char *text = json_string_value(json_array_get(v, i));
+
 		l->nums = xgrow(l->nums, i, sizeof(*l->nums));
-		r = whole_from_json(json_array_get(v, i), "the id of a task, a number", &l->nums[i],
-				    e);
 		l->n = i + 1;
+		if (spec->word && text && strcmp(text, spec->word) == 0) {
+			l->nums[i] = VALUE_WORD;
+			continue;
+		}
+		r = whole_from_json(json_array_get(v, i),
+				    spec->word ? "the id of a task, a number, or last"
+					       : "the id of a task, a number",
+				    &l->nums[i], e);
 		if (r == 0 && l->nums[i] < spec->min)
 			r = err_set(e, -ERANGE, "%" PRIu64 " is less than %" PRIu64, l->nums[i],
 				    spec->min);

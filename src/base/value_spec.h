@@ -9,7 +9,7 @@
 
 #define VALUE_NAME_MAX 63	  /* bytes of a VALUE_NAME */
 #define VALUE_LIST_MAX 65536	  /* entries of VALUE_IDS */
-#define VALUE_WORD     UINT64_MAX /* what the word of a VALUE_COUNT or VALUE_SIZE means */
+#define VALUE_WORD     UINT64_MAX /* what the word of a VALUE_COUNT, a VALUE_SIZE or an id means */
 /* Bytes of a VALUE_TEXT that says no other max, and of a text in a list. */
 #define VALUE_TEXT_MAX (256UL << 10)
 /* Ten years in ms: nanoseconds of that can be counted from any moment on. */
@@ -56,7 +56,7 @@ struct value_spec {
 	uint64_t max; /* 0: no bound, but for durations: VALUE_DURATION_MAX; of texts bytes, of
 			 their lists entries */
 	const char *const *choices; /* VALUE_CHOICE: ends with NULL */
-	const char *word;	    /* VALUE_COUNT; VALUE_SIZE, or NULL: it takes none */
+	const char *word; /* VALUE_COUNT; VALUE_SIZE and VALUE_IDS, or NULL: it takes none */
 };
 
 /* Between the pieces of what is VALUE_IS_APART where they travel as one text: opts.c joins so. */

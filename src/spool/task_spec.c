@@ -216,32 +216,34 @@ static const struct task_option rows[] = {
 		   .group = group_fails,
 		   .help = "failed, not run again, when its node goes away" } },
 	{ .key = "timeout",
+	  .help = "end an attempt after that time",
 	  AT(timeout),
 	  .opt = { .name = "timeout",
 		   .spec = { VALUE_DURATION, .max = 3650 * MS_PER_DAY },
 		   .arg = "DURATION",
 		   .group = group_fails,
-		   .help = "end an attempt after that time" } },
+		   .help = "end an attempt after that time: 90m, 1h30m, or as Slurm says it: MM:SS, "
+			   "H:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS" } },
 	{ .key = "after",
 	  .help = "ids that must be done first",
 	  AT(after),
 	  .flags = OPTION_AS_NEW,
 	  .opt = { .name = "after",
 		   .words = WORDS_TASK_IDS,
-		   .spec = { VALUE_IDS, .min = 1 },
+		   .spec = { VALUE_IDS, .min = 1, .word = "last" },
 		   .arg = "ID,..",
 		   .group = group_order,
-		   .help = "when these are done; may be repeated" } },
+		   .help = "when these are done; last: what you submitted last; may be repeated" } },
 	{ .key = "after_any",
 	  .help = "ids that must have ended first, well or not",
 	  AT(after_any),
 	  .flags = OPTION_AS_NEW,
 	  .opt = { .name = "after-any",
 		   .words = WORDS_TASK_IDS,
-		   .spec = { VALUE_IDS, .min = 1 },
+		   .spec = { VALUE_IDS, .min = 1, .word = "last" },
 		   .arg = "ID,..",
 		   .group = group_order,
-		   .help = "when these have ended, well or not" } },
+		   .help = "when these have ended, well or not; last as above" } },
 	{ .key = "array",
 	  AT(array),
 	  .opt = { .name = "array",
@@ -311,7 +313,8 @@ static const struct task_option rows[] = {
 		   .spec = { VALUE_TIME },
 		   .arg = "TIME",
 		   .group = group_order,
-		   .help = "not before: 18:30, or 2026-11-22 08:00" } },
+		   .help = "not before: 18:30, noon, midnight, +1h30m, tomorrow, \"tomorrow 08:00\", "
+			   "2026-11-22, \"2026-11-22 08:00\"; now and today begin at once" } },
 	{ .key = "paused",
 	  AT(paused),
 	  .flags = OPTION_IN_NAME,
@@ -515,7 +518,13 @@ int spec_set_json(struct task_spec *s, const char *key, const json_t *value, str
 		return 0;
 	}
 
-	int r = value_from_json(&row->opt.spec, value, field_of(s, row), &why);
+	/* Which task is the last one only who submits can say. */
+	struct value_spec in_file = row->opt.spec;
+
+	if (in_file.type == VALUE_IDS)
+		in_file.word = NULL;
+
+	int r = value_from_json(&in_file, value, field_of(s, row), &why);
 
 	return r < 0 ? err_set(e, r, "%s: %s", key, why.text) : 0;
 }

@@ -95,7 +95,7 @@ static const struct {
 	{ "1 9", 1, "", "tenure: there is no task 9" },
 	{ "nobody", 1, "", "tenure: no task in instance \"default\" is called \"nobody\"" },
 	{ "1 --attempt 0", 2, "", "tenure: --attempt: " },
-	{ "", 2, "", "tenure: usage: tenure logs ID|NAME.." },
+	{ "", 1, "", "tenure: note: task 4 waits, your latest\ntenure: task 4 has no log" },
 };
 
 static void the_latest_attempt_is_shown(void **state)

@@ -246,7 +246,6 @@ static void what_is_not_there_is_an_error(void **state)
 		{ "9", 1, "tenure: there is no task 9 in instance \"default\"" },
 		{ "nobody", 1, "tenure: no task in instance \"default\" is called \"nobody\"" },
 		{ "1.1", 1, "tenure: task 1 is no batch and has no elements: say 1" },
-		{ "", 2, "tenure: usage: tenure show ID|NAME" },
 		{ "1 1", 2, "tenure: unexpected argument \"1\"" },
 	};
 	struct spool *sp = open_spool();

@@ -60,6 +60,27 @@ static const struct num_case durations[] = {
 	{ "-5m", -EINVAL, 0, "not a duration" },
 	{ "5m,", -EINVAL, 0, "not a duration" },
 	{ "9999999999999999d", -ERANGE, 0, "too large" },
+	{ "2 hours", 0, 2 * MS_PER_H },
+	/* As Slurm writes them. */
+	{ "1:00:00", 0, MS_PER_H },
+	{ "90:30", 0, 90 * MS_PER_MIN + 30 * MS_PER_S },
+	{ "2-00", 0, 2 * MS_PER_DAY },
+	{ "1-12:30", 0, MS_PER_DAY + 12 * MS_PER_H + 30 * MS_PER_MIN },
+	{ "1-02:03:04", 0, MS_PER_DAY + 2 * MS_PER_H + 3 * MS_PER_MIN + 4 * MS_PER_S },
+	{ "1:00:00:00", -EINVAL, 0, "MM:SS, H:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS" },
+	{ "1:", -EINVAL, 0, "MM:SS" },
+	{ ":30", -EINVAL, 0, "MM:SS" },
+	{ "1-", -EINVAL, 0, "MM:SS" },
+	{ "1-2-3", -EINVAL, 0, "MM:SS" },
+	{ "1:2-3", -EINVAL, 0, "MM:SS" },
+	{ "1-0:0:0:0", -EINVAL, 0, "MM:SS" },
+	{ "1h:30", -EINVAL, 0, "MM:SS" },
+	{ "9999999999:00", -ERANGE, 0, "too large" },
+};
+
+static const struct num_case slurm_limits[] = {
+	{ "90", 0, 90 * MS_PER_MIN }, { "1:30", 0, 90 * MS_PER_S },  { "1-00", 0, MS_PER_DAY },
+	{ "", -EINVAL, 0, "MM:SS" },  { "1h", -EINVAL, 0, "MM:SS" },
 };
 
 static void check_nums(const struct num_case *cases, size_t n,
@@ -86,6 +107,7 @@ static void test_sizes(void **state)
 static void test_durations(void **state)
 {
 	check_nums(durations, ARRAY_LEN(durations), unit_parse_duration);
+	check_nums(slurm_limits, ARRAY_LEN(slurm_limits), unit_parse_slurm_limit);
 }
 
 static void test_mem(void **state)
@@ -255,7 +277,29 @@ static void test_times(void **state)
 		{ "2255-03-14 16:00", 0, 7204737600 },
 		{ "2027-02-30 08:00", -EINVAL },
 		{ "25:00", -EINVAL },
-		{ "tomorrow", -EINVAL },
+		{ "+1h30m", 0, 5400 },
+		{ "+ 90s", 0, 90 },
+		{ "+1:00:00", 0, 3600 },
+		{ "now", 0, 0 },
+		{ "now+2hours", 0, 7200 },
+		{ "now + 1d", 0, 86400 },
+		{ "today", 0, 0 },
+		{ "today 18:30", 0, 6 * 3600 + 1800 },
+		{ "today 08:00", -ERANGE },
+		{ "tomorrow", 0, 12 * 3600 },
+		{ "tomorrow 08:00", 0, 20 * 3600 },
+		{ "tomorrow  noon", 0, 86400 },
+		{ "midnight", 0, 12 * 3600 },
+		{ "noon", 0, 86400 },
+		{ "tomorrows", -EINVAL },
+		{ "tomorrow morning", -EINVAL },
+		{ "nowhere", -EINVAL },
+		{ "+5", -EINVAL },
+		{ "+", -EINVAL },
+		{ "-1h", -EINVAL },
+		{ "now-1h", -EINVAL },
+		{ "+9999999d", -ERANGE },
+		{ "Noon", -EINVAL },
 		{ "", -EINVAL },
 		{ "18:30x", -EINVAL },
 		{ "2026-11-22T08:00+99:00", -EINVAL },

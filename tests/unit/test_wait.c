@@ -100,7 +100,8 @@ static const struct {
 	{ "1 9", 1, "", "tenure: there is no task 9" },
 	{ "8.4", 1, "", "tenure: task 8 has 3 elements, no 4" },
 	{ "1 --timeout soon", 2, "", "tenure: --timeout: " },
-	{ "", 2, "", "tenure: usage: tenure wait ID|NAME|LANE|all.." },
+	{ "--timeout 1ms", 1, "",
+	  "tenure: note: task 8 many, your latest\ntenure: the time is up: task 8 many" },
 };
 
 static void the_exit_code_is_that_of_what_was_waited_for(void **state)

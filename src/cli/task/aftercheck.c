@@ -223,3 +223,24 @@ int after_check(struct after_check *c, uint64_t id, const struct task_spec *s, s
 		r = check_way_round(c, id, s, e);
 	return r;
 }
+
+int after_take_last(const struct spool *sp, struct task_spec *s, struct err *e)
+{
+	const struct {
+		const char *option;
+		struct uint_list *ids;
+	} lists[] = { { "--after", &s->after }, { "--after-any", &s->after_any } };
+	struct task_place p;
+
+	for (size_t k = 0; k < ARRAY_LEN(lists); k++)
+		for (size_t i = 0; i < lists[k].ids->n; i++) {
+			if (lists[k].ids->nums[i] != VALUE_WORD)
+				continue;
+			if (select_latest(sp, &p, e) < 0)
+				return err_wrap(e, "%s last", lists[k].option);
+			cmd_warn("note", "%s last is task %" PRIu64 " %s", lists[k].option,
+				 p.name.id, p.name.name);
+			lists[k].ids->nums[i] = p.name.id;
+		}
+	return 0;
+}

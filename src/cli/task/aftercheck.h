@@ -30,4 +30,8 @@ struct after_check {
 int after_check(struct after_check *c, uint64_t id, const struct task_spec *s, struct err *e);
 void after_check_clear(struct after_check *c);
 
+/* "--after last" becomes the id of the task that this user has submitted last, which is told.
+ * -ENOENT: there is none. */
+int after_take_last(const struct spool *sp, struct task_spec *s, struct err *e);
+
 #endif

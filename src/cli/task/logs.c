@@ -143,7 +143,7 @@ static int show_all(const struct asked *a, struct err *e)
 
 static int run_logs(const struct cmd_ctx *ctx, struct err *e)
 {
-	size_t n = opts_argc(ctx->opts);
+	size_t n = opts_argc(ctx->opts) ? opts_argc(ctx->opts) : 1;
 	cleanup_free struct task_place *places = xcalloc(n, sizeof(*places));
 	cleanup_free struct logreader *logs = xcalloc(n, sizeof(*logs));
 	cleanup_free char(*labels)[SELECT_ID_MAX + SPEC_NAME_MAX + 2] = xcalloc(n, sizeof(*labels));
@@ -160,6 +160,7 @@ static int run_logs(const struct cmd_ctx *ctx, struct err *e)
 }
 
 static const struct cmd_example logs_examples[] = {
+	{ "tenure logs", "what the task that you submitted last has printed" },
 	{ "tenure logs 42", "what task 42 has printed in its latest attempt" },
 	{ "tenure logs -f train.sh", "and what it prints from now on, until it ends" },
 	{ "tenure logs -f 42 43.1 43.2", "several at once, until all have ended" },
@@ -171,12 +172,12 @@ const struct cmd cmd_logs = {
 	.name = "logs",
 	.group = QUEUE_GROUP,
 	.summary = "what a task has printed",
-	.args = "ID|NAME..",
+	.args = "[ID|NAME..]",
 	.words = { WORDS_ANY_TASKS, WORDS_ANY_TASKS },
-	.min_args = 1,
-	.description = "Of the latest attempt; of ended tasks, too. Of several, a line says whose "
-		       "output follows. Elements of an array (42.7) count from 1, whatever its "
-		       "indices are. Works without an agent.",
+	.description =
+		"Without a task, of the one that you submitted last. Of the latest attempt; of ended tasks, too. Of several, a line says whose "
+		"output follows. Elements of an array (42.7) count from 1, whatever its "
+		"indices are. Works without an agent.",
 	.examples = logs_examples,
 	.opts = logs_opts,
 	.setting_groups = SETTING_GROUP_QUEUE,

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "base/units.h"
 #include "base/value.h"
 #include "cli/cmd.h"
 #include "cli/task/submit_inherit.h"
@@ -88,40 +89,25 @@ static char *as_gres_model(const char *value)
 	return str_has_prefix(value, "gpu:") ? as_model(value) : NULL;
 }
 
-/* "minutes", "minutes:seconds", "hours:minutes:seconds", "days-hours[:minutes[:seconds]]" */
 static char *as_duration(const char *value)
 {
-	static const uint64_t units[] = { 24 * 3600, 3600, 60, 1 };
-	uint64_t parts[4], s = 0;
-	const char *dash = strchr(value, '-'), *p = value;
-	size_t n = 0, first;
+	uint64_t ms;
 
-	for (; *p; p += *p != '\0') {
-		size_t len = strspn(p, "0123456789");
-
-		if (!len || len > 9 || n == ARRAY_LEN(parts))
-			return NULL;
-		parts[n++] = strtoull(p, NULL, 10);
-		p += len;
-		if (*p && (!p[1] || (*p == '-' ? p != dash || n != 1 : *p != ':')))
-			return NULL;
-	}
-	/* Without days three parts begin with hours, fewer with minutes. */
-	first = dash ? 0 : n == 3 ? 1 : 2;
-	if (!n || n + first > ARRAY_LEN(units))
+	if (unit_parse_slurm_limit(value, &ms, NULL) < 0 || !ms)
 		return NULL;
-	for (size_t i = 0; i < n; i++)
-		s += parts[i] * units[first + i];
-	return s ? xasprintf("%" PRIu64 "s", s) : NULL;
+	return xasprintf("%llus", (unsigned long long)(ms / MS_PER_S));
 }
 
+/* "now+60" is seconds there. */
 static char *as_time(const char *value)
 {
 	static const struct value_spec spec = { VALUE_TIME };
+	bool seconds = str_has_prefix(value, "now+") && is_number(value + 4);
+	cleanup_free char *ours = xasprintf("%s%s", value, seconds ? "s" : "");
 	char time[CLOCK_TEXT_MAX];
 	struct value v;
 
-	if (value_parse(&spec, value, &v, NULL) < 0)
+	if (value_parse(&spec, ours, &v, NULL) < 0)
 		return NULL;
 	return xstrdup(clock_format_iso(v.num, time));
 }

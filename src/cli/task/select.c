@@ -6,14 +6,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/instance.h"
 #include "spool/ident.h"
 #include "spool/instance.h"
+#include "spool/record.h"
 
 static int by_order(const void *a, const void *b)
 {
@@ -396,10 +400,93 @@ bool select_running_element(const struct spool *sp, uint64_t id, uint64_t elemen
 	return true;
 }
 
+/* ---- the latest ---- */
+
+struct id_list {
+	size_t n;
+	uint64_t *ids;
+};
+
+static void add_id(struct id_list *l, uint64_t id)
+{
+	l->ids = xgrow(l->ids, l->n, sizeof(*l->ids));
+	l->ids[l->n++] = id;
+}
+
+static int add_ended_id(void *data, const struct task_name *n, const char *dir)
+{
+	add_id(data, n->id);
+	return 0;
+}
+
+/* Who is named in it has submitted it; of a file that was put there by hand its owner. */
+static bool is_mine(const struct spool *sp, const struct task_place *p)
+{
+	struct task_file t;
+	struct stat st;
+	bool named, mine;
+
+	if (task_file_read(sp, p->path, &t, NULL) < 0)
+		return spool_stat(sp, p->path, &st) == 0 && st.st_uid == geteuid();
+	named = t.spec->user && t.spec->user[0];
+	mine = named && t.spec->uid == geteuid();
+	task_file_clear(&t);
+	return named ? mine : spool_stat(sp, p->path, &st) == 0 && st.st_uid == geteuid();
+}
+
+static int find_ids(const struct spool *sp, struct id_list *ret, struct err *e)
+{
+	struct task_set active;
+	int r = select_all(sp, &active, e);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < active.n; i++)
+		add_id(ret, active.tasks[i].name.id);
+	free(active.tasks);
+	r = scan_ended(sp, add_ended_id, ret, e);
+	if (ret->n)
+		qsort(ret->ids, ret->n, sizeof(*ret->ids), compare_u64);
+	return r;
+}
+
+int select_latest(const struct spool *sp, struct task_place *ret, struct err *e)
+{
+	struct id_list l = { .n = 0 };
+	int r = find_ids(sp, &l, e);
+	bool found = false;
+
+	for (size_t i = l.n; i-- > 0 && r == 0 && !found;) {
+		if (i + 1 < l.n && l.ids[i] == l.ids[i + 1]) /* an element of the same */
+			continue;
+		found = select_by_id(sp, l.ids[i], 0, ret, NULL) == 0 && is_mine(sp, ret);
+	}
+	free(l.ids);
+	if (r == 0 && !found)
+		r = err_set(
+			e, -ENOENT,
+			"you have submitted no task to instance \"%s\" that is still known; say which "
+			"one is meant (tenure list -a shows them)",
+			spool_instance(sp));
+	return r;
+}
+
+static int tell_latest(const struct spool *sp, struct task_place *ret, struct err *e)
+{
+	int r = select_latest(sp, ret, e);
+
+	if (r == 0) {
+		cmd_warn("note", "task %" PRIu64 " %s, your latest", ret->name.id, ret->name.name);
+	}
+	return r;
+}
+
 int select_one(const struct spool *sp, const char *word, struct task_place *ret, struct err *e)
 {
 	struct err inner = ERR_INIT;
 
+	if (!word)
+		return tell_latest(sp, ret, e);
 	return tell_failure(locate(sp, word, ret, &inner), &inner, e);
 }
 

@@ -55,12 +55,15 @@ struct task_place {
 };
 
 /*
- * The one task that a word means, ended ones included: of several ended ones with a name the last.
+ * The one task that a word means, ended ones included: of several ended ones with a name the last;
+ * of NULL what this user has submitted last, which a note tells.
  * -ENOENT, or -EINVAL where several wait or run under that name. The same by its id.
  */
 int select_one(const struct spool *sp, const char *word, struct task_place *ret, struct err *e);
 int select_by_id(const struct spool *sp, uint64_t id, uint64_t element, struct task_place *ret,
 		 struct err *e);
+/* What this user has submitted last, of what is still known: the highest id. */
+int select_latest(const struct spool *sp, struct task_place *ret, struct err *e);
 /* An element has a file of its own only while it runs: whether that is there, and its name. */
 bool select_running_element(const struct spool *sp, uint64_t id, uint64_t element,
 			    struct task_name *ret);
@@ -69,7 +72,8 @@ bool select_running_element(const struct spool *sp, uint64_t id, uint64_t elemen
 #define SELECT_END_MAX 128
 char *select_format_end(const struct task_place *p, char buf[SELECT_END_MAX]);
 
-/* What a command does with the one task that its first argument means. */
+/* What a command does with the one task that its first argument means, or, without one, the latest.
+ */
 typedef int (*select_fn)(const struct cmd_ctx *ctx, const struct spool *sp,
 			 const struct task_place *p, struct err *e);
 int select_with(const struct cmd_ctx *ctx, select_fn fn, struct err *e);

@@ -415,13 +415,13 @@ const struct cmd cmd_show = {
 	.name = "show",
 	.group = QUEUE_GROUP,
 	.summary = "what a task is and how it stands",
-	.args = "ID|NAME",
+	.args = "[ID|NAME]",
 	.words = { WORDS_ANY_TASKS },
-	.min_args = 1,
 	.max_args = 1,
-	.description = "Also of ended ones, by their id. Of what runs on this node also its "
-		       "processes, and, where an agent runs here, its GPUs. Elements of an array "
-		       "(42.7) count from 1, whatever its indices are. Works without an agent.",
+	.description =
+		"Without one, of the task that you submitted last. Also of ended ones, by their id. Of what runs on this node also its "
+		"processes, and, where an agent runs here, its GPUs. Elements of an array "
+		"(42.7) count from 1, whatever its indices are. Works without an agent.",
 	.examples = show_examples,
 	.flags = CMD_JSON,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,

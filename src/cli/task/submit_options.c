@@ -276,6 +276,8 @@ static int submit(const struct cmd_ctx *ctx, size_t most, struct submitted *ret,
 		return CMD_USAGE;
 	}
 	r = instance_open(ctx, SPOOL_CREATE, &sp, e);
+	for (size_t i = 0; r == 0 && i < ret->specs.n; i++)
+		r = after_take_last(sp, ret->specs.specs[i], e);
 	if (r == 0)
 		r = check_places(ctx, sp, &ret->specs, e);
 	ret->ids = xcalloc(ret->specs.n, sizeof(*ret->ids));

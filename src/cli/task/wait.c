@@ -148,6 +148,8 @@ static int add_word(struct waited *w, const char *word, struct err *e)
 	struct err none = ERR_INIT;
 	int r = -ENOENT;
 
+	if (!word)
+		return (r = select_one(w->sp, NULL, &p, e)) < 0 ? r : add_place(w, &p, e);
 	if (ident_parse_id(word, &id, &element) < 0)
 		r = select_tasks(w->sp, word, SELECT_LANES, &m, &none);
 	if (r == 0)
@@ -169,9 +171,13 @@ static int run_wait(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct waited w = { .n = 0 };
 	struct spool *sp = NULL;
-	int r = instance_open_for(ctx, 0, SPOOL_LOOK, &sp, e);
+	bool latest = !opts_argc(ctx->opts);
+	int r = latest ? instance_open(ctx, SPOOL_LOOK, &sp, e)
+		       : instance_open_for(ctx, 0, SPOOL_LOOK, &sp, e);
 
 	w.sp = sp;
+	if (latest && r == 0)
+		r = add_word(&w, NULL, e);
 	for (size_t i = 0; sp && i < opts_argc(ctx->opts) && r == 0; i++)
 		r = add_word(&w, opts_arg(ctx->opts, i), e);
 	if (r == 0)
@@ -194,11 +200,10 @@ const struct cmd cmd_wait = {
 	.name = "wait",
 	.group = QUEUE_GROUP,
 	.summary = "wait until tasks have ended",
-	.args = "ID|NAME|LANE|all..",
+	.args = "[ID|NAME|LANE|all..]",
 	.words = { WORDS_TASKS_LANES, WORDS_TASKS_LANES },
-	.min_args = 1,
 	.description =
-		"A lane, all, and a name that several tasks have mean what waits or runs at the start. "
+		"Without a task, for the one that you submitted last. A lane, all, and a name that several tasks have mean what waits or runs at the start. "
 		"The exit code is that of the task (128 and the signal where one ended it, 1 when it "
 		"was stopped); of several 0 when all are done, else 1. What one waits for is "
 		"told once on standard error, in its turn. Works without an agent.",

@@ -571,6 +571,7 @@ static int run_why(const struct cmd_ctx *ctx, struct err *e)
 static const struct cmd_example why_examples[] = {
 	{ "tenure why 42", "what task 42 waits for, and its place in the queue" },
 	{ "tenure why 43.7", "the same of an element" },
+	{ "tenure why", "of what you submitted last" },
 	{ 0 },
 };
 
@@ -578,11 +579,11 @@ const struct cmd cmd_why = {
 	.name = "why",
 	.group = QUEUE_GROUP,
 	.summary = "what a task waits for",
-	.args = "ID|NAME",
+	.args = "[ID|NAME]",
 	.words = { WORDS_ANY_TASKS },
-	.min_args = 1,
 	.max_args = 1,
 	.description =
+		"Without a task, of the one that you submitted last. "
 		"One sentence from the agent of this node: what it waits for, what would let it "
 		"start, its place. Where there is none, or the task is another node's to start, from "
 		"the agents of other nodes. Without any agent, what its file says.",
