@@ -640,7 +640,24 @@ static int take_texts(const struct task_option *row, const struct text_list *giv
 	return r;
 }
 
+/* Of an array and a sweep a task has one. */
+static bool says(const struct opts *o, const char *name)
+{
+	static const char *const one_of[] = { "array", "sweep" };
+
+	for (size_t i = 0; i < ARRAY_LEN(one_of); i++)
+		if (strcmp(name, one_of[i]) == 0)
+			return opts_given(o, one_of[0]) || opts_given(o, one_of[1]);
+	return opts_given(o, name);
+}
+
 int spec_take_options(struct task_spec *s, const struct opts *o, struct err *e)
+{
+	return spec_take_options_behind(s, o, NULL, e);
+}
+
+int spec_take_options_behind(struct task_spec *s, const struct opts *o, const struct opts *before,
+			     struct err *e)
 {
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		const struct opt *opt = &rows[i].opt;
@@ -649,7 +666,7 @@ int spec_take_options(struct task_spec *s, const struct opts *o, struct err *e)
 		int r = 0;
 
 		if (!opt->name || rows[i].flags & OPTION_SUBMITTER || !opts_has(o, opt->name) ||
-		    !opts_given(o, opt->name))
+		    !opts_given(o, opt->name) || (before && says(before, opt->name)))
 			continue;
 		if (value_is(opt->spec.type, VALUE_IS_TEXTS)) {
 			r = take_texts(&rows[i], &opts_value(o, opt->name)->words, field, &why);

@@ -160,6 +160,9 @@ extern const char *const task_option_groups[];
  * "--OPTION:
  * ..." in e. */
 int spec_take_options(struct task_spec *s, const struct opts *o, struct err *e);
+/* The same of what `before`, whose options are in s already, does not say. */
+int spec_take_options_behind(struct task_spec *s, const struct opts *o, const struct opts *before,
+			     struct err *e);
 
 /* The value that a person's text means for a key, for an edit; NULL with e: it means none. */
 json_t *spec_value(const char *key, const char *text, struct err *e);

@@ -41,7 +41,7 @@ static void take(const char *script, const char *options, char **ret_json, char 
 	assert_non_null(out);
 	(void)fflush(stderr);
 	(void)dup2(fileno(out), STDERR_FILENO);
-	sbatch_take(s, o, script);
+	sbatch_take(s, o, NULL, script);
 	(void)fflush(stderr);
 	(void)dup2(screen, STDERR_FILENO);
 	(void)close(screen);

@@ -146,8 +146,8 @@ static const struct row {
 
 struct reading {
 	struct task_spec *s;
-	const struct opts *o;
-	struct strbuf taken, passed; /* what is said of them */
+	const struct opts *o, *lines; /* lines may be NULL */
+	struct strbuf taken, passed;  /* what is said of them */
 };
 
 /* Scripts say the same more than once, in one form or another. */
@@ -173,12 +173,19 @@ static bool goes_without_saying(const char *name, const char *value)
 	return false;
 }
 
-/* Whether the command line said it, or what cannot be with it. */
+/* Whether one of them said it, or what cannot be with it. */
+static bool gives(const struct opts *o, const char *option)
+{
+	if (!o)
+		return false;
+	if (strcmp(option, "array") == 0 && opts_given(o, "sweep"))
+		return true;
+	return opts_given(o, option);
+}
+
 static bool was_given(const struct reading *r, const char *option)
 {
-	if (strcmp(option, "array") == 0 && opts_given(r->o, "sweep"))
-		return true;
-	return opts_given(r->o, option);
+	return gives(r->o, option) || gives(r->lines, option);
 }
 
 static bool set(const struct reading *r, const char *option, const char *value)
@@ -206,7 +213,7 @@ static void take(struct reading *r, const char *name, const char *value, const c
 		if (!ours)
 			continue;
 		if (was_given(r, row->option)) {
-			known = true; /* the command line goes before it */
+			known = true; /* they go before it */
 			continue;
 		}
 		if (!set(r, row->option, ours))
@@ -304,9 +311,10 @@ static void read_script(struct reading *r, const char *script)
 	}
 }
 
-void sbatch_take(struct task_spec *s, const struct opts *o, const char *script)
+void sbatch_take(struct task_spec *s, const struct opts *o, const struct opts *lines,
+		 const char *script)
 {
-	struct reading r = { .s = s, .o = o };
+	struct reading r = { .s = s, .o = o, .lines = lines };
 
 	read_script(&r, script);
 	if (r.taken.len) {

@@ -11,7 +11,9 @@
 #include "base/opts.h"
 #include "spool/task_spec.h"
 
-/* The options of the command line are in s already; o says which were given. */
-void sbatch_take(struct task_spec *s, const struct opts *o, const char *script);
+/* The options of the command line are in s already, and those of its #TENURE lines; o and lines (or
+ * NULL) say which were given. */
+void sbatch_take(struct task_spec *s, const struct opts *o, const struct opts *lines,
+		 const char *script);
 
 #endif

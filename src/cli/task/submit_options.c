@@ -24,6 +24,7 @@
 #include "cli/task/roomcheck.h"
 #include "cli/task/sbatch_lines.h"
 #include "cli/task/submit_inherit.h"
+#include "cli/task/tenure_lines.h"
 #include "spool/elements.h"
 #include "spool/instance.h"
 #include "spool/submit.h"
@@ -68,8 +69,30 @@ static int check_script(const char *text, size_t len, const char *shown, struct 
 	return len ? 0 : err_set(e, -EINVAL, "%s is empty", shown);
 }
 
+/* What the script's own lines ask for; the command line goes before them. */
+static int take_lines(struct task_spec *s, const struct opts *o, const char *shown, struct err *e)
+{
+	static const char *const not_there[] = { "from", "no-env", "json" };
+	struct opts *lines = NULL;
+	int r = tenure_lines_parse(submit_add_opts, s->script, shown, &lines, e);
+
+	for (size_t i = 0; lines && r == 0 && i < ARRAY_LEN(not_there); i++)
+		if (opts_given(lines, not_there[i]))
+			r = err_set(e, -EINVAL,
+				    "%s: --%s is for the command line, not for #TENURE lines",
+				    shown, not_there[i]);
+	if (lines && r == 0 && opts_given(lines, "cwd") && !opts_given(o, "cwd"))
+		r = submitter_directory(s, opts_text(lines, "cwd"), e);
+	if (lines && r == 0)
+		r = spec_take_options_behind(s, lines, o, e);
+	if (r == 0)
+		sbatch_take(s, o, lines, s->script);
+	(void)opts_free(lines);
+	return r;
+}
+
 /* A file; or what comes from standard input or another pipe, whose name says nothing of it. */
-static int take_script(struct task_spec *s, const struct opts *o, const char *path, bool sbatch,
+static int take_script(struct task_spec *s, const struct opts *o, const char *path, bool lines,
 		       struct err *e)
 {
 	bool standard = strcmp(path, "-") == 0;
@@ -94,8 +117,10 @@ static int take_script(struct task_spec *s, const struct opts *o, const char *pa
 	r = check_script(s->script, len, shown, e);
 	if (r < 0)
 		return r;
-	if (sbatch)
-		sbatch_take(s, o, s->script);
+	if (lines)
+		r = take_lines(s, o, shown, e);
+	if (r < 0)
+		return r;
 	if (!s->name)
 		s->name = xstrdup(name);
 	if (spec_needs_script_name(s, name))
@@ -104,11 +129,11 @@ static int take_script(struct task_spec *s, const struct opts *o, const char *pa
 }
 
 /* A script with its arguments, or the words of a command, from the first-th argument on. */
-static int take_words(struct task_spec *s, const struct opts *o, size_t first, bool sbatch,
+static int take_words(struct task_spec *s, const struct opts *o, size_t first, bool lines,
 		      struct err *e)
 {
 	bool command = opts_dashes(o);
-	int r = command ? 0 : take_script(s, o, opts_arg(o, first), sbatch, e);
+	int r = command ? 0 : take_script(s, o, opts_arg(o, first), lines, e);
 
 	for (size_t i = command ? first : first + 1; i < opts_argc(o) && r == 0; i++)
 		r = spec_set_text(s, command ? "argv" : "args", opts_arg(o, i), e);
