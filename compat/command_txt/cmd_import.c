@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
+#include "cli/progress.h"
 #include "cli/task/outcome.h"
 #include "cli/task/submit_inherit.h"
 #include "compat/command_txt/import.h"
@@ -143,8 +144,14 @@ static void tell_gpus(const struct import *im)
 		im->set.all_gpus ? "all" : im->set.gpus, im->set.left);
 }
 
+static void on_step(void *user, size_t done, size_t total)
+{
+	progress_at(user, done);
+}
+
 static int submit(const struct cmd_ctx *ctx, struct import *im, struct err *e)
 {
+	struct progress progress = progress_begin("importing", im->file.n);
 	cleanup_free uint64_t *ids = xcalloc(im->file.n, sizeof(*ids));
 	struct spool *sp = NULL;
 	bool in = false;
@@ -153,7 +160,8 @@ static int submit(const struct cmd_ctx *ctx, struct import *im, struct err *e)
 	for (size_t i = 0; i < im->file.n && r == 0; i++)
 		submitter_name(im->specs[i], sp);
 	if (r == 0)
-		r = import_submit(sp, im->specs, im->file.n, ids, &in, e);
+		r = import_submit(sp, im->specs, im->file.n, ids, &in, on_step, &progress, e);
+	progress_end(&progress);
 	sp = spool_close(sp);
 	if (r < 0 && !in)
 		return err_wrap(e, "nothing submitted");

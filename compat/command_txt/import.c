@@ -101,7 +101,7 @@ static int let_go(const struct spool *sp, struct task_spec *const *specs, size_t
 }
 
 int import_submit(const struct spool *sp, struct task_spec *const *specs, size_t n,
-		  uint64_t *ret_ids, bool *ret_in, struct err *e)
+		  uint64_t *ret_ids, bool *ret_in, submit_step_fn step, void *user, struct err *e)
 {
 	bool durable = true;
 
@@ -118,6 +118,7 @@ int import_submit(const struct spool *sp, struct task_spec *const *specs, size_t
 			return r;
 		}
 		durable = durable && r == 0;
+		step(user, i + 1, n);
 	}
 
 	*ret_in = true;

@@ -23,6 +23,6 @@ struct task_spec *import_spec(const struct command_block *b, const struct comman
  * still wait paused, as e says.
  */
 int import_submit(const struct spool *sp, struct task_spec *const *specs, size_t n,
-		  uint64_t *ret_ids, bool *ret_in, struct err *e);
+		  uint64_t *ret_ids, bool *ret_in, submit_step_fn step, void *user, struct err *e);
 
 #endif

@@ -289,7 +289,8 @@ static int group_ids(const struct spool *sp, size_t n, uint64_t *ids, struct err
 }
 
 static int submit_group(const struct spool *sp, struct task_spec *const *specs, size_t n,
-			uint64_t *ids, size_t *ret_n, struct err *e)
+			uint64_t *ids, size_t *ret_n, submit_step_fn step, void *user,
+			struct err *e)
 {
 	cleanup_free char **tmps = xcalloc(n, sizeof(*tmps));
 	char path[SPOOL_PATH_MAX];
@@ -297,12 +298,18 @@ static int submit_group(const struct spool *sp, struct task_spec *const *specs, 
 	size_t moved = 0;
 	int r = group_ids(sp, n, ids, e);
 
-	for (size_t i = 0; i < n && r == 0; i++)
+	for (size_t i = 0; i < n && r == 0; i++) {
 		r = write_tmp(sp, specs[i], ids[i], false, &tmps[i], e);
+		if (step)
+			step(user, i + 1, 2 * n);
+	}
 	if (r == 0)
 		r = spool_sync_all(sp, e);
-	for (; moved < n && r == 0; moved += r == 0)
+	for (; moved < n && r == 0; moved += r == 0) {
 		r = move_in(sp, specs[moved], ids[moved], tmps[moved], path, e);
+		if (step)
+			step(user, n + moved + 1, 2 * n);
+	}
 	for (size_t i = 0; i < n; i++) {
 		if (tmps[i] && i >= moved)
 			(void)unlinkat(sp->fd, tmps[i], 0);
@@ -317,13 +324,13 @@ static int submit_group(const struct spool *sp, struct task_spec *const *specs, 
 }
 
 int submit_tasks(const struct spool *sp, struct task_spec *const *specs, size_t n, uint64_t *ids,
-		 size_t *ret_n, struct err *e)
+		 size_t *ret_n, submit_step_fn step, void *user, struct err *e)
 {
 	int r = 0, worst = 0;
 
 	*ret_n = 0;
 	if (n >= GROUP_LEAST)
-		return submit_group(sp, specs, n, ids, ret_n, e);
+		return submit_group(sp, specs, n, ids, ret_n, step, user, e);
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		r = submit_task(sp, specs[i], &ids[i], e);
 		worst = r > worst ? r : worst;

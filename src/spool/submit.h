@@ -16,12 +16,14 @@
 /* 0 or SUBMIT_NOT_DURABLE and *ret_id; negative: it is not in the queue. */
 int submit_task(const struct spool *sp, const struct task_spec *spec, uint64_t *ret_id,
 		struct err *e);
+/* Called as that goes on: so many steps of so many are done. */
+typedef void (*submit_step_fn)(void *user, size_t done, size_t total);
 /*
  * Many at once: the ids of the first *ret_n, which are in the queue, are written to ids[]. 0 or
- * SUBMIT_NOT_DURABLE; negative: the others are not.
+ * SUBMIT_NOT_DURABLE; negative: the others are not. step may be NULL.
  */
 int submit_tasks(const struct spool *sp, struct task_spec *const *specs, size_t n, uint64_t *ids,
-		 size_t *ret_n, struct err *e);
+		 size_t *ret_n, submit_step_fn step, void *user, struct err *e);
 /* The same with an id that is the caller's already (what was dropped into pending/ by hand). */
 int submit_task_as(const struct spool *sp, const struct task_spec *spec, uint64_t id,
 		   struct err *e);

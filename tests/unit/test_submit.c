@@ -40,7 +40,7 @@ static void submit_many(const struct spool *sp, size_t n, uint64_t *ret_ids)
 
 	for (size_t i = 0; i < n; i++)
 		assert_int_equal(spec_read("{\"argv\":[\"true\"]}", 17, &specs[i], &used, &e), 0);
-	assert_int_equal(submit_tasks(sp, specs, n, ids, &done, &e), 0);
+	assert_int_equal(submit_tasks(sp, specs, n, ids, &done, NULL, NULL, &e), 0);
 	assert_int_equal(done, n);
 	for (size_t i = 0; i < n; i++)
 		specs[i] = spec_free(specs[i]);

@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
+#include "cli/progress.h"
 #include "cli/task/outcome.h"
 #include "spool/batch.h"
 #include "spool/instance.h"
@@ -52,6 +53,7 @@ struct pruning {
 	struct uint_list read;	/* those; what earlier looks have read is sorted */
 	size_t n_sorted;
 	bool missed; /* one was not found under its name */
+	struct progress progress;
 	struct err *e;
 };
 
@@ -222,6 +224,7 @@ static int prune_lot(struct pruning *p)
 		if (r == 0)
 			r = spool_unlink(p->sp, g->path, p->e);
 		p->removed += r == 0;
+		progress_at(&p->progress, p->removed);
 	}
 	p->n = 0;
 	return r;
@@ -271,9 +274,21 @@ static int prune_one(void *data, const struct task_name *n, const char *dir)
 	return r < 0 ? r : add_to_lot(p, n->id, n->count, tmp, path);
 }
 
+static int count_one(void *data, const struct task_name *n, const char *dir)
+{
+	struct pruning *p = data;
+
+	p->progress.total += n->ended_s && n->ended_s < p->before_s && !is_named(p, n->id);
+	return 0;
+}
+
 static int prune_all(struct pruning *p)
 {
 	int r = find_named(p);
+
+	p->progress = progress_begin("removing", 0);
+	if (r == 0)
+		r = scan_ended(p->sp, count_one, p, p->e);
 
 	p->lot = xcalloc(LOT, sizeof(*p->lot));
 	if (r == 0)
@@ -282,6 +297,7 @@ static int prune_all(struct pruning *p)
 		r = scan_ended(p->sp, prune_one, p, p->e);
 	if (r == 0)
 		r = prune_lot(p);
+	progress_end(&p->progress);
 	free(p->lot);
 	free(p->named.nums);
 	free(p->read.nums);

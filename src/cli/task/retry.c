@@ -14,6 +14,7 @@
 #include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
+#include "cli/progress.h"
 #include "cli/task/outcome.h"
 #include "cli/task/taskstate.h"
 #include "cli/task/view.h"
@@ -245,11 +246,13 @@ static int retry_failed(struct retrying *rt, const char *lane, size_t *ret, stru
 {
 	struct failed f = { .lane = lane };
 	size_t gone = 0; /* allocations */
+	struct progress progress;
 	int r = scan_dir(rt->sp, spool_dir_name(SPOOL_FAILED), add_failed, &f, e);
 
 	if (f.n)
 		qsort(f.names, f.n, sizeof(*f.names), by_id);
 	rt->grouped = f.n >= GROUP;
+	progress = progress_begin("requeueing", f.n);
 	for (size_t i = 0; i < f.n && r >= 0; i++) {
 		struct task_place p = { .dir = SPOOL_FAILED, .name = f.names[i] };
 		char file[NAME_FILE_MAX];
@@ -260,7 +263,9 @@ static int retry_failed(struct retrying *rt, const char *lane, size_t *ret, stru
 		}
 		(void)spool_path(SPOOL_FAILED, name_format(&p.name, file), p.path);
 		r = retry_place(rt, &p, e);
+		progress_at(&progress, i + 1);
 	}
+	progress_end(&progress);
 	rt->grouped = false;
 	*ret = f.n - gone;
 	free(f.names);

@@ -20,6 +20,7 @@
 #include "cli/cmd.h"
 #include "cli/instance.h"
 #include "cli/pools.h"
+#include "cli/progress.h"
 #include "cli/task/aftercheck.h"
 #include "cli/task/roomcheck.h"
 #include "cli/task/sbatch_lines.h"
@@ -286,9 +287,18 @@ static int check_places(const struct cmd_ctx *ctx, const struct spool *sp,
 	return r;
 }
 
+/* In tasks: each is written, and then moved. */
+static void on_step(void *user, size_t done, size_t total)
+{
+	struct progress *p = user;
+
+	progress_at(p, done * p->total / total);
+}
+
 static int submit(const struct cmd_ctx *ctx, size_t most, struct submitted *ret, struct err *e)
 {
 	struct spool *sp = NULL;
+	struct progress progress;
 	int r;
 
 	*ret = (struct submitted){ .n = 0 };
@@ -308,8 +318,11 @@ static int submit(const struct cmd_ctx *ctx, size_t most, struct submitted *ret,
 	ret->ids = xcalloc(ret->specs.n, sizeof(*ret->ids));
 	for (size_t i = 0; r == 0 && i < ret->specs.n; i++)
 		submitter_name(ret->specs.specs[i], sp);
+	progress = progress_begin("submitting", ret->specs.n);
 	if (r == 0) /* or SUBMIT_NOT_DURABLE; negative: those before it are in the queue */
-		r = submit_tasks(sp, ret->specs.specs, ret->specs.n, ret->ids, &ret->n, e);
+		r = submit_tasks(sp, ret->specs.specs, ret->specs.n, ret->ids, &ret->n, on_step,
+				 &progress, e);
+	progress_end(&progress);
 	if (ret->n)
 		pools_tick_after_submit(ctx, sp);
 	sp = spool_close(sp);

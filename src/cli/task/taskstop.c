@@ -12,6 +12,7 @@
  */
 
 #include "cli/task/taskstop.h"
+#include "cli/progress.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -327,6 +328,8 @@ static int stop_matching(struct taskstop *s, const char *word, char found[SELECT
 		(void)select_format_id(m.tasks[0].name.id, 0, found);
 	if (!m.n && !s->quiet)
 		select_tell_none(s->sp);
+	struct progress progress = progress_begin("stopping", m.n);
+
 	/* What waits first, or it would start in the place of what is ended. */
 	for (size_t i = m.n; i-- > 0;) {
 		r = stop_one(s, &m.tasks[i], first ? NULL : e);
@@ -334,7 +337,9 @@ static int stop_matching(struct taskstop *s, const char *word, char found[SELECT
 			r = stop_elements_of(s, m.tasks[i].name.id, first ? NULL : e);
 		*ret_moved += r > 0;
 		first = r < 0 && !first ? r : first; /* the others are stopped all the same */
+		progress_at(&progress, m.n - i);
 	}
+	progress_end(&progress);
 	free(m.tasks);
 	return first;
 }
