@@ -32,6 +32,7 @@
 #include "agent/node/selfcopy.h"
 #include "agent/parts.h"
 #include "agent/queue/planview.h"
+#include "agent/reload.h"
 #include "agent/report/agentlog.h"
 #include "agent/report/eventlog.h"
 #include "agent/scaling.h"
@@ -307,6 +308,7 @@ static bool close_parts(struct agent *a)
 	guardlink_close(a->link, on_link_closed);
 	agent_job_close(a->job);
 	verbs_close(a);
+	reload_close(a);
 	ctl_close(a->ctl);
 	watch_close(a);
 	startup_close(a);
@@ -325,6 +327,7 @@ static enum agent_end run_parts(struct agent *a)
 	a->startup = startup_new(a);
 	a->watchdog = watchdog_new();
 	a->verbs = verbs_new(a);
+	a->reload = reload_new(a);
 	a->watch = watch_new(a);
 	(void)uv_timer_init(&a->loop, &a->watch_timer);
 	a->watch_timer.data = a;
@@ -346,7 +349,8 @@ enum agent_end agent_run(const struct agent_config *config, struct err *e)
 	struct agent *a = xcalloc(1, sizeof(*a));
 	enum agent_end end;
 
-	a->c = config;
+	a->config = *config;
+	a->c = &a->config;
 	a->e = e;
 	if (gethostname(a->host, sizeof(a->host) - 1) < 0 || !a->host[0])
 		(void)str_copy(a->host, sizeof(a->host), "localhost");

@@ -35,8 +35,10 @@ struct ctl_client {
 	uv_timer_t timer; /* a request, and progress with the answer, are due */
 	int fd, open_handles;
 	bool asked, closing;
-	bool streams; /* text is one of many documents; NULL: it has all so far */
-	char *text;   /* the answer; NULL before it */
+	bool streams;		    /* text is one of many documents; NULL: it has all so far */
+	char *text;		    /* the answer; NULL before it */
+	struct ctl_request request; /* verb 0: it has not come */
+	char *payload;
 	size_t len, sent;
 };
 
@@ -86,6 +88,7 @@ static void on_client_closed(uv_handle_t *h)
 	c->fd = fd_close(c->fd);
 	unlink_client(c);
 	free(c->text);
+	free(c->payload);
 	free(c);
 	free_ctl_if_done(ctl);
 }
@@ -210,7 +213,7 @@ static void on_client_slow(uv_timer_t *timer)
 bool ctl_is_request(const struct ctl_request *req, ssize_t n)
 {
 	return n == sizeof(*req) && req->magic == CTL_MAGIC && req->version == CTL_VERSION &&
-	       req->verb && req->verb < CTL_VERB_MAX;
+	       req->verb && req->verb < CTL_VERB_MAX && req->payload <= CTL_PAYLOAD_MAX;
 }
 
 bool ctl_is_chunk(const struct ctl_chunk *chunk, ssize_t n)
@@ -219,20 +222,49 @@ bool ctl_is_chunk(const struct ctl_chunk *chunk, ssize_t n)
 	       chunk->version == CTL_VERSION && (size_t)n == CTL_CHUNK_HEAD + chunk->size;
 }
 
+static void pass_request(struct ctl_client *c)
+{
+	c->asked = true;
+	(void)uv_timer_stop(&c->timer);
+	c->ctl->ops->request(c->ctl->user, c, &c->request);
+}
+
+static void take_payload(struct ctl_client *c)
+{
+	struct ctl_chunk chunk;
+	ssize_t n = sock_recv(c->fd, &chunk, sizeof(chunk));
+
+	if (n == -EAGAIN)
+		return;
+	if (!ctl_is_chunk(&chunk, n) || chunk.size != c->request.payload) {
+		close_client(c);
+		return;
+	}
+	c->payload = xasprintf("%.*s", (int)chunk.size, chunk.data);
+	pass_request(c);
+}
+
 static void take_request(struct ctl_client *c)
 {
 	struct ctl_request req;
-	ssize_t n = sock_recv(c->fd, &req, sizeof(req));
+	ssize_t n;
 
+	if (c->request.verb && !c->asked) {
+		take_payload(c);
+		return;
+	}
+	n = sock_recv(c->fd, &req, sizeof(req));
 	if (n == -EAGAIN)
 		return;
 	if (c->asked || !ctl_is_request(&req, n)) {
 		close_client(c);
 		return;
 	}
-	c->asked = true;
-	(void)uv_timer_stop(&c->timer);
-	c->ctl->ops->request(c->ctl->user, c, &req);
+	c->request = req;
+	if (req.payload)
+		take_payload(c);
+	else
+		pass_request(c);
 }
 
 static void on_client(uv_poll_t *poll, int status, int events)
@@ -442,6 +474,11 @@ int ctl_listen(uv_loop_t *loop, const char *name, const struct ctl_ops *ops, voi
 	}
 	*ret = ctl;
 	return 0;
+}
+
+const char *ctl_payload(const struct ctl_client *c)
+{
+	return c->payload ? c->payload : "";
 }
 
 void ctl_answer(struct ctl_client *c, json_t *doc)

@@ -40,6 +40,7 @@ enum ctl_verb {
 	CTL_FORECAST, /* when what waits starts: {tasks} */
 	CTL_WATCH,    /* all there is to see, and then what changes (agent/watch.h) */
 	CTL_REASONS,  /* what each that waits waits for, in a few words: {groups} */
+	CTL_RELOAD,   /* payload: other settings (agent/reload.h) */
 	CTL_VERB_MAX
 };
 
@@ -51,7 +52,7 @@ struct ctl_request {
 	uint32_t element; /* 0: all of it */
 	uint32_t now;	  /* CTL_STOP: without grace; CTL_DRAIN: what runs is stopped */
 	uint32_t sweep;	  /* CTL_STOP: SWEEP_BIT()s, what else is ended with it */
-	uint32_t pad;
+	uint32_t payload; /* bytes of the chunk that follows; 0: none does */
 };
 
 struct ctl_chunk {
@@ -67,6 +68,8 @@ struct ctl_chunk {
 /* What the n bytes received are: a request; a piece of an answer. */
 bool ctl_is_request(const struct ctl_request *req, ssize_t n);
 bool ctl_is_chunk(const struct ctl_chunk *chunk, ssize_t n);
+/* A request may have at most so many bytes of payload, in one chunk. */
+#define CTL_PAYLOAD_MAX CTL_CHUNK
 
 struct ctl;
 struct ctl_client;
@@ -89,6 +92,8 @@ struct ctl_ops {
 /* Take the name and listen. 0; -EADDRINUSE: an agent of this instance runs; -errno. */
 int ctl_listen(uv_loop_t *loop, const char *name, const struct ctl_ops *ops, void *user,
 	       struct ctl **ret, struct err *e);
+/* What came with its request, a text; "": nothing did. */
+const char *ctl_payload(const struct ctl_client *client);
 /* Takes the reference to doc over. */
 void ctl_answer(struct ctl_client *client, json_t *doc);
 /* In place of an answer: the client watches, and gets what ops->next has until it goes. */

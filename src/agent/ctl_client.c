@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -105,8 +106,17 @@ int ctl_ask(const char *name, enum ctl_verb verb, int timeout_ms, json_t **ret, 
 	return ctl_ask_about(name, &req, timeout_ms, ret, ret_fd, e);
 }
 
-int ctl_ask_about(const char *name, const struct ctl_request *asked, int timeout_ms, json_t **ret,
-		  int *ret_fd, struct err *e)
+static int send_payload(int fd, const char *payload)
+{
+	struct ctl_chunk chunk = { .magic = CTL_MAGIC, .version = CTL_VERSION, .last = 1 };
+
+	chunk.size = (uint32_t)strlen(payload);
+	(void)memcpy(chunk.data, payload, chunk.size);
+	return sock_send(fd, &chunk, CTL_CHUNK_HEAD + chunk.size);
+}
+
+static int ask(const char *name, const struct ctl_request *asked, const char *payload,
+	       int timeout_ms, json_t **ret, int *ret_fd, struct err *e)
 {
 	struct ctl_request req = *asked;
 	uint64_t deadline = clock_mono_ns() + (uint64_t)timeout_ms * NS_PER_MS;
@@ -120,6 +130,8 @@ int ctl_ask_about(const char *name, const struct ctl_request *asked, int timeout
 
 	int r = sock_send(fd, &req, sizeof(req));
 
+	if (r == 0 && payload)
+		r = send_payload(fd, payload);
 	if (r < 0)
 		return err_sys(e, -r, "ask the agent");
 	r = read_answer(fd, deadline, &text, e);
@@ -134,6 +146,23 @@ int ctl_ask_about(const char *name, const struct ctl_request *asked, int timeout
 	if (ret_fd)
 		*ret_fd = take_fd(fd);
 	return 0;
+}
+
+int ctl_ask_about(const char *name, const struct ctl_request *asked, int timeout_ms, json_t **ret,
+		  int *ret_fd, struct err *e)
+{
+	return ask(name, asked, NULL, timeout_ms, ret, ret_fd, e);
+}
+
+int ctl_ask_with(const char *name, enum ctl_verb verb, const char *payload, int timeout_ms,
+		 json_t **ret, struct err *e)
+{
+	const struct ctl_request req = { .verb = verb, .payload = (uint32_t)strlen(payload) };
+
+	if (strlen(payload) > CTL_PAYLOAD_MAX)
+		return err_set(e, -E2BIG, "that is more than %u bytes, and the agent takes no more",
+			       CTL_PAYLOAD_MAX);
+	return ask(name, &req, payload, timeout_ms, ret, NULL, e);
 }
 
 /* ---- watching ---- */

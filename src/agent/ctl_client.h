@@ -17,6 +17,9 @@ int ctl_ask(const char *name, enum ctl_verb verb, int timeout_ms, json_t **ret, 
 /* The same about a task: req has the verb and what is asked. */
 int ctl_ask_about(const char *name, const struct ctl_request *req, int timeout_ms, json_t **ret,
 		  int *ret_fd, struct err *e);
+/* The same with a payload, at most CTL_PAYLOAD_MAX bytes: -E2BIG. */
+int ctl_ask_with(const char *name, enum ctl_verb verb, const char *payload, int timeout_ms,
+		 json_t **ret, struct err *e);
 /*
  * Watch (agent/watch.h; docs/json.md has the documents):
  *

@@ -16,6 +16,7 @@
 #include "agent/dispatch.h"
 #include "agent/lifecycle.h"
 #include "agent/parts.h"
+#include "agent/reload.h"
 #include "agent/report/agentlog.h"
 #include "agent/report/eventlog.h"
 #include "agent/startup.h"
@@ -85,6 +86,8 @@ static void on_guard(void *user, const struct msg_guard *g)
 
 static void on_policy_reply(void *user, int code, const char *text)
 {
+	if (reload_on_reply(user, code, text))
+		return;
 	if (code == 0)
 		life_post(user, LIFE_READY, NULL);
 	else

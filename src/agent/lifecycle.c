@@ -464,6 +464,12 @@ static void arm_deadlines(struct lifecycle *l)
 		(void)uv_timer_start(&l->deadline_timer, on_deadline, wait, 0);
 }
 
+void life_deadlines_changed(struct agent *a)
+{
+	(void)uv_timer_stop(&a->life->deadline_timer);
+	arm_deadlines(a->life);
+}
+
 void life_job_ends(struct agent *a, uint64_t left_ms)
 {
 	deadline_set_job(a->view.deadlines, left_ms, a->c->leave_ms, clock_boot_ns());

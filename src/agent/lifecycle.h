@@ -90,6 +90,8 @@ void life_dropped(struct agent *a);
 void life_look(struct agent *a);
 /* Once a second: whether the queue has been empty for long enough (--on-empty). */
 void life_look_idle(struct agent *a);
+/* Other deadlines than before. */
+void life_deadlines_changed(struct agent *a);
 /* The guard is told what to hold now. */
 void life_tell_policy(struct agent *a);
 

@@ -16,7 +16,8 @@
 #include "spool/name.h"
 
 struct agent {
-	const struct agent_config *c;
+	const struct agent_config *c; /* &config */
+	struct agent_config config;   /* agent/reload.c alone writes to it */
 	struct node_self self;
 	uv_loop_t loop;
 	struct view view;
@@ -30,6 +31,7 @@ struct agent {
 	struct lifecycle *life;
 	struct watchdog *watchdog;
 	struct verbs *verbs;
+	struct reload *reload;
 	struct watch *watch;
 	struct agent_job *job; /* NULL: it runs in none */
 

@@ -11,6 +11,7 @@
 #include "agent/dispatch_state.h"
 #include "agent/lifecycle.h"
 #include "agent/parts.h"
+#include "agent/reload.h"
 #include "agent/report/eventlog.h"
 #include "agent/report/status_json.h"
 #include "agent/stops.h"
@@ -24,9 +25,10 @@
 /* About one task, or none: task 0. */
 struct verb_args {
 	uint64_t task;
-	uint32_t element;   /* 0: all of it */
-	bool now;	    /* without grace; what runs is stopped */
-	unsigned int sweep; /* SWEEP_BIT()s */
+	uint32_t element;	   /* 0: all of it */
+	bool now;		   /* without grace; what runs is stopped */
+	unsigned int sweep;	   /* SWEEP_BIT()s */
+	struct ctl_client *client; /* of begin; NULL: it was no client of the socket */
 };
 
 /* When a verb is asked for its answer. */
@@ -63,7 +65,10 @@ static int no_queue(struct err *e)
 
 static json_t *ping(struct agent *a, const struct verb_args *v)
 {
-	return status_ping(&a->view);
+	json_t *doc = status_ping(&a->view);
+
+	(void)json_object_set_new(doc, "options", reload_options(a));
+	return doc;
 }
 
 static json_t *status(struct agent *a, const struct verb_args *v)
@@ -154,6 +159,11 @@ static json_t *stop(struct agent *a, const struct verb_args *v)
 	return r < 0 ? result(r, &e) : NULL;
 }
 
+static json_t *reload(struct agent *a, const struct verb_args *v)
+{
+	return reload_begin(a, v->client, ctl_payload(v->client));
+}
+
 static json_t *stopped(const char *unwritten)
 {
 	return json_pack("{s:i, s:s*}", "code", 0, "unwritten", unwritten);
@@ -187,6 +197,7 @@ static const struct verb verbs[CTL_VERB_MAX] = {
 	[CTL_FORECAST] = { "forecast", .begin = forecast },
 	[CTL_WATCH] = { "watch", .streams = true },
 	[CTL_REASONS] = { "reasons", .begin = reasons },
+	[CTL_RELOAD] = { "reload", .begin = reload },
 };
 
 /* -------- on the socket -------- */
@@ -285,9 +296,11 @@ static void answer_later(struct agent *a, struct ctl_client *client, const struc
 static void on_request(void *user, struct ctl_client *client, const struct ctl_request *req)
 {
 	const struct verb *verb = &verbs[req->verb];
-	const struct verb_args args = {
-		.task = req->task, .element = req->element, .now = req->now, .sweep = req->sweep
-	};
+	const struct verb_args args = { .task = req->task,
+					.element = req->element,
+					.now = req->now,
+					.sweep = req->sweep,
+					.client = client };
 	json_t *answer;
 
 	if (verb->streams) {
@@ -313,6 +326,7 @@ static void on_client_gone(void *user, struct ctl_client *client)
 			drop_waiter(w);
 	}
 	life_forget_client(a, client);
+	reload_forget(a, client);
 	watch_forget(a, client);
 }
 

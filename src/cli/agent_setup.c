@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "agent/node/policy.h"
+#include "agent/reload.h"
 #include "base/clock.h"
 #include "base/endpoint.h"
 #include "base/fs.h"
@@ -23,7 +24,6 @@
 #include "spool/ident.h"
 #include "spool/instance.h"
 #include "task/launch_spec.h"
-#include "task/sweep.h"
 
 #define ENDING "When to end"
 
@@ -365,20 +365,43 @@ static int look_at_job(const struct cmd_ctx *ctx, struct agent_setup *r, struct 
 	return 0;
 }
 
-/* The smaller one of two limits. */
-static uint32_t alloc_most(const struct settings *s)
+static json_t *value_of(const struct settings *s, enum setting_id id)
 {
-	uint64_t total = settings_num(s, SET_ALLOC_TOTAL),
-		 manual = settings_num(s, SET_ALLOC_MANUAL);
+	const struct value *v = settings_value(s, id);
+	cleanup_free char *text = v ? value_format(&setting_row(id)->opt.spec, v) : NULL;
 
-	return (uint32_t)(!total || (manual && manual < total) ? manual : total);
+	return json_pack("[s?i]", text, (int)settings_origin(s, id)->layer);
 }
 
-static void take_allocations(struct agent_config *c, const struct settings *s)
+/* The document of agent/reload.h. The caller frees it. */
+static char *describe_given(const struct cmd_ctx *ctx)
 {
-	c->alloc_most = alloc_most(s);
-	c->alloc_base = (uint32_t)settings_num(s, SET_ALLOC_BASE);
-	c->free_threshold = (uint32_t)settings_num(s, SET_FREE_THRESHOLD);
+	const struct settings *s = ctx->settings;
+	const struct value *limit = opts_value(ctx->opts, "for");
+	const struct value *until = opts_value(ctx->opts, "until");
+	json_t *values = json_object(), *options = json_object(), *doc;
+	char *text;
+
+	for (int i = 0; i < SET_MAX; i++) {
+		const struct setting *row = setting_row((enum setting_id)i);
+		json_t *one;
+
+		if (!(row->groups & AGENT_SETTING_GROUPS) || row->flags & SETTING_SITE_ONLY)
+			continue;
+		one = value_of(s, (enum setting_id)i);
+		if (settings_origin(s, (enum setting_id)i)->layer == SETTING_FROM_COMMAND_LINE)
+			(void)json_object_set(options, row->key, json_array_get(one, 0));
+		(void)json_object_set_new(values, row->key, one);
+	}
+	if (!may_hold(ctx))
+		(void)json_object_set_new(options, AGENT_SETUP_NO_HOLD, json_true());
+	doc = json_pack("{s:b, s:o, s:I, s:o, s:I, s:I}", "hold", may_hold(ctx), "values", values,
+			"site_devices", (json_int_t)settings_limit_num(s, SET_MAX_DEVICES),
+			"options", options, "for_ms", (json_int_t)(limit ? limit->num : 0),
+			"until_ns", (json_int_t)(until ? until->num : 0));
+	text = json_dumps(doc, JSON_COMPACT);
+	json_decref(doc);
+	return text;
 }
 
 int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct err *e)
@@ -404,13 +427,11 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 	r->config = (struct agent_config){
 		.workload = r->root && may_hold(ctx) ? settings_str(s, SET_WORKLOAD) : NULL,
 		.workload_cwd = r->cwd,
-		.workload_grace_ms = settings_num(s, SET_WORKLOAD_GRACE),
 		.lanes = r->lanes,
 		.n_lanes = r->n_lanes,
 		.instance = settings_str(s, SET_INSTANCE),
 		.dev_dir = settings_str(s, SET_DEV_DIR),
 		.state_dir = r->state_dir,
-		.by_uuid = settings_num(s, SET_VISIBLE_DEVICES) != 0,
 		.log_level = (enum log_level)settings_num(s, SET_LOG_LEVEL),
 		.policy = policy,
 		.root = r->root,
@@ -418,22 +439,15 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 		.node_name = settings_str(s, SET_NODE_NAME),
 		.heartbeat_ms = settings_num(s, SET_BEAT),
 		.expire_ms = settings_num(s, SET_EXPIRE),
-		.gang_wait_ms = settings_num(s, SET_GANG_WAIT),
 		.gang_address = settings_str(s, SET_GANG_ADDRESS),
-		.log_limit = settings_num(s, SET_LOG_LIMIT),
-		.cpu_tasks = settings_num(s, SET_CPU_TASKS),
-		.sweep = sweep_of_setting((unsigned int)settings_num(s, SET_SWEEP)),
 		.sweep_spare = r->sweep_spare,
-		.lifetime_ms = r->root ? settings_num(s, SET_LIFETIME) : 0,
-		.lifetime_stops = settings_num(s, SET_LIFETIME_END) == 1,
-		.notice_ms = settings_num(s, SET_LIFETIME_NOTICE),
-		.on_empty = r->root ? (enum on_empty)settings_num(s, SET_ON_EMPTY) : EMPTY_HOLD,
-		.empty_ms = settings_num(s, SET_EMPTY_FOR),
 		.for_ms = limit ? limit->num : 0,
 		.until_wall_ns = until ? until->num : 0,
 		.show_json = opts_flag(ctx->opts, "json"),
 	};
-	take_allocations(&r->config, s);
+	r->given = describe_given(ctx);
+	r->config.given = r->given;
+	reload_take(&r->config, s, r->root != NULL);
 	settings_gang_ports(s, &r->config.gang_port_first, &r->config.gang_port_last);
 
 	int code = look_at_job(ctx, r, e);
@@ -450,6 +464,7 @@ void agent_setup_clear(struct agent_setup *r)
 	free(take_ptr(r->state_dir));
 	free(take_ptr(r->root));
 	free(take_ptr(r->sweep_spare));
+	free(take_ptr(r->given));
 	engine_here_clear(&r->here);
 }
 

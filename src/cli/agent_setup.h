@@ -16,6 +16,8 @@
 #define AGENT_SETTING_GROUPS                                                                       \
 	(HOLD_SETTING_GROUPS | SETTING_GROUP_LIFE | SETTING_GROUP_SWEEP | SETTING_GROUP_SPARE)
 
+#define AGENT_SETUP_NO_HOLD "no_hold" /* --no-hold, among the options of agent/reload.h */
+
 /* --for, --until. */
 extern const struct opt agent_setup_opts[];
 /* The same with --no-hold, and what a pool gives to the agents of its jobs, for CMD_SERVES. */
@@ -31,6 +33,7 @@ struct agent_setup {
 	struct lane_width *lanes;
 	size_t n_lanes;
 	char *sweep_spare;
+	char *given; /* agent/reload.h: what of this was made from */
 };
 
 /* By which agent_setup_prepare() judges settings, for who checks a file before. */

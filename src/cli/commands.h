@@ -33,6 +33,7 @@ extern const struct cmd cmd_on;
 extern const struct cmd cmd_pause;
 extern const struct cmd cmd_priority;
 extern const struct cmd cmd_prune;
+extern const struct cmd cmd_reload;
 extern const struct cmd cmd_resume;
 extern const struct cmd cmd_retry;
 extern const struct cmd cmd_run_task;

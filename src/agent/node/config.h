@@ -3,8 +3,9 @@
 #define TENURE_AGENT_NODE_CONFIG_H
 
 /*
- * What an agent was told when it was started, and what it is. Both are filled once, before anything
- * of the agent runs, and never change; all parts of it read them by the same pointers.
+ * What an agent was told when it was started, and what it is. Both are filled before anything of
+ * the agent runs; all parts of it read them by the same pointers. A reload (agent/reload.h) changes
+ * the policy and numbers of the first one, on the loop: other threads must not read those.
  */
 
 #include <stdbool.h>
@@ -54,6 +55,7 @@ enum agent_end {
 struct agent_config {
 	/* Strings must outlive agent_run(), which may leave a thread that hangs: config.stuck. */
 	const char *instance;
+	const char *given; /* the settings that all of this was made from (agent/reload.h); NULL */
 	const char *dev_dir;
 	const char *state_dir;
 	enum log_level log_level;

@@ -23,6 +23,7 @@
 #include "base/str.h"
 #include "cli/agent_setup.h"
 #include "cli/commands.h"
+#include "cli/holding/reload.h"
 #include "cli/term.h"
 #include "hold/endpoint_names.h"
 
@@ -223,8 +224,12 @@ static int run_on(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct agent_setup r = { 0 };
 	struct news n = { 0 };
-	int code = agent_setup_prepare(ctx, &r, e);
+	bool done;
+	int code = reload_with_options(ctx, &done, e);
 
+	if (done)
+		return code;
+	code = agent_setup_prepare(ctx, &r, e);
 	if (code == CMD_OK)
 		code = start_background(&r, &n, e);
 	if (code == CMD_OK && n.code != CMD_OK)
@@ -245,6 +250,7 @@ static const struct cmd_example on_examples[] = {
 	  "for a day; what still runs then waits for the next one" },
 	{ "tenure on --workload 'python burn.py'",
 	  "run that on idle GPUs instead of holding them" },
+	{ "tenure on --memory 40G", "where it runs already: it holds 40 GiB from now on" },
 	{ "tenure on --no-hold", "the agent alone; nothing is held" },
 	{ 0 },
 };
@@ -256,7 +262,10 @@ const struct cmd cmd_on = {
 	.description =
 		"Starts the agent and comes back when it is at work, or with the reason why it "
 		"is not. It stays when you log out, where the system lets it (tenure doctor "
-		"looks at that).",
+		"looks at that).\n\n"
+		"Where an agent runs already, options change it: it goes by these, and no more by "
+		"those of before, and what it holds stays held (tenure reload tells more). Without any "
+		"that is an error, as nothing is asked for.",
 	.examples = on_examples,
 	.opts = agent_setup_opts_serves,
 	.setting_groups = AGENT_SETTING_GROUPS,

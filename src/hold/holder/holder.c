@@ -31,6 +31,7 @@
 #include "hold/holder_proto.h"
 
 #define PIECES_FIRST 4		    /* one is enough unless less is free than was thought */
+#define PIECES_FEW   8		    /* with more of them another amount is taken anew */
 #define PIECES_MAX   24		    /* growing included; more pieces would make freeing slow */
 #define PIECE_ALIGN  (2ULL << 20)   /* the driver's own granule */
 #define PIECE_MIN    (256ULL << 20) /* a smaller piece is not worth a driver call */
@@ -305,26 +306,63 @@ static void do_hold(struct holder *h, const struct holder_msg *order)
 }
 
 /*
- * Another amount, or the first load: everything is freed and taken anew, so that it is one large
- * piece again and quick to free when it matters. The share of a card is of what is free without us.
+ * Fewer bytes, or few pieces again: as large a piece as fits beside those that are there is taken
+ * before they are freed, so that there is always something held.
+ */
+static bool replace_pieces(struct holder *h, uint64_t free_bytes)
+{
+	uint64_t bytes = h->wanted < free_bytes ? h->wanted : free_bytes;
+	struct piece bridge = { .bytes = 0 };
+
+	if (told_to_release(h))
+		return false;
+	for (bytes = (bytes + PIECE_ALIGN - 1) / PIECE_ALIGN * PIECE_ALIGN;
+	     bytes >= PIECE_ALIGN && !bridge.bytes; bytes = bytes / 2 / PIECE_ALIGN * PIECE_ALIGN)
+		if (h->cu.mem_alloc(&bridge.at, bytes) == CUDA_SUCCESS)
+			bridge.bytes = bytes;
+	free_pieces(h);
+	if (h->load)
+		load_set_memory(h->load, 0, 0, 0);
+	if (bridge.bytes) {
+		h->pieces[h->n_pieces++] = bridge;
+		h->held = bridge.bytes;
+	}
+	return take_memory(h, PIECES_FIRST);
+}
+
+/* All is freed and taken anew, with a load that is made in between. */
+static bool take_anew(struct holder *h, uint64_t free_bytes)
+{
+	h->wanted = wanted_bytes(&h->hold.amount, free_bytes + h->held);
+	free_pieces(h);
+	prepare_load(h);
+	return take_memory(h, PIECES_FIRST);
+}
+
+/*
+ * Another amount, or the first load. The share of a card is of what is free without us. Pieces stay
+ * few, so that they are quick to free when it matters.
  */
 static void do_amount(struct holder *h)
 {
 	struct err e = ERR_INIT;
 	size_t free_bytes = 0, total = 0;
-
-	h->amount_due = false;
-	free_pieces(h);
-	if (h->load)
-		load_set_memory(h->load, 0, 0, 0);
-	prepare_load(h);
-
+	bool go_on = true;
 	int r = cuda_result(&h->cu, h->cu.mem_info(&free_bytes, &total), &e, "memory info");
 
+	h->amount_due = false;
 	if (r < 0)
 		fail(r, &e);
-	h->wanted = wanted_bytes(&h->hold.amount, free_bytes);
-	if (!take_memory(h, PIECES_FIRST))
+	if (!h->load && h->hold.load != LOAD_NONE) {
+		go_on = take_anew(h, free_bytes);
+	} else {
+		h->wanted = wanted_bytes(&h->hold.amount, free_bytes + h->held);
+		if (h->wanted + PIECE_ALIGN <= h->held || h->n_pieces > PIECES_FEW)
+			go_on = replace_pieces(h, free_bytes);
+		else
+			go_on = take_memory(h, PIECES_FIRST);
+	}
+	if (!go_on)
 		return;
 	if (h->held == 0)
 		fail(-ENOMEM, &(struct err){ .text = "no memory to be had" });

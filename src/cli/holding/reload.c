@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * `reload`, and `on` where an agent runs: other settings for it (agent/reload.h). Files and options
+ * are read here, and the agent gets what comes of them: so nothing that hangs or is wrong in a file
+ * ever meets the agent.
+ */
+
+#include "cli/holding/reload.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json_get.h"
+#include "base/mem.h"
+#include "cli/agent_client.h"
+#include "cli/commands.h"
+#include "cli/term.h"
+#include "hold/endpoint_names.h"
+
+#define LIMIT_MS 10000 /* the guard has to agree */
+
+/* Which agent is meant, and where things are, is nothing that could change. */
+#define WHICH_GROUPS (SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT)
+
+static int print_changes(const struct cmd_ctx *ctx, const json_t *answer, struct err *e)
+{
+	const json_t *changed = json_object_get(answer, "changed");
+	const json_t *fixed = json_object_get(answer, "fixed");
+	cleanup_strbuf struct strbuf why = STRBUF_INIT;
+	json_t *text;
+	size_t i;
+
+	if (opts_flag(ctx->opts, "json"))
+		cmd_print_json(json_deep_copy(answer));
+	else if (!json_array_size(changed) && !json_array_size(fixed))
+		puts("Nothing has changed: the agent goes by all of that already.");
+	json_array_foreach(changed, i, text)
+	{
+		if (!opts_flag(ctx->opts, "json"))
+			term_print_wrapped(stdout, json_string_value(text), 0);
+	}
+	json_array_foreach(fixed, i, text)
+	{
+		strbuf_addf(&why, "%s%s", i ? "\n" : "", json_string_value(text));
+	}
+	if (!json_array_size(fixed))
+		return CMD_OK;
+	(void)err_set(e, -EBUSY, "%s", strbuf_str(&why));
+	return CMD_FAILED;
+}
+
+/* The agent is told what r has. */
+static int tell_agent(const struct cmd_ctx *ctx, const struct agent_setup *r, struct err *e)
+{
+	char name[SOCKET_NAME_MAX];
+	json_t *answer = NULL;
+	int code, said;
+
+	(void)agent_socket_name(name, sizeof(name), r->config.instance, r->config.dev_dir,
+				ctx->job);
+	code = ctl_ask_with(name, CTL_RELOAD, r->given, LIMIT_MS, &answer, e);
+	if (code == -EPIPE)
+		(void)err_set(e, code,
+			      "the agent ended while it was asked, or is of a version that cannot "
+			      "change its settings; tenure off, then tenure on");
+	if (code < 0)
+		return CMD_FAILED;
+	said = (int)json_integer_value(json_object_get(answer, "code"));
+	if (said < 0) {
+		const char *why = json_get_str(answer, "error");
+
+		(void)err_set(e, said, "%s", why ? why : "the agent refuses");
+		code = said == -EBUSY || said == -EAGAIN ? CMD_FAILED : CMD_USAGE;
+	} else {
+		code = print_changes(ctx, answer, e);
+	}
+	json_decref(answer);
+	return code;
+}
+
+static bool says_how(const struct cmd_ctx *ctx)
+{
+	static const char *const own[] = { "no-hold", "for", "until" };
+	bool found = false;
+
+	for (size_t i = 0; i < ARRAY_LEN(own); i++)
+		found = found || opts_given(ctx->opts, own[i]);
+	for (int id = 0; id < SET_MAX; id++) {
+		const struct setting *row = setting_row((enum setting_id)id);
+		bool which = row->groups & WHICH_GROUPS || id == SET_STATE_DIR;
+
+		if (row->groups & AGENT_SETTING_GROUPS && !which)
+			found = found || opts_given(ctx->opts, row->opt.name);
+	}
+	return found;
+}
+
+int reload_with_options(const struct cmd_ctx *ctx, bool *ret_done, struct err *e)
+{
+	struct agent_setup r = { 0 };
+	struct err none = ERR_INIT;
+	json_t *doc = NULL;
+	int code;
+
+	*ret_done = says_how(ctx) &&
+		    agent_ask(ctx, AGENT_VERB(CTL_PING), LIMIT_MS, &doc, NULL, &none) == CMD_OK &&
+		    json_get_str(doc, "phase") && strcmp(json_get_str(doc, "phase"), "releasing");
+	json_decref(doc);
+	if (!*ret_done)
+		return CMD_OK;
+	code = agent_setup_prepare(ctx, &r, e);
+	if (code == CMD_OK)
+		code = tell_agent(ctx, &r, e);
+	agent_setup_clear(&r);
+	return code;
+}
+
+/* ---- reload ---- */
+
+/* Settings as the agent's command line had them, over files and variables as they are now. */
+static int read_anew(const struct cmd_ctx *ctx, json_t *options, struct settings *s, struct err *e)
+{
+	const struct setting_origin from = { .layer = SETTING_FROM_COMMAND_LINE };
+	int r = settings_set_from_opts(s, ctx->opts, e);
+	json_t *text;
+	const char *key;
+
+	json_object_foreach(options, key, text)
+	{
+		const struct setting *row = setting_find(key);
+
+		if (r == 0 && row && json_is_string(text) &&
+		    !(opts_has(ctx->opts, row->opt.name) && opts_given(ctx->opts, row->opt.name)))
+			r = settings_set(s, (enum setting_id)(row - settings_table),
+					 json_string_value(text), &from, e);
+	}
+	if (r == 0)
+		r = settings_load(s, NULL, e);
+	if (r == 0)
+		r = settings_check(s, e);
+	cmd_warn("warning", "%s", settings_faults(s));
+	cmd_warn("note", "%s", settings_notes(s));
+	return r < 0 ? r == -EPERM ? CMD_DENIED : CMD_USAGE : CMD_OK;
+}
+
+static int reload_as(const struct cmd_ctx *ctx, const json_t *options, struct settings *s,
+		     struct err *e)
+{
+	bool no_hold = json_is_true(json_object_get(options, AGENT_SETUP_NO_HOLD));
+	char word[] = "on", option[] = "--no-hold";
+	char *argv[] = { word, option, NULL };
+	struct opts *o = cmd_opts(&cmd_on);
+	struct cmd_ctx on = { .cmd = &cmd_on, .opts = o, .settings = s, .job = ctx->job };
+	struct agent_setup r = { 0 };
+	int code = opts_parse(o, no_hold ? 2 : 1, argv, OPTS_DEFAULT, e) < 0 ? CMD_USAGE : CMD_OK;
+
+	if (code == CMD_OK)
+		code = agent_setup_prepare(&on, &r, e);
+	if (code == CMD_OK)
+		code = tell_agent(ctx, &r, e);
+	agent_setup_clear(&r);
+	(void)opts_free(o);
+	return code;
+}
+
+static int run_reload(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct settings *s = settings_new();
+	json_t *doc = NULL;
+	int code = agent_ask(ctx, AGENT_VERB(CTL_PING), LIMIT_MS, &doc, NULL, e);
+	json_t *options = json_object_get(doc, "options");
+
+	if (code == CMD_OK && !options) {
+		(void)err_set(e, -ENOTSUP,
+			      "the agent is of a version that cannot change its settings; tenure "
+			      "off, then tenure on");
+		code = CMD_FAILED;
+	}
+	if (code == CMD_OK)
+		code = read_anew(ctx, options, s, e);
+	if (code == CMD_OK)
+		code = reload_as(ctx, options, s, e);
+	s = settings_free(s);
+	json_decref(doc);
+	return code;
+}
+
+static const struct cmd_example examples[] = {
+	{ "tenure reload", "the config files have changed: the agent follows, holds stay" },
+	{ "tenure on --memory 40G", "the same with other options, where an agent runs already" },
+	{ 0 },
+};
+
+const struct cmd cmd_reload = {
+	.name = "reload",
+	.group = "Holding GPUs",
+	.summary = "have the agent of this node read the config files again",
+	.description =
+		"Prints a line for each setting that changes, with the value before and after. What "
+		"is held stays held: memory, load and times change in place. What a running agent "
+		"cannot change (where its files and sockets are, its name, beat, expire, lane_width, "
+		"workload, sweep_spare, log_level) is named, and the rest changes all the same. With "
+		"a mistake in a file, or where the guard refuses, nothing changes, and the reason is "
+		"said. The options that the agent was started with, or last got from tenure on, go "
+		"before the files as ever.\n\n"
+		"A SIGHUP to the agent that tenure on has started does the same, and its log has what "
+		"came of it.",
+	.examples = examples,
+	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
+	.flags = CMD_HOLDS | CMD_JSON,
+	.run = run_reload,
+};
