@@ -195,3 +195,53 @@ bool element_parameter(const struct text_list *sweep, uint64_t element, size_t i
 	copy_value(&p, k % p.n, value, value_size);
 	return true;
 }
+
+static void add_word(char letter, const struct output_words *w, struct strbuf *b)
+{
+	switch (letter) {
+	case 'j':
+		strbuf_addf(b, w->element ? "%llu.%llu" : "%llu", (unsigned long long)w->id,
+			    (unsigned long long)w->element);
+		break;
+	case 'A':
+		strbuf_addf(b, "%llu", (unsigned long long)w->id);
+		break;
+	case 'a':
+		strbuf_addf(b, "%llu", (unsigned long long)w->index);
+		break;
+	case 'x':
+		strbuf_adds(b, w->name ? w->name : "");
+		break;
+	case 'N':
+		strbuf_adds(b, w->node ? w->node : "");
+		break;
+	case 'u':
+		strbuf_adds(b, w->user ? w->user : "");
+		break;
+	default:
+		strbuf_addc(b, letter);
+	}
+}
+
+int output_path(const char *pattern, const struct output_words *words, struct strbuf *ret,
+		struct err *e)
+{
+	for (const char *p = pattern; *p; p++) {
+		if (*p != '%') {
+			if (words)
+				strbuf_addc(ret, *p);
+			continue;
+		}
+		p++;
+		if (!*p || !strchr("jAaxNu%", *p))
+			return err_set(
+				e, -EINVAL,
+				"\"%%%.1s\" stands for nothing; there are %%j (id), %%A (id "
+				"without its element), %%a (index), %%x (name), %%N (node), %%u "
+				"(user) and %%%%",
+				p);
+		if (words)
+			add_word(*p, words, ret);
+	}
+	return 0;
+}

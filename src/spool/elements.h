@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/strbuf.h"
 #include "base/textlist.h"
 #include "base/units.h"
 #include "spool/ident.h"
@@ -31,6 +32,19 @@ uint64_t element_index(const struct index_range *array, uint64_t element);
  */
 bool element_parameter(const struct text_list *sweep, uint64_t element, size_t i,
 		       char name[SPEC_NAME_MAX + 1], char *value, size_t value_size);
+
+/*
+ * The path of a task's output with what stands for its names: %j (42, or 42.7 of an element), %A
+ * (42), %a (the element's index; 0: it is none), %x (its name), %N (the node), %u (the user), %%.
+ * words NULL: it is only checked. -EINVAL: another one.
+ */
+struct output_words {
+	uint64_t id, element, index;
+	const char *name, *node, *user;
+};
+
+int output_path(const char *pattern, const struct output_words *words, struct strbuf *ret,
+		struct err *e);
 
 /* Whether a variable of the environment can be called so: letters, digits and _, no digit first. */
 bool elements_is_variable(const char *name, size_t len);

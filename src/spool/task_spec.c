@@ -300,6 +300,32 @@ static const struct task_option rows[] = {
 		   .group = group_runs,
 		   .flags = OPT_AS_TEXT,
 		   .help = "directory to run in, also relative to this one (default: this one)" } },
+	{ .key = "output",
+	  .help = "file that what it prints is appended to; its log",
+	  AT(output),
+	  .flags = OPTION_SUBMITTER,
+	  .opt = { .name = "output",
+		   .short_name = 'o',
+		   .words = WORDS_FILES,
+		   .spec = { VALUE_BYTES_PATH, .max = 4096 },
+		   .arg = "PATH",
+		   .group = group_runs,
+		   .flags = OPT_AS_TEXT,
+		   .help = "append what it prints to that file, also relative to --cwd, and not to its "
+			   "log; %j is its id, %A without the element, %a the index, %x its name, %N "
+			   "the node, %u the user" } },
+	{ .key = "error",
+	  .help = "the same for standard error alone; as output",
+	  AT(error),
+	  .flags = OPTION_SUBMITTER,
+	  .opt = { .name = "error",
+		   .short_name = 'e',
+		   .words = WORDS_FILES,
+		   .spec = { VALUE_BYTES_PATH, .max = 4096 },
+		   .arg = "PATH",
+		   .group = group_runs,
+		   .flags = OPT_AS_TEXT,
+		   .help = "the same for its standard error alone (default: as --output)" } },
 	{ .key = "umask",
 	  AT(umask),
 	  .def = SPEC_NO_UMASK,
@@ -692,6 +718,16 @@ static int check_env(const struct task_spec *s, struct err *e)
 	return 0;
 }
 
+static int check_outputs(const struct task_spec *s, struct err *e)
+{
+	const char *const paths[][2] = { { "output", s->output }, { "error", s->error } };
+
+	for (size_t i = 0; i < ARRAY_LEN(paths); i++)
+		if (paths[i][1] && output_path(paths[i][1], NULL, NULL, e) < 0)
+			return err_wrap(e, "%s", paths[i][0]);
+	return 0;
+}
+
 static int check_what(const struct task_spec *s, struct err *e)
 {
 	int n = (s->script != NULL) + (s->argv.n > 0) + (s->commands.n > 0);
@@ -831,6 +867,8 @@ int spec_check(struct task_spec *s, struct err *e)
 		r = check_gang(s, e);
 	if (r == 0)
 		r = check_env(s, e);
+	if (r == 0)
+		r = check_outputs(s, e);
 	if (r == 0)
 		r = spec_count(s, &count, e);
 	if (r == 0)

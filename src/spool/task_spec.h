@@ -104,9 +104,10 @@ struct task_spec {
 	/* Who submitted it, and by which rules others' use counts. */
 	char *host, *user;
 	uint64_t uid;
-	uint64_t submitted; /* wall ns */
-	uint64_t rules;	    /* enum spec_rules */
-	bool raw;	    /* came as a bare script */
+	char *output, *error; /* files that its own are; NULL: its log */
+	uint64_t submitted;   /* wall ns */
+	uint64_t rules;	      /* enum spec_rules */
+	bool raw;	      /* came as a bare script */
 };
 
 struct task_spec *spec_new(void); /* all defaults */

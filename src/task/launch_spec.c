@@ -24,7 +24,7 @@
 #include "base/strbuf.h"
 #include "task/end_record.h"
 
-#define LAUNCH_MAGIC 0x74736b34U /* changes with the format */
+#define LAUNCH_MAGIC 0x74736b35U /* changes with the format */
 
 struct spec_head {
 	uint32_t magic;
@@ -49,6 +49,8 @@ static const size_t texts[] = {
 	offsetof(struct launch_spec, shown),
 	offsetof(struct launch_spec, node),
 	offsetof(struct launch_spec, cwd),
+	offsetof(struct launch_spec, output),
+	offsetof(struct launch_spec, error),
 	offsetof(struct launch_spec, run_dir),
 	offsetof(struct launch_spec, record_dir),
 	offsetof(struct launch_spec, script_name),
@@ -67,6 +69,7 @@ static const char **text_at(const struct launch_spec *s, size_t i)
 static int check(const struct launch_spec *s, struct err *e)
 {
 	const char *const dirs[] = { s->cwd, s->run_dir, s->record_dir };
+	const char *const outputs[] = { s->output, s->error };
 
 	if (!s->token || !token_valid(s->token))
 		return err_set(e, -EINVAL, "the task's token is not one");
@@ -74,6 +77,9 @@ static int check(const struct launch_spec *s, struct err *e)
 		if (!dirs[i] || dirs[i][0] != '/')
 			return err_set(e, -EINVAL, "\"%s\" is not an absolute path",
 				       dirs[i] ? dirs[i] : "");
+	for (size_t i = 0; i < ARRAY_LEN(outputs); i++)
+		if (outputs[i] && outputs[i][0] && outputs[i][0] != '/')
+			return err_set(e, -EINVAL, "\"%s\" is not an absolute path", outputs[i]);
 	if (!s->script && (s->n_argv == 0 || !s->argv[0][0]))
 		return err_set(e, -EINVAL, "there is no command");
 	if (s->n_argv > LAUNCH_WORDS_MAX || s->n_env > LAUNCH_WORDS_MAX)

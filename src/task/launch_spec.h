@@ -45,6 +45,7 @@ struct launch_spec {
 	const char *shown; /* the command as it was submitted, for the log; may be NULL */
 	const char *node;  /* this node's name, for the log; may be NULL */
 	const char *cwd;
+	const char *output, *error; /* files that it prints to; "" or NULL: the log, as output */
 	const char *run_dir;	 /* local directory, 0700: the script's file lies in it meanwhile */
 	const char *record_dir;	 /* local directory, 0700 */
 	const char *script_name; /* the base name that $0 shows; may be NULL: "script" */

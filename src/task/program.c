@@ -214,7 +214,7 @@ void program_set_env(struct program *p, const struct launch_spec *s, const char 
 }
 
 /* The steps of a start, in the words for its owner. */
-enum step { STEP_SETUP, STEP_CWD, STEP_EXEC };
+enum step { STEP_SETUP, STEP_CWD, STEP_OUTPUT, STEP_ERROR, STEP_EXEC };
 
 struct child {
 	struct program *p;
@@ -291,6 +291,35 @@ static void close_rest(void)
 	nofile_close(STDERR_FILENO + 1, UINT_MAX);
 }
 
+/* Appended to, whoever else writes to it. A FIFO that nobody reads is an error and no wait. */
+static bool open_as(const char *path, int fd, uint64_t *ret_at)
+{
+	int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_NONBLOCK, 0666);
+	struct stat st;
+	int flags;
+
+	if (file < 0)
+		return false;
+	if (fstat(file, &st) == 0 && S_ISREG(st.st_mode))
+		*ret_at = (uint64_t)st.st_size;
+	flags = fcntl(file, F_GETFL);
+	return fcntl(file, F_SETFL, flags & ~O_NONBLOCK) == 0 && dup2(file, fd) >= 0;
+}
+
+/* In the task's own process, which can be ended while a file system does not answer. */
+static bool redirect(struct child *c)
+{
+	const struct launch_spec *s = c->spec;
+
+	c->step = STEP_OUTPUT;
+	if (s->output && s->output[0] &&
+	    (!open_as(s->output, STDOUT_FILENO, &c->p->output_at) ||
+	     dup2(STDOUT_FILENO, STDERR_FILENO) < 0))
+		return false;
+	c->step = STEP_ERROR;
+	return !(s->error && s->error[0]) || open_as(s->error, STDERR_FILENO, &c->p->error_at);
+}
+
 static int run_child(void *arg)
 {
 	struct child *c = arg;
@@ -304,6 +333,8 @@ static int run_child(void *arg)
 		(void)!write(c->cgroup_fd, "0", 1);
 	c->step = STEP_CWD;
 	if (chdir(c->spec->cwd) < 0)
+		goto fail;
+	if (!redirect(c))
 		goto fail;
 	close_rest();
 	c->step = STEP_EXEC;
@@ -357,6 +388,10 @@ static int say(struct child *c, struct err *e)
 	switch (c->step) {
 	case STEP_CWD:
 		return err_sys(e, errnum, "enter the working directory %s", c->spec->cwd);
+	case STEP_OUTPUT:
+		return err_sys(e, errnum, "write its output to %s", c->spec->output);
+	case STEP_ERROR:
+		return err_sys(e, errnum, "write its errors to %s", c->spec->error);
 	case STEP_EXEC:
 		return say_exec(c->p, errnum, e);
 	case STEP_SETUP:

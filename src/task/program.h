@@ -40,7 +40,8 @@ struct program {
 	char *file;
 	char *line; /* the interpreter line, cut into words */
 	char *token_env;
-	bool guessed;  /* the script does not say what runs it */
+	uint64_t output_at, error_at; /* bytes that were in its files before */
+	bool guessed;		      /* the script does not say what runs it */
 	int exit_code; /* after a failure: EXIT_NOT_FOUND or EXIT_CANNOT_RUN, as a shell says */
 	bool not_its_fault; /* that was for want of something of the node's */
 };
@@ -66,7 +67,8 @@ void program_set_env(struct program *p, const struct launch_spec *spec, const ch
 		     size_t n_more);
 
 /*
- * Start it in a session of its own with log_fd as standard output and error, /dev/null as input.
+ * Start it in a session of its own with log_fd, or its own files, as standard output and error,
+ * /dev/null as input.
  * cgroup_fd: cgroup.procs to enter first, or -1. Returns when its program has begun: the PID (a
  * child of ours, not reaped), or -errno with a text for the task's owner and p->exit_code;
  * -ECANCELED: the gate was shut, and nothing was started. It can take as long as the file systems

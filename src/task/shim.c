@@ -26,6 +26,7 @@
 #include "task/shim.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -34,6 +35,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,7 +58,8 @@
 #include "task/tree.h"
 #include "task/worker.h"
 
-#define FIRST_CONN	   4U /* behind what else is waited for */
+#define LAST_BYTES	   8192U /* of what it printed to a file of its own */
+#define FIRST_CONN	   4U	 /* behind what else is waited for */
 #define RECORD_TRY_MS	   1000
 #define NEVER_BEGAN_PASSES 6U	/* which take 100 ms */
 #define LOG_WAIT_MS	   2000 /* for the end of the log, before its task's end is told */
@@ -516,6 +519,35 @@ static void live(struct shim *sh)
 
 /* ---- the end ---- */
 
+/*
+ * The last of what it printed to a file of its own goes into its log as well: there it is looked
+ * for words of a framework that ran out of memory, and there it is where that file is not to be
+ * had.
+ */
+static void keep_last(struct shim *sh, const char *path, uint64_t from)
+{
+	cleanup_free char *text = xmalloc(LAST_BYTES), *head = NULL;
+	cleanup_fd int fd = -1;
+	struct stat st;
+	uint64_t at;
+	ssize_t n;
+
+	if (!path || !path[0])
+		return;
+	fd = open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size <= from)
+		return;
+	at = (uint64_t)st.st_size - from > LAST_BYTES ? (uint64_t)st.st_size - LAST_BYTES : from;
+	n = pread(fd, text, LAST_BYTES, (off_t)at);
+	if (n <= 0)
+		return;
+	head = xasprintf("--- the last of %s:\n", path);
+	logfile_write(&sh->log, head, strlen(head));
+	logfile_write(&sh->log, text, (uint64_t)n);
+	if (text[n - 1] != '\n')
+		logfile_write(&sh->log, "\n", 1);
+}
+
 /* By the worker. Nobody else writes any more. */
 static void work_trailer(void *data)
 {
@@ -526,6 +558,8 @@ static void work_trailer(void *data)
 	logfile_finish(&sh->log);
 	end.log_cut_bytes = sh->log.cut;
 	if (!(sh->spec.flags & LAUNCH_BARE_LOG)) {
+		keep_last(sh, sh->spec.output, sh->program.output_at);
+		keep_last(sh, sh->spec.error, sh->program.error_at);
 		if (logfile_in_line(&sh->log))
 			strbuf_addc(&b, '\n');
 		logtext_trailer(&b, &end);

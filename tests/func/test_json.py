@@ -98,7 +98,7 @@ def test_members(queue, world, tmp_path):
     commands = tmp_path / "commands"
     commands.write_text("sleep 0\nfalse\n")
     listed = q.submit("-g", "0", "--from", commands)
-    left = q.submit("-g", "0", "-n", "left", "--", "sh", "-c", "sleep 60 & exit 3")
+    left = q.submit("-g", "0", "-n", "left", "-o", tmp_path / "out", "-e", tmp_path / "err", "--", "sh", "-c", "sleep 60 & exit 3")
     again = q.submit("-g", "0", "-r", "2", "--retry-every", "1", "--backoff", "1h", "--", "false")
     never = q.submit("-g", "all", "-l", "week", "--", "true")
     q.m.run(q.m.tenure, "pause", "week")

@@ -115,6 +115,13 @@ static const struct {
 	  TAKEN "--name x\n" PASSED "--exclusive\n" },
 	/* The directory. */
 	{ "#SBATCH -D /tmp\n", "", "{\"cwd\":\"/tmp\"}", TAKEN "--cwd /tmp\n" },
+	/* Files. */
+	{ "#SBATCH -o /tmp/%x-%j.out -e /tmp/err\n", "",
+	  "{\"error\":\"/tmp/err\",\"output\":\"/tmp/%x-%j.out\"}",
+	  TAKEN "--output /tmp/%x-%j.out, --error /tmp/err\n" },
+	{ "#SBATCH --output=/tmp/%s.out\n", "", "{}", PASSED "--output=/tmp/%s.out\n" },
+	{ "#SBATCH --output=/tmp\n", "", "{}", PASSED "--output=/tmp\n" },
+	{ "#SBATCH --output=/tmp/a\n", "-o /tmp/b", "{}", "" },
 	{ "#SBATCH -D nowhere/at/all\n", "", "{}", PASSED "-D nowhere/at/all\n" },
 	/* What is so anyway is not told; another number of nodes is. */
 	{ "#SBATCH -N 1 --ntasks=1 --requeue -q\n", "", "{}", PASSED "-q\n" },

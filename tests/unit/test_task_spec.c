@@ -493,20 +493,34 @@ static void test_raw(void **state)
 	assert_int_equal(raw_parse("a.json", "{\"argv\":[\"x\"]} x", 17, &s, &e), -EINVAL);
 }
 
+static void test_output_path(void **state)
+{
+	static const struct output_words words = {
+		.id = 42, .element = 7, .index = 9, .name = "train", .node = "n7", .user = "bob"
+	};
+	static const char *const bad[] = { "/x/%", "/x/%q", "/%J" };
+	struct strbuf b = STRBUF_INIT;
+
+	assert_int_equal(output_path("/%u/%x-%j.%A_%a@%N 100%%", &words, &b, NULL), 0);
+	assert_string_equal(strbuf_str(&b), "/bob/train-42.7.42_9@n7 100%");
+	strbuf_clear(&b);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		struct err e = ERR_INIT;
+
+		assert_int_equal(output_path(bad[i], NULL, NULL, &e), -EINVAL);
+		assert_non_null(strstr(e.text, "stands for nothing; there are %j (id)"));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_text),
-		cmocka_unit_test(test_elements),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_made_names),
-		cmocka_unit_test(test_raw),
-		cmocka_unit_test(test_signals),
-		cmocka_unit_test(test_null),
-		cmocka_unit_test(test_sweeps),
-		cmocka_unit_test(test_names_of_commands),
+		cmocka_unit_test(test_output_path), cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_refused),	    cmocka_unit_test(test_text),
+		cmocka_unit_test(test_elements),    cmocka_unit_test(test_names),
+		cmocka_unit_test(test_made_names),  cmocka_unit_test(test_raw),
+		cmocka_unit_test(test_signals),	    cmocka_unit_test(test_null),
+		cmocka_unit_test(test_sweeps),	    cmocka_unit_test(test_names_of_commands),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

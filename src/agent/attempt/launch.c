@@ -23,6 +23,7 @@ struct launch {
 	char token[TASK_TOKEN_MAX];
 	char claim[SPOOL_PATH_MAX], heartbeat[SPOOL_PATH_MAX];
 	char *shown;
+	struct strbuf output, error;
 };
 
 static void add(struct text_list *l, const char *name, const char *value)
@@ -144,8 +145,31 @@ static int make_command(struct launch *j, const struct task_spec *spec, const st
 	return 0;
 }
 
+/* Paths with the names of this one; which there are the spec has checked. */
+static void make_outputs(struct launch *j, const struct task_spec *spec,
+			 const struct launch_with *w)
+{
+	const struct output_words words = {
+		.id = w->id,
+		.element = w->element,
+		.index = w->element ? element_index(&spec->array, w->element) : 0,
+		.name = spec->name,
+		.node = w->node,
+		.user = spec->user,
+	};
+
+	if (spec->output)
+		(void)output_path(spec->output, &words, &j->output, NULL);
+	if (spec->error)
+		(void)output_path(spec->error, &words, &j->error, NULL);
+	j->job.output = strbuf_str(&j->output);
+	j->job.error = strbuf_str(&j->error);
+}
+
 static char *show_command(const struct launch *j, const struct task_spec *spec)
 {
+	/* As one would write it for a shell. */
+	const char *const outputs[][2] = { { " >>", j->job.output }, { " 2>>", j->job.error } };
 	struct strbuf text = STRBUF_INIT;
 
 	if (spec->allocation) /* its words say nothing to a person */
@@ -154,6 +178,12 @@ static char *show_command(const struct launch *j, const struct task_spec *spec)
 		strbuf_adds(&text, spec->script_name ?: spec->name);
 	for (size_t i = 0; i < j->argv.n; i++)
 		strbuf_add_word_in_line(&text, j->argv.texts[i]);
+	for (size_t i = 0; i < ARRAY_LEN(outputs); i++) {
+		if (!outputs[i][1][0])
+			continue;
+		strbuf_adds(&text, outputs[i][0]);
+		strbuf_add_word_in_line(&text, outputs[i][1]);
+	}
 	return strbuf_take(&text);
 }
 
@@ -187,6 +217,7 @@ int launch_make(const struct task_spec *spec, const char *token, const struct la
 		return r;
 	}
 	(void)str_copy(j->token, sizeof(j->token), token);
+	make_outputs(j, spec, w);
 	j->shown = show_command(j, spec);
 	make_title(j, spec, w);
 	make_env(j, spec, w->id, w);
@@ -233,6 +264,8 @@ struct launch *launch_free(struct launch *j)
 	text_list_clear(&j->env);
 	text_list_clear(&j->argv);
 	free(j->shown);
+	strbuf_clear(&j->output);
+	strbuf_clear(&j->error);
 	free(j);
 	return NULL;
 }

@@ -29,6 +29,7 @@
 #include "cli/task/select.h"
 #include "cli/task/taskrun.h"
 #include "spool/instance.h"
+#include "spool/record.h"
 #include "task/logfile.h"
 #include "task/logtext.h"
 
@@ -47,7 +48,9 @@ struct reader {
 	bool looked; /* so that what is found now has begun meanwhile */
 	char path[SPOOL_PATH_MAX];
 	bool follows;
-	char *away;		/* what was said last of one that is not in the spool */
+	bool over;    /* the task has ended: what it has not printed to is not waited for */
+	char *output; /* the file of its own that is read; NULL: its log */
+	char *away;   /* what was said last of one that is not in the spool */
 	struct text_list shown; /* paths of those before */
 	off_t at, size;
 	char seen[SEEN]; /* before it */
@@ -211,6 +214,51 @@ static int find_away(struct reader *r, struct err *e)
 	return fd < 0 ? 0 : open_log(r, strrchr(log.file, '/'), fd);
 }
 
+/* Of a task that prints to a file of its own: its path. The caller frees it. */
+static char *output_path_of(const struct logreader *t)
+{
+	char *output = NULL, *error = NULL;
+	struct task_place place;
+	struct task_file file;
+	struct taskrun run;
+
+	if (select_by_id(t->sp, t->id, t->element, &place, NULL) < 0 ||
+	    task_file_read(t->sp, place.path, &file, NULL) < 0)
+		return NULL;
+	if (file.spec->output) {
+		taskrun_read(t->sp, &place, &file.history, &run);
+		taskrun_outputs(t->sp, file.spec, &place, &run, &output, &error);
+	}
+	free(error);
+	task_file_clear(&file);
+	return output;
+}
+
+/* Where it prints to a file of its own that is read in the place of its log at path, whose
+ * descriptor is taken over. Attempts, and other tasks, go on in the same file. */
+static int open_output(struct reader *r, const char *path, int log_fd)
+{
+	cleanup_free char *output = output_path_of(r->t);
+	cleanup_fd int log = log_fd, fd = -1;
+	struct stat st;
+
+	if (!output)
+		return open_log(r, path, take_fd(log));
+	if (r->output && r->fd >= 0 && strcmp(r->output, output) == 0) {
+		text_list_add(&r->shown, r->path);
+		(void)str_copy(r->path, sizeof(r->path), path);
+		return 0;
+	}
+	fd = open(output, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)))
+		fd = fd_close(fd);
+	if (fd < 0 && r->follows && !r->over) /* it has not begun to print yet */
+		return 0;
+	free(r->output);
+	r->output = fd < 0 ? NULL : take_ptr(output);
+	return open_log(r, path, fd < 0 ? take_fd(log) : take_fd(fd));
+}
+
 /* 1: it has (another) one now. */
 static int find_log(struct reader *r, struct err *e)
 {
@@ -233,13 +281,14 @@ static int find_log(struct reader *r, struct err *e)
 	if (code < 0 || !f.path[0])
 		return code < 0 ? code : 0;
 	code = spool_open_file(r->t->sp, f.path, O_RDONLY, NULL, e);
-	return code < 0 ? code : open_log(r, f.path, code);
+	return code < 0 ? code : open_output(r, f.path, code);
 }
 
 static void reader_clear(struct reader *r)
 {
 	end_log(r);
 	text_list_clear(&r->shown);
+	free(r->output);
 	free(r->away);
 }
 
@@ -477,6 +526,7 @@ static int follow_once(struct follower *f, struct err *e)
 
 	if (ended < 0)
 		return ended;
+	f->r.over = ended;
 	code = copy_more(&f->r, e);
 	if (code == 0 && (ended || is_time_to_search(&f->pace, &f->r, f->w)))
 		while ((code = find_log(&f->r, e)) > 0 && (code = copy_more(&f->r, e)) == 0)

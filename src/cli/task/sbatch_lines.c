@@ -20,6 +20,7 @@
 #include "base/value.h"
 #include "cli/cmd.h"
 #include "cli/task/submit_inherit.h"
+#include "spool/elements.h"
 
 #define MARK "#SBATCH"
 
@@ -117,6 +118,12 @@ static char *as_it_is(const char *value)
 	return xstrdup(value);
 }
 
+/* Of what stands for names only what means the same here. */
+static char *as_output(const char *value)
+{
+	return value[0] && output_path(value, NULL, NULL, NULL) == 0 ? xstrdup(value) : NULL;
+}
+
 static char *as_yes(const char *value)
 {
 	return xstrdup("true");
@@ -140,6 +147,8 @@ static const struct row {
 	{ "time", 't', false, "timeout", as_duration },
 	{ "begin", 'b', false, "begin", as_time },
 	{ "chdir", 'D', false, "cwd", as_it_is },
+	{ "output", 'o', false, "output", as_output },
+	{ "error", 'e', false, "error", as_output },
 	{ "hold", 'H', true, "paused", as_yes },
 	{ "no-requeue", 0, true, "no-requeue", as_yes },
 };
@@ -192,8 +201,10 @@ static bool set(const struct reading *r, const char *option, const char *value)
 {
 	const struct task_option *row = task_option_find(option);
 
-	if (row->flags & OPTION_SUBMITTER)
+	if (strcmp(option, "cwd") == 0)
 		return submitter_directory(r->s, value, NULL) == 0;
+	if (row->flags & OPTION_SUBMITTER)
+		return submitter_output(r->s, row->key, value, NULL) == 0;
 	return spec_set_text(r->s, row->key, value, NULL) == 0;
 }
 

@@ -346,6 +346,8 @@ static const struct {
 	{ VIEW_RAN, print_ran },
 	{ VIEW_LOG, print_log },
 	{ VIEW_LOG_ERROR, print_log_error },
+	{ VIEW_OUTPUT },
+	{ VIEW_ERROR },
 	{ VIEW_END, print_end },
 	{ VIEW_UNFILED, print_left },
 	{ VIEW_LEFT_EXIT, print_left },

@@ -98,7 +98,7 @@ const struct cmd cmd_submit = {
 		"\n"
 		"What the #SBATCH lines of a script ask for is taken as options where there is the same "
 		"here (--job-name, --array, --gres=gpu, --gpus, --gpus-per-node, --time, --begin, --chdir, "
-		"--hold, --no-requeue), and told; the others are named in a warning. Options of the "
+		"--hold, --no-requeue, --output, --error), and told; the others are named in a warning. Options of the "
 		"command line and of #TENURE lines go before them.\n"
 		"\n"
 		"--from reads a shell command per line; empty lines and those that begin with # are "

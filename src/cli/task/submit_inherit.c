@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/cmd.h"
+#include "spool/elements.h"
 #include "spool/instance.h"
 
 extern char **environ;
@@ -98,6 +99,49 @@ int submitter_directory(struct task_spec *s, const char *given, struct err *e)
 	if (!full)
 		return err_sys(e, errno, "--cwd: find the directory \"%s\"", given);
 	return spec_set_text(s, "cwd", full, e);
+}
+
+/* As far as it can be seen from here, and is not one of many. */
+static void warn_of_output(const char *key, const char *path)
+{
+	cleanup_free char *dir = xstrdup(path);
+	char *slash = strrchr(dir, '/');
+
+	if (slash == dir)
+		return;
+	*slash = '\0';
+	if (strchr(dir, '%'))
+		return;
+	if (access(dir, F_OK) < 0)
+		cmd_warn(
+			"warning",
+			"--%s: there is no directory %s here; the task fails where it is not there when "
+			"it starts",
+			key, dir);
+	else if (access(path, F_OK) == 0 ? access(path, W_OK) < 0 : access(dir, W_OK) < 0)
+		cmd_warn("warning",
+			 "--%s: %s cannot be written to from here; the task fails where "
+			 "that is so when it starts",
+			 key, path);
+}
+
+int submitter_output(struct task_spec *s, const char *key, const char *given, struct err *e)
+{
+	bool whole = given[0] == '/';
+	cleanup_free char *path =
+		xasprintf("%s%s%s", whole || !s->cwd ? "" : s->cwd,
+			  whole || !s->cwd || !strcmp(s->cwd, "/") ? "" : "/", given);
+	struct stat st;
+	size_t len = strlen(path);
+
+	if (!given[0] || path[len - 1] == '/' || (stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
+		return err_set(e, -EISDIR,
+			       "--%s: \"%s\" is a directory; say a file in it, as %s/%%j.log", key,
+			       given, given[0] ? given : ".");
+	if (output_path(path, NULL, NULL, e) < 0)
+		return err_wrap(e, "--%s", key);
+	warn_of_output(key, path);
+	return spec_set_text(s, key, path, e);
 }
 
 void submitter_umask(struct task_spec *s)

@@ -16,6 +16,9 @@ void submitter_environment(struct task_spec *s);
  */
 int submitter_directory(struct task_spec *s, const char *given, struct err *e);
 /* The mask that its files would have. */
+/* Likewise of "output" and "error", a path that may be relative to the spec's directory. Where it
+ * cannot be written is told. */
+int submitter_output(struct task_spec *s, const char *key, const char *given, struct err *e);
 void submitter_umask(struct task_spec *s);
 /* Who, where, when. */
 void submitter_name(struct task_spec *s, const struct spool *sp);

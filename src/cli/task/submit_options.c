@@ -70,6 +70,20 @@ static int check_script(const char *text, size_t len, const char *shown, struct 
 	return len ? 0 : err_set(e, -EINVAL, "%s is empty", shown);
 }
 
+static const char *const output_keys[] = { "output", "error" };
+
+/* Those that are said there and not in what comes first. */
+static int take_outputs(struct task_spec *s, const struct opts *o, const struct opts *first,
+			struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(output_keys) && r == 0; i++)
+		if (opts_given(o, output_keys[i]) && !(first && opts_given(first, output_keys[i])))
+			r = submitter_output(s, output_keys[i], opts_text(o, output_keys[i]), e);
+	return r;
+}
+
 /* What the script's own lines ask for; the command line goes before them. */
 static int take_lines(struct task_spec *s, const struct opts *o, const char *shown, struct err *e)
 {
@@ -84,6 +98,10 @@ static int take_lines(struct task_spec *s, const struct opts *o, const char *sho
 				    shown, not_there[i]);
 	if (lines && r == 0 && opts_given(lines, "cwd") && !opts_given(o, "cwd"))
 		r = submitter_directory(s, opts_text(lines, "cwd"), e);
+	if (lines && r == 0) /* those of the command line are relative to that, too */
+		r = take_outputs(s, o, NULL, e);
+	if (lines && r == 0)
+		r = take_outputs(s, lines, o, e);
 	if (lines && r == 0)
 		r = spec_take_options_behind(s, lines, o, e);
 	if (r == 0)
@@ -251,6 +269,8 @@ static int make_specs(const struct cmd_ctx *ctx, struct task_spec *s, struct spe
 	r = submitter_directory(s, opts_text(ctx->opts, "cwd"), e);
 	if (r == 0)
 		r = spec_take_options(s, ctx->opts, e);
+	if (r == 0) /* for lines that are tasks of their own */
+		r = take_outputs(s, ctx->opts, NULL, e);
 	if (r == 0)
 		r = take_payload(s, ctx->opts, ret, e);
 	if (r < 0 || ret->n) {

@@ -15,6 +15,7 @@
 #include "base/utf8.h"
 #include "cli/task/taskstate.h"
 #include "spool/claim.h"
+#include "spool/elements.h"
 #include "spool/gang.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
@@ -273,6 +274,36 @@ int taskrun_log_away(const struct spool *sp, const struct task_place *place, uns
 		(void)str_copy(c.path, sizeof(c.path), run.file);
 	}
 	return c.path[0] ? claim_find_log(sp, &c, attempt, ret, e) : 0;
+}
+
+static char *output_of(const char *pattern, const struct output_words *words)
+{
+	struct strbuf b = STRBUF_INIT;
+
+	if (!pattern || output_path(pattern, words, &b, NULL) < 0) {
+		strbuf_clear(&b);
+		return NULL;
+	}
+	return strbuf_take(&b);
+}
+
+void taskrun_outputs(const struct spool *sp, const struct task_spec *spec,
+		     const struct task_place *place, const struct taskrun *run, char **ret_output,
+		     char **ret_error)
+{
+	const struct output_words words = {
+		.id = place->name.id,
+		.element = place->element,
+		.index = place->element ? element_index(&spec->array, place->element) : 0,
+		.name = spec->name,
+		.node = run->who.host[0]    ? run->who.host
+			: run->who.agent[0] ? run->who.agent
+					    : spool_host(sp),
+		.user = spec->user,
+	};
+
+	*ret_output = output_of(spec->output, &words);
+	*ret_error = output_of(spec->error, &words);
 }
 
 char *taskrun_format_away(const struct spool *sp, const struct log_away *log)

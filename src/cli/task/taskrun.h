@@ -71,6 +71,11 @@ void taskrun_devices(const struct spool *sp, const struct taskrun *run, struct t
  */
 int taskrun_log_away(const struct spool *sp, const struct task_place *place, unsigned int attempt,
 		     struct log_away *ret, struct err *e);
+/* The files that it prints to, with its names in them; NULL where that is its log. Of what has no
+ * attempt yet as they would be here. The caller frees both. */
+void taskrun_outputs(const struct spool *sp, const struct task_spec *spec,
+		     const struct task_place *place, const struct taskrun *run, char **ret_output,
+		     char **ret_error);
 /* "its log could not be made (..); what it prints is in .., on node n7". The caller frees it. */
 char *taskrun_format_away(const struct spool *sp, const struct log_away *log);
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/utf8.h"
 #include "cli/agent_client.h"
 #include "cli/task/watch.h"
 #include "spool/elements.h"
@@ -326,6 +327,31 @@ static json_t *log_error_json(const struct task_view *v)
 	return why ? json_string(why) : NULL;
 }
 
+static json_t *outputs_json(const struct task_view *v, bool error)
+{
+	char *output = NULL, *errors = NULL;
+	json_t *found = NULL;
+
+	if (v->name.count && !v->place.element)
+		return NULL;
+	taskrun_outputs(v->sp, v->file.spec, &v->place, &v->run, &output, &errors);
+	if (error ? errors : output)
+		found = json_string(utf8_clean(error ? errors : output));
+	free(output);
+	free(errors);
+	return found;
+}
+
+static json_t *output_json(const struct task_view *v)
+{
+	return outputs_json(v, false);
+}
+
+static json_t *error_json(const struct task_view *v)
+{
+	return outputs_json(v, true);
+}
+
 static json_t *end_json(const struct task_view *v)
 {
 	return v->run.ended ? record_end(&v->run.end) : NULL;
@@ -438,6 +464,8 @@ static const struct {
 	[VIEW_LEFT_EXIT] = { "left_exit", left_exit_json },
 	[VIEW_LOG] = { "log", log_json },
 	[VIEW_LOG_ERROR] = { "log_error", log_error_json },
+	[VIEW_OUTPUT] = { "output", output_json },
+	[VIEW_ERROR] = { "error", error_json },
 	[VIEW_END] = { "end", end_json },
 	[VIEW_MUSTERED] = { "waits_for_ranks", NULL, FLAG, AT(run.mustered) },
 	[VIEW_UNSTARTED] = { "unstarted", NULL, FLAG, AT(run.unstarted) },
