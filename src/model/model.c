@@ -41,6 +41,8 @@
 #define DONE_SHARE	20   /* of what has ended, which may be much */
 #define READ_MOST_MS	5000 /* and so often in any case */
 #define NODES_MS	2000
+#define FORECAST_MS	3000
+#define ASK_LIMIT_MS	1000
 #define CLOSE_LIMIT_MS	1000
 #define READ_WATCH_MOST 200 /* documents before the others' turn */
 
@@ -85,7 +87,8 @@ struct model {
 	bool read;
 	uint64_t read_ns, read_took_ns, done_ns, done_took_ns, nodes_ns;
 	char queue_trouble[ERR_TEXT_MAX];
-	json_t *nodes, *pools;
+	json_t *nodes, *pools, *forecast;
+	uint64_t forecast_ns;
 	uint64_t version;
 	bool news; /* there is something to publish */
 };
@@ -358,17 +361,22 @@ static void lose_agent(struct model *m, const char *why)
 	m->again_ns = clock_mono_ns() + m->again_ms * NS_PER_MS;
 }
 
-static void connect_agent(struct model *m)
+static const char *socket_name(const struct model *m, char name[SOCKET_NAME_MAX])
 {
 	const struct settings *s = m->ctx->settings;
+
+	return agent_socket_name(name, SOCKET_NAME_MAX, settings_str(s, SET_INSTANCE),
+				 settings_str(s, SET_DEV_DIR), m->ctx->job);
+}
+
+static void connect_agent(struct model *m)
+{
 	char name[SOCKET_NAME_MAX];
 	struct err e = ERR_INIT;
 
 	if (m->watch || clock_mono_ns() < m->again_ns)
 		return;
-	(void)agent_socket_name(name, sizeof(name), settings_str(s, SET_INSTANCE),
-				settings_str(s, SET_DEV_DIR), m->ctx->job);
-	if (ctl_watch_open(name, &m->watch, &e) < 0)
+	if (ctl_watch_open(socket_name(m, name), &m->watch, &e) < 0)
 		lose_agent(m, "no agent of this instance runs here; tenure on starts one");
 }
 
@@ -429,6 +437,39 @@ static void swap_rows(struct model *m, struct shared_rows **at, const struct row
 	(void)pthread_mutex_unlock(&m->mutex);
 }
 
+/* Its word, where it is there and has one in time. */
+static json_t *ask(const struct model *m, enum ctl_verb verb)
+{
+	json_t *answer = NULL;
+	char name[SOCKET_NAME_MAX];
+
+	if (!m->connected)
+		return NULL;
+	(void)socket_name(m, name);
+	return ctl_ask(name, verb, ASK_LIMIT_MS, &answer, NULL, NULL) == 0 ? answer : NULL;
+}
+
+/* An estimate costs the agent more than a word. */
+static void ask_forecast(struct model *m)
+{
+	uint64_t now = clock_mono_ns();
+
+	if (m->connected && now < m->forecast_ns + FORECAST_MS * NS_PER_MS)
+		return;
+	m->forecast_ns = now;
+	json_decref(m->forecast);
+	m->forecast = ask(m, CTL_FORECAST);
+}
+
+static void add_answers(struct model *m, struct rows *rows)
+{
+	json_t *reasons = ask(m, CTL_REASONS);
+
+	ask_forecast(m);
+	rows_take_answers(rows, reasons, m->forecast);
+	json_decref(reasons);
+}
+
 static int read_waiting(struct model *m, struct err *e)
 {
 	json_t *words = agents_words(m);
@@ -436,6 +477,8 @@ static int read_waiting(struct model *m, struct err *e)
 	int r = rows_read(m->index, words, &rows, e);
 
 	json_decref(words);
+	if (r == 0)
+		add_answers(m, &rows);
 	if (r == 0)
 		swap_rows(m, &m->queue, &rows);
 	return r;
@@ -628,6 +671,7 @@ static void free_model(struct model *m)
 	json_decref(m->status);
 	json_decref(m->nodes);
 	json_decref(m->pools);
+	json_decref(m->forecast);
 	for (size_t i = 0; i < MODEL_EVENTS; i++)
 		free(m->events[i]);
 	(void)fd_close(m->news_fd);

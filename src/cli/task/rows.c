@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "cli/task/view.h"
 #include "spool/lane.h"
@@ -202,10 +203,108 @@ int rows_read(struct rows_index *x, const json_t *agents, struct rows *ret, stru
 
 void rows_clear(struct rows *r)
 {
-	for (size_t i = 0; i < r->n; i++)
+	for (size_t i = 0; i < r->n; i++) {
 		json_decref(r->all[i].run);
+		json_decref(r->all[i].reason);
+		json_decref(r->all[i].forecast);
+	}
 	free(r->all);
 	*r = (struct rows){ .n = 0 };
+}
+
+/* ---- what the agent says of what waits ---- */
+
+struct said {
+	uint64_t id;
+	json_t *what; /* borrowed */
+};
+
+struct said_all {
+	size_t n;
+	struct said *all;
+	json_t *rest; /* of those of which nothing is said; NULL */
+};
+
+static int by_said(const void *a, const void *b)
+{
+	const struct said *x = a, *y = b;
+
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static void add_said(struct said_all *s, uint64_t id, json_t *what)
+{
+	s->all = xgrow(s->all, s->n, sizeof(*s->all));
+	s->all[s->n++] = (struct said){ id, what };
+}
+
+/* Of a batch, parts of which may wait for something else, one counts. */
+static uint64_t id_of(const json_t *task)
+{
+	const json_t *id = json_is_array(task) ? json_array_get(task, 0) : task;
+
+	return (uint64_t)json_integer_value(id);
+}
+
+static void take_reasons(struct said_all *s, const json_t *answer)
+{
+	json_t *group, *task;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(answer, "groups"), i, group)
+	{
+		json_t *tasks = json_object_get(group, "tasks");
+
+		if (!tasks)
+			s->rest = group;
+		json_array_foreach(tasks, k, task) add_said(s, id_of(task), group);
+	}
+}
+
+static void take_forecasts(struct said_all *s, const json_t *answer)
+{
+	json_t *task;
+	size_t i;
+
+	json_array_foreach(json_object_get(answer, "tasks"), i, task)
+		add_said(s, json_get_u64(task, "id"), task);
+}
+
+static void sort_said(struct said_all *s)
+{
+	if (s->n)
+		qsort(s->all, s->n, sizeof(*s->all), by_said);
+}
+
+static json_t *find_said(const struct said_all *s, uint64_t id)
+{
+	const struct said key = { .id = id };
+	const struct said *found =
+		s->n ? bsearch(&key, s->all, s->n, sizeof(*s->all), by_said) : NULL;
+
+	return found ? found->what : s->rest;
+}
+
+void rows_take_answers(struct rows *r, const json_t *reasons, const json_t *forecasts)
+{
+	struct said_all why = { .n = 0 }, when = { .n = 0 };
+
+	take_reasons(&why, reasons);
+	take_forecasts(&when, forecasts);
+	sort_said(&why);
+	sort_said(&when);
+	for (size_t i = 0; i < r->n; i++) {
+		struct row *row = &r->all[i];
+
+		if (row->dir != SPOOL_PENDING)
+			continue;
+		json_decref(row->reason);
+		json_decref(row->forecast);
+		row->reason = json_incref(find_said(&why, row->name.id));
+		row->forecast = json_incref(find_said(&when, row->name.id));
+	}
+	free(why.all);
+	free(when.all);
 }
 
 /* ---- what has ended ---- */
@@ -274,6 +373,19 @@ static json_t *run_json(const struct row *row, uint64_t now_ns)
 	return o;
 }
 
+static void add_said_of(const struct row *row, json_t *o)
+{
+	const char *code = json_get_str(row->reason, "code"),
+		   *text = json_get_str(row->reason, "text");
+	json_t *forecast = json_object_get(row->forecast, "forecast");
+
+	if (code && text)
+		(void)json_object_set_new(o, "reason",
+					  json_pack("{ss ss}", "code", code, "text", text));
+	if (forecast)
+		(void)json_object_set(o, "forecast", forecast);
+}
+
 json_t *row_json(const struct row *row, uint64_t now_ns)
 {
 	const struct task_view v = { .place = { .dir = row->dir },
@@ -282,7 +394,9 @@ json_t *row_json(const struct row *row, uint64_t now_ns)
 				     .lane_paused = row->lane_paused,
 				     .counted = row->counted,
 				     .counts = row->counts };
+	json_t *o = row->run ? run_json(row, now_ns)
+			     : taskview_json(&v, name_members, ARRAY_LEN(name_members));
 
-	return row->run ? run_json(row, now_ns)
-			: taskview_json(&v, name_members, ARRAY_LEN(name_members));
+	add_said_of(row, o);
+	return o;
 }

@@ -26,6 +26,8 @@ struct row {
 	struct batch_counts counts;
 	uint64_t started_ns; /* wall, of what runs; 0: not known */
 	json_t *run;	     /* of what runs: its members in a list, but for `ran_s`; else NULL */
+	json_t *reason;	     /* of what waits, as in a list: `code`, `text`; NULL: not known */
+	json_t *forecast;    /* and when it starts: `text`, and `forecast` as in a list; or NULL */
 };
 
 struct rows {
@@ -42,6 +44,8 @@ struct rows_index *rows_index_free(struct rows_index *x);
  * "42.7"); may be NULL. 0 or negative; then *ret is empty. */
 int rows_read(struct rows_index *x, const json_t *agents, struct rows *ret, struct err *e);
 void rows_clear(struct rows *r);
+/* What the agent says of those that wait: its answers to CTL_REASONS and CTL_FORECAST, or NULL. */
+void rows_take_answers(struct rows *r, const json_t *reasons, const json_t *forecasts);
 
 /* Those that have ended, the last one first, max at most. 0 or negative; then *ret is empty. */
 int rows_read_ended(const struct spool *sp, size_t max, struct rows *ret, struct err *e);
