@@ -26,6 +26,7 @@ extern const struct cmd cmd_instances;
 extern const struct cmd cmd_up, cmd_down, cmd_tick;
 extern const struct cmd cmd_list;
 extern const struct cmd cmd_logs;
+extern const struct cmd cmd_top;
 extern const struct cmd cmd_man;
 extern const struct cmd cmd_nodes;
 extern const struct cmd cmd_off;

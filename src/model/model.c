@@ -50,6 +50,7 @@
 struct shared_rows {
 	unsigned int refs;
 	struct rows rows;
+	bool answered;
 };
 
 struct snapshot {
@@ -159,6 +160,7 @@ static struct snapshot *make_snapshot(struct model *m)
 	(void)str_copy(s->s.queue_trouble, sizeof(s->s.queue_trouble), m->queue_trouble);
 	s->queue = share(m->queue, &s->s.rows);
 	s->ended = share(m->done, &s->s.ended);
+	s->s.answered = s->queue && s->queue->answered;
 	return s;
 }
 
@@ -425,11 +427,13 @@ static json_t *agents_words(const struct model *m)
 	return found;
 }
 
-static void swap_rows(struct model *m, struct shared_rows **at, const struct rows *rows)
+static void swap_rows(struct model *m, struct shared_rows **at, const struct rows *rows,
+		      bool answered)
 {
 	struct shared_rows *next = xcalloc(1, sizeof(*next));
 
 	next->refs = 1;
+	next->answered = answered;
 	next->rows = *rows;
 	(void)pthread_mutex_lock(&m->mutex);
 	drop_rows(*at);
@@ -461,13 +465,16 @@ static void ask_forecast(struct model *m)
 	m->forecast = ask(m, CTL_FORECAST);
 }
 
-static void add_answers(struct model *m, struct rows *rows)
+/* False: there is nobody who does. */
+static bool add_answers(struct model *m, struct rows *rows)
 {
 	json_t *reasons = ask(m, CTL_REASONS);
+	bool answered = reasons != NULL;
 
 	ask_forecast(m);
 	rows_take_answers(rows, reasons, m->forecast);
 	json_decref(reasons);
+	return answered;
 }
 
 static int read_waiting(struct model *m, struct err *e)
@@ -478,9 +485,7 @@ static int read_waiting(struct model *m, struct err *e)
 
 	json_decref(words);
 	if (r == 0)
-		add_answers(m, &rows);
-	if (r == 0)
-		swap_rows(m, &m->queue, &rows);
+		swap_rows(m, &m->queue, &rows, add_answers(m, &rows));
 	return r;
 }
 
@@ -504,7 +509,7 @@ static int read_done(struct model *m, struct err *e)
 	m->done_took_ns = m->done_ns - now;
 	m->done_stale = r < 0;
 	if (r == 0)
-		swap_rows(m, &m->done, &rows);
+		swap_rows(m, &m->done, &rows, false);
 	return r;
 }
 

@@ -46,6 +46,7 @@ struct model_snapshot {
 	uint64_t read_ns;		  /* CLOCK_MONOTONIC; 0: never */
 	char queue_trouble[ERR_TEXT_MAX]; /* why it cannot be read now; "" */
 	struct rows rows;		  /* of what waits and runs, in the planner's order */
+	bool answered;			  /* they have what the agent says of them */
 	struct rows ended;		  /* the last one first */
 	json_t *nodes; /* as `nodes` of `tenure instances --json`, and of each `gpus`, a list of
 			  its devices: uuid, name, state, memory_total_bytes, quarantined */

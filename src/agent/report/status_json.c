@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/report/status_json.h"
 
+#include <string.h>
+
 #include "agent/node/deadline.h"
 #include "agent/node/device_health.h"
 #include "agent/node/policy.h"
@@ -283,6 +285,14 @@ static json_t *peers_json(const struct view *v, const struct dev_status *d)
 	return list;
 }
 
+/* What the load of a hold of ours is to reach. */
+static json_t *band_json(const struct view *v, const struct dev_status *d)
+{
+	if (d->load == LOAD_NONE || strcmp(d->instance, v->c->instance) != 0)
+		return json_null();
+	return json_pack("[i, i]", (int)v->policy.util_low, (int)v->policy.util_high);
+}
+
 json_t *status_device(const struct view *v, const struct dev_status *d, struct eventlog *names,
 		      uint64_t now)
 {
@@ -311,6 +321,7 @@ json_t *status_device(const struct view *v, const struct dev_status *d, struct e
 	set(o, "holder_pid", d->holder_pid ? json_integer(d->holder_pid) : json_null());
 	set(o, "load", json_string(load_kind_name(d->load)));
 	set(o, "duty", json_real((double)d->duty_permille / 10.0));
+	set(o, "utilisation_band", band_json(v, d));
 	set(o, "yields", bytes_json(d->yields));
 	set(o, "nvlink", peers_json(v, d));
 	set(o, "age_s", age_json(d->looked_ns, now));

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+#include "tui/screen.h"
+
+#include <errno.h>
+#include <ncurses.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+static size_t click_x, click_y;
+static attr_t attrs[INK_MAX];
+
+/* What each ink is: by colours, of 256 or of 8, and without any. */
+static const struct look {
+	short many, few; /* -1: the terminal's own */
+	attr_t with, without;
+} looks[INK_MAX] = {
+	[INK_PLAIN] = { -1, -1, A_NORMAL, A_NORMAL },
+	[INK_DIM] = { 245, -1, A_NORMAL, A_DIM },
+	[INK_BOLD] = { -1, -1, A_BOLD, A_BOLD },
+	[INK_HEAD] = { -1, -1, A_REVERSE, A_REVERSE },
+	[INK_HELD] = { 34, COLOR_GREEN, A_NORMAL, A_NORMAL },
+	[INK_TASK] = { 39, COLOR_CYAN, A_NORMAL, A_BOLD },
+	[INK_FOREIGN] = { 208, COLOR_YELLOW, A_NORMAL, A_UNDERLINE },
+	[INK_GOOD] = { 34, COLOR_GREEN, A_NORMAL, A_NORMAL },
+	[INK_WARN] = { 214, COLOR_YELLOW, A_NORMAL, A_BOLD },
+	[INK_BAD] = { 196, COLOR_RED, A_BOLD, A_BOLD },
+	[INK_CHOSEN] = { -1, -1, A_REVERSE | A_BOLD, A_REVERSE | A_BOLD },
+};
+
+static void make_looks(void)
+{
+	bool colours = has_colors() && !getenv("NO_COLOR");
+
+	if (colours) {
+		(void)start_color();
+		(void)use_default_colors();
+	}
+	for (short i = 0; i < INK_MAX; i++) {
+		short ink = COLORS >= 256 ? looks[i].many : looks[i].few;
+
+		attrs[i] = colours ? looks[i].with : looks[i].without;
+		if (!colours || ink < 0)
+			continue;
+		(void)init_pair((short)(i + 1), ink, -1);
+		attrs[i] |= (attr_t)COLOR_PAIR(i + 1);
+	}
+}
+
+int screen_open(struct err *e)
+{
+	if (!newterm(NULL, stdout, stdin))
+		return err_set(e, -ENOTTY,
+			       "the terminal \"%s\" (TERM) is not known; tenure top --once prints "
+			       "one frame as text",
+			       getenv("TERM") ? getenv("TERM") : "");
+	make_looks();
+	(void)cbreak();
+	(void)noecho();
+	(void)nonl();
+	(void)keypad(stdscr, TRUE);
+	(void)nodelay(stdscr, TRUE);
+	(void)set_escdelay(50);
+	(void)curs_set(0);
+	(void)mousemask(BUTTON1_PRESSED | BUTTON1_CLICKED | BUTTON4_PRESSED | BUTTON5_PRESSED,
+			NULL);
+	(void)mouseinterval(0);
+	return 0;
+}
+
+void screen_close(void)
+{
+	(void)endwin();
+}
+
+void screen_resume(void)
+{
+	(void)clearok(stdscr, TRUE);
+	(void)refresh();
+}
+
+void screen_size(size_t *ret_width, size_t *ret_height)
+{
+	*ret_width = (size_t)COLS;
+	*ret_height = (size_t)LINES;
+}
+
+void screen_show(const struct canvas *c)
+{
+	for (size_t y = 0; y < c->height; y++)
+		for (size_t x = 0; x < c->width; x++) {
+			const struct cell *cell = canvas_at(c, x, y);
+
+			if (!cell->text[0])
+				continue;
+			(void)attrset((int)attrs[cell->ink]);
+			(void)mvaddstr((int)y, (int)x, cell->text);
+		}
+	(void)refresh();
+}
+
+static int mouse_key(void)
+{
+	MEVENT m;
+
+	if (getmouse(&m) != OK)
+		return KEY_OTHER_;
+	click_x = m.x < 0 ? 0 : (size_t)m.x;
+	click_y = m.y < 0 ? 0 : (size_t)m.y;
+	if (m.bstate & BUTTON4_PRESSED)
+		return KEY_WHEEL_UP_;
+	if (m.bstate & BUTTON5_PRESSED)
+		return KEY_WHEEL_DOWN_;
+	return KEY_CLICK_;
+}
+
+int screen_key(void)
+{
+	static const struct {
+		int curses, ours;
+	} keys[] = { { KEY_UP, KEY_UP_ },
+		     { KEY_DOWN, KEY_DOWN_ },
+		     { KEY_PPAGE, KEY_PAGE_UP_ },
+		     { KEY_NPAGE, KEY_PAGE_DOWN_ },
+		     { KEY_HOME, KEY_HOME_ },
+		     { KEY_END, KEY_END_ },
+		     { KEY_BACKSPACE, KEY_BACKSPACE_ },
+		     { 127, KEY_BACKSPACE_ },
+		     { '\b', KEY_BACKSPACE_ } };
+	int key = getch();
+
+	if (key == ERR)
+		return KEY_NONE_;
+	if (key == KEY_MOUSE)
+		return mouse_key();
+	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+		if (keys[i].curses == key)
+			return keys[i].ours;
+	return key < 256 ? key : KEY_OTHER_;
+}
+
+void screen_click(size_t *ret_x, size_t *ret_y)
+{
+	*ret_x = click_x;
+	*ret_y = click_y;
+}

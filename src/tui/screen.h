@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_TUI_SCREEN_H
+#define TENURE_TUI_SCREEN_H
+
+/* A canvas on the terminal, by ncurses, which sends only what has changed. One at a time. */
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "tui/canvas.h"
+
+/* Takes the terminal over. 0, or negative: it is none that ncurses knows. */
+int screen_open(struct err *e);
+/* The terminal as it was; also for a while, before a command of its own runs there. */
+void screen_close(void);
+void screen_resume(void);
+
+/* As many as the terminal has now. */
+void screen_size(size_t *ret_width, size_t *ret_height);
+void screen_show(const struct canvas *c);
+
+enum screen_key {
+	KEY_NONE_ = -1, /* there is none now */
+	KEY_UP_ = 0x10000,
+	KEY_DOWN_,
+	KEY_PAGE_UP_,
+	KEY_PAGE_DOWN_,
+	KEY_HOME_,
+	KEY_END_,
+	KEY_BACKSPACE_,
+	KEY_CLICK_, /* screen_click() */
+	KEY_WHEEL_UP_,
+	KEY_WHEEL_DOWN_,
+	KEY_OTHER_, /* and a change of size */
+};
+
+/* The next key: one of the above, or a character. Does not wait. */
+int screen_key(void);
+/* Where the last click was. */
+void screen_click(size_t *ret_x, size_t *ret_y);
+
+#endif

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: MIT
+"""tenure top, on a real terminal (a pseudo terminal, and pyte that draws what it is sent), and as text."""
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+
+from patience import Limit
+
+pyte = pytest.importorskip("pyte")
+
+
+@pytest.fixture
+def top_built(build):
+    if not (build / "tenure-top").exists():
+        pytest.skip("built without ncursesw")
+
+
+class Terminal:
+    """What a person sees, and types."""
+
+    def __init__(self, q, *args, size=(24, 80), term="xterm-256color"):
+        self.screen = pyte.Screen(size[1], size[0])
+        self.stream = pyte.ByteStream(self.screen)
+        self.raw = b""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            env = {k: v for k, v in q.env.items() if k not in ("COLUMNS", "LINES")}
+            env["TERM"] = term
+            os.execve(q.m.tenure, ["tenure", "top", *args], env)
+        self.resize(*size)
+
+    def resize(self, lines, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.screen.resize(lines, columns)
+
+    def read(self, timeout=0.1):
+        if not select.select([self.fd], [], [], timeout)[0]:
+            return False
+        try:
+            data = os.read(self.fd, 1 << 16)
+        except OSError:
+            return False
+        self.raw += data
+        self.stream.feed(data)
+        return bool(data)
+
+    def text(self):
+        return "\n".join(self.screen.display)
+
+    def until(self, what, limit=20.0, gone=False):
+        """A piece of text is there, or is not any more."""
+        patience = Limit(limit)
+        while (what in self.text()) == gone:
+            assert not patience.over(), self.text()
+            self.read()
+        return self.text()
+
+    def line(self, what):
+        return next(line for line in self.screen.display if what in line)
+
+    def type(self, keys):
+        os.write(self.fd, keys.encode())
+
+    def ends(self, limit=20.0):
+        patience = Limit(limit)
+        while True:
+            self.read()
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.pid = 0
+                return os.waitstatus_to_exitcode(status)
+            assert not patience.over(), self.text()
+
+    def close(self):
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+@pytest.fixture
+def terminal(top_built):
+    made = []
+
+    def make(*args, **more):
+        made.append(Terminal(*args, **more))
+        return made[-1]
+    yield make
+    for t in made:
+        t.close()
+
+
+DOWN, ENTER, TAB = "\033OB", "\r", "\t"
+
+
+def test_one_look_as_text(queue, top_built):
+    q = queue(gpus=2)
+    q.start()
+    guest = subprocess.Popen([q.newcomer, "--take", "40%", "--stay", "60"], env=q.env, stdout=subprocess.PIPE)
+    guest.stdout.readline()  # it has its memory, on the first GPU
+    try:
+        runs = q.submit("-n", "runs", "-l", "week", "--", "sleep", "60")
+        q.wait(runs, "running")
+        q.submit("-n", "waits", "-l", "week", "-g", "2", "--", "true")
+        q.wait(q.submit("-g", "0", "-n", "broken", "--", "sh", "-c", "exit 3"), "failed")
+        shown = q.run("top", "--once", "--ended").stdout
+    finally:
+        guest.kill()
+        guest.wait()
+    lines = shown.splitlines()
+    assert len(lines) == 24 and all(len(line) <= 80 for line in lines)
+    assert lines[0].startswith("tenure default on ") and "1 busy" in lines[0]
+    assert re.search(r" 0 H200 +busy .*▒", shown) and f"PID {guest.pid} (root, newcomer)" in shown
+    assert re.search(r"running +1 week +runs ", shown) and "GPU 1" in shown
+    assert re.search(r"pending +2 week +waits .*behind 1 in lane week", shown)
+    assert re.search(r"failed +0 - +broken .*exit 3", re.sub(r"e~", "exit 3", shown))
+    assert "EVENTS" in shown and "has started" in shown
+    assert "\033" not in shown
+
+
+def test_without_an_agent(queue, top_built):
+    q = queue()
+    q.submit("-n", "later", "--", "true")
+    shown = q.run("top", "--once").stdout
+    assert "no agent of this instance runs here; tenure on starts one" in shown and "later" in shown
+
+
+def test_what_a_person_does(queue, terminal):
+    q = queue(gpus=1)
+    q.start()
+    first = q.submit("-n", "first", "--", "sh", "-c", "echo hello from it; exec sleep 60")
+    q.wait(first, "running")
+    second = q.submit("-n", "second", "--", "true")
+    t = terminal(q)
+    t.until("first")
+    assert "second" in t.text() and "HISTORY" in t.text()
+    # Choose the second, and have it explained.
+    t.type(DOWN + DOWN + "w")
+    t.until("any key goes back")
+    assert "waits" in t.text()
+    t.type(" ")
+    t.until("EVENTS")
+    t.type("p")
+    t.until(f"{second} paused ")
+    assert q.task(second)["state"] == "paused"
+    t.type("p")
+    t.until(f"{second} pending ")
+    t.type("-")
+    t.until("501")
+    assert q.task(second)["priority"] == 501
+    # Stop asks first.
+    t.type("s")
+    t.until(f"stop {second} (second)?")
+    t.type("n")
+    t.until(f"stop {second} (second)?", gone=True)
+    assert q.task(second)["state"] == "pending"
+    t.type("sy")
+    t.until("second", gone=True)
+    assert q.task(second)["state"] == "cancelled"
+    # The log, and back.
+    t.type(DOWN + "l")
+    t.until("hello from it")
+    t.type("\x03")
+    t.until("Enter goes back")
+    t.type(ENTER)
+    t.until("EVENTS")
+    t.type("q")
+    assert t.ends() == 0
+    assert q.task(first)["state"] == "running"  # nothing else ended with it
+
+
+def test_filter_order_and_help(queue, terminal):
+    q = queue(gpus=1)
+    for name in ("apple", "banana", "cherry"):
+        q.submit("-n", name, "--", "true")
+    t = terminal(q)
+    t.until("cherry")
+    t.type("/ana" + ENTER)
+    t.until("apple", gone=True)
+    assert "banana" in t.text() and "with ana" in t.text()
+    t.type("/\033")
+    t.until("apple")
+    t.type("oo")
+    t.until("by name")
+    t.type("h")
+    t.until("follow the task's log")
+    t.type("x")
+    t.until("apple")
+    t.type("q")
+    assert t.ends() == 0
+
+
+@pytest.mark.parametrize("term", ["xterm-256color", "linux", "vt100"])
+def test_terminals_and_sizes(queue, terminal, term):
+    """Names with control bytes reach none of them; a window that changes its size is drawn anew."""
+    q = queue(gpus=1)
+    q.submit("-n", "plain", "--", "true")
+    t = terminal(q, term=term)
+    t.until("plain")
+    t.resize(40, 130)
+    t.until("EVENTS")
+    t.resize(12, 40)
+    t.until("tenure default")
+    t.type("q")
+    assert t.ends() == 0
+
+
+def test_a_terminal_that_is_none(queue, top_built):
+    q = queue(gpus=1)
+    done = subprocess.run(["script", "-qec", f"{q.m.tenure} top", "/dev/null"], env={**q.env, "TERM": "none-such"},
+                          text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+    assert done.returncode == 1 and 'the terminal "none-such" (TERM) is not known' in done.stdout
+
+
+def test_the_agent_comes_and_goes(queue, terminal):
+    q = queue(gpus=1)
+    t = terminal(q)
+    t.until("tenure on starts one")
+    q.start()
+    t.until("held")
+    q.end()
+    t.until("held", gone=True)
+    t.type("q")
+    assert t.ends() == 0
+
+
+def test_many_tasks_are_drawn_quickly_enough_to_be_seen(queue, terminal, tmp_path):
+    q = queue(gpus=1)
+    lines = tmp_path / "lines"
+    lines.write_text("".join(json.dumps({"command": "true", "name": f"t{i}"}) + "\n" for i in range(2000)))
+    q.run("submit", "--from", str(lines))
+    t = terminal(q)
+    t.until("2000 wait")
+    t.type("\033OF")  # End
+    t.until("t1999")
+    t.type("q")
+    assert t.ends() == 0
