@@ -80,3 +80,14 @@ int libexec_run(const struct cmd_ctx *ctx, const char *name, const char *needs, 
 	text_list_clear(&argv);
 	return r;
 }
+
+void libexec_hand_on(const struct cmd_ctx *ctx)
+{
+	for (size_t i = 0; i < SET_MAX; i++) {
+		const struct setting *row = setting_row((enum setting_id)i);
+
+		if (row->opt.env && opts_has(ctx->opts, row->opt.name) &&
+		    opts_given(ctx->opts, row->opt.name))
+			(void)setenv(row->opt.env, opts_text(ctx->opts, row->opt.name), 1);
+	}
+}

@@ -64,18 +64,6 @@ static int open_signals(struct err *e)
 	return fd >= 0 ? fd : err_sys(e, errno, "signalfd");
 }
 
-/* Commands that are run here mean the same instance, whatever was said on our command line. */
-static void hand_on_settings(const struct cmd_ctx *ctx)
-{
-	for (size_t i = 0; i < SET_MAX; i++) {
-		const struct setting *row = setting_row((enum setting_id)i);
-
-		if (row->opt.env && opts_has(ctx->opts, row->opt.name) &&
-		    opts_given(ctx->opts, row->opt.name))
-			(void)setenv(row->opt.env, opts_text(ctx->opts, row->opt.name), 1);
-	}
-}
-
 /* Installed it is in libexec/tenure, and `tenure` in bin. */
 static char *find_program(const struct cmd_ctx *ctx, struct err *e)
 {
@@ -262,7 +250,7 @@ static int run(const struct cmd_ctx *ctx, struct err *e)
 	p.serve.instance = settings_str(ctx->settings, SET_INSTANCE);
 	p.serve.started_ns = clock_mono_ns();
 	(void)pthread_mutex_init(&p.serve.tokens_lock, NULL);
-	hand_on_settings(ctx);
+	libexec_hand_on(ctx);
 	/* Whoever floods us is not to be noticed elsewhere. */
 	(void)setpriority(PRIO_PROCESS, 0, NICE);
 	r = start(&p, e);

@@ -67,18 +67,6 @@ struct top {
 
 /* -------- commands of its user -------- */
 
-/* Commands that are run here mean the same instance, whatever was said on our command line. */
-static void hand_on_settings(const struct cmd_ctx *ctx)
-{
-	for (size_t i = 0; i < SET_MAX; i++) {
-		const struct setting *row = setting_row((enum setting_id)i);
-
-		if (row->opt.env && opts_has(ctx->opts, row->opt.name) &&
-		    opts_given(ctx->opts, row->opt.name))
-			(void)setenv(row->opt.env, opts_text(ctx->opts, row->opt.name), 1);
-	}
-}
-
 static void say(struct top *t, bool bad, const char *text)
 {
 	(void)str_copy(t->ui.message, sizeof(t->ui.message), text);
@@ -579,7 +567,7 @@ static int run(const struct cmd_ctx *ctx, struct err *e)
 	struct top t = { .ctx = ctx, .fd = -1, .output = STRBUF_INIT, .page = STRBUF_INIT };
 	int r;
 
-	hand_on_settings(ctx);
+	libexec_hand_on(ctx);
 	t.program = program ? xstrdup(program) : libexec_own("tenure");
 	t.ui.ended = opts_flag(ctx->opts, "ended");
 	t.ui.ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;

@@ -88,7 +88,7 @@ def test_every_command_teaches_by_example(tenure):
     (["release"], "what is merely held is let go of by: tenure off"),
     (["salloc"], 'there is no command "salloc"; did you mean alloc?'),
     (["ls"], 'there is no command "ls"; did you mean list?'),
-    (["top"], 'there is no command "top"; did you mean status?'),
+    (["watch"], 'there is no command "watch"; did you mean status?'),
     (["edit", "1", "-m", "20G"], "edit has no option -m; here it is written KEY=VALUE: memory=SIZE"),
     (["edit", "1", "--after-any", "2"], "edit has no option --after-any; here it is written KEY=VALUE: after_any=ID,.."),
     (["edit", "1", "--paused"], "KEY=VALUE: paused=true"),

@@ -138,7 +138,7 @@ def test_without_an_agent(queue, top_built):
 def test_what_a_person_does(queue, terminal):
     q = queue(gpus=1)
     q.start()
-    first = q.submit("-n", "first", "--", "sh", "-c", "echo hello from it; exec sleep 60")
+    first = q.submit("-n", "first", "--", "sh", "-c", "echo hello from it; exec sleep 600")
     q.wait(first, "running")
     second = q.submit("-n", "second", "--", "true")
     t = terminal(q)
@@ -165,7 +165,7 @@ def test_what_a_person_does(queue, terminal):
     t.until(f"stop {second} (second)?", gone=True)
     assert q.task(second)["state"] == "pending"
     t.type("sy")
-    t.until("second", gone=True)
+    t.until("1 run, 0 wait")
     assert q.task(second)["state"] == "cancelled"
     # The log, and back.
     t.type(DOWN + "l")
