@@ -8,6 +8,7 @@
 
 #include "agent/ctl.h"
 #include "agent/lifecycle.h"
+#include "agent/node/guardlink.h"
 #include "agent/node/policy.h"
 #include "agent/parts.h"
 #include "agent/queue/planview.h"
@@ -275,9 +276,10 @@ static int may_begin(const struct agent *a, struct err *e)
 		return err_set(e, -EBUSY, "another reload is under way; try again");
 	if (a->view.life.phase != LIFE_SERVING)
 		return err_set(e, -EBUSY, "the agent starts or ends just now; nothing has changed");
-	if (!a->view.guard_up)
-		return err_set(e, -EAGAIN,
-			       "the agent has no guard just now, which has to agree; try again");
+	if (!a->view.guard_up || guardlink_policy_is_open(a->link))
+		return err_set(
+			e, -EAGAIN,
+			"the guard, which has to agree, does not answer just now; try again");
 	return 0;
 }
 

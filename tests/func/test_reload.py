@@ -180,6 +180,38 @@ def test_deadlines(machine):  # noqa: F811
     must_come(m.empty)
 
 
+def test_one_after_another(machine):  # noqa: F811
+    """The guard's word is waited for, also where nobody waits for the agent's any more."""
+    m = machine(gpus=1)
+    assert m.cmd("on", "--no-hold", *ON).returncode == 0
+    guard, = m.guards()
+
+    def race(*values):
+        """Two at once while the guard says nothing: one waits for it (returned, with its value), the other is told so."""
+        both = {v: subprocess.Popen([m.tenure, "on", "--no-hold", *ON, "--rehold-after", v], env=m.env, text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE) for v in values}
+        loser = must_come(lambda: [v for v in values if both[v].poll() is not None])[0]
+        assert "another reload is under way" in both[loser].communicate()[1] and both[loser].returncode == 1
+        winner, = set(values) - {loser}
+        return both[winner], winner
+
+    os.kill(guard, signal.SIGSTOP)
+    try:
+        first, value = race("2m", "3m")
+    finally:
+        os.kill(guard, signal.SIGCONT)
+    assert first.communicate(timeout=HANG)[0] == f"rehold_after: 1m -> {value}\n"
+    os.kill(guard, signal.SIGSTOP)
+    try:
+        second, value = race("5m", "6m")
+        second.kill()
+        second.communicate()
+    finally:
+        os.kill(guard, signal.SIGCONT)
+    must_come(lambda: f"rehold_after: {value} -> 7m" in m.cmd("on", "--no-hold", *ON, "--rehold-after", "7m").stdout)
+    m.cmd("off")
+
+
 def connect(s, path):
     """A path may be longer than a socket's name can be."""
     fd = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)

@@ -80,6 +80,7 @@ struct guardlink {
 
 	struct hold_policy policy;
 	bool has_policy, policy_due, drop_due, drop_asked;
+	bool policy_open; /* the guard has one, and has not answered yet */
 
 	union order *orders; /* a ring; NULL until the first one */
 	uint32_t orders_at, n_orders, orders_room;
@@ -241,7 +242,8 @@ static void send_due(struct guardlink *l)
 
 		m->head = (struct msg_head)PROTO_HEAD(MSG_POLICY, struct msg_policy);
 		m->policy = l->policy;
-		(void)send_one(l, &l->policy_due, m, sizeof(*m));
+		if (send_one(l, &l->policy_due, m, sizeof(*m)))
+			l->policy_open = true;
 		free(m);
 	}
 	send_orders(l);
@@ -433,7 +435,7 @@ static void take_welcome(struct guardlink *l, void *msg)
 
 	bool started = l->started;
 
-	l->started = l->leases_known = false;
+	l->started = l->leases_known = l->policy_open = false;
 	l->policy_due = l->has_policy;
 	l->ops->welcome(l->user, m, started);
 	if (l->state == LINK_UP)
@@ -455,6 +457,7 @@ static void take_policy_reply(struct guardlink *l, void *msg)
 	struct msg_text *m = msg;
 
 	END(m->text);
+	l->policy_open = false;
 	l->ops->policy_reply(l->user, m->code, m->text);
 }
 
@@ -637,6 +640,11 @@ void guardlink_set_policy(struct guardlink *l, const struct hold_policy *policy)
 	l->has_policy = l->policy_due = true;
 	l->drop_asked = l->drop_due = false;
 	send_due(l);
+}
+
+bool guardlink_policy_is_open(const struct guardlink *l)
+{
+	return l->policy_due || l->policy_open;
 }
 
 void guardlink_heartbeat(struct guardlink *l, bool watched)

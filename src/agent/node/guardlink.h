@@ -75,6 +75,8 @@ struct guardlink *guardlink_new(uv_loop_t *loop, const struct agent_config *c,
 void guardlink_start(struct guardlink *link);
 /* Also ends a drop that was not confirmed yet. */
 void guardlink_set_policy(struct guardlink *link, const struct hold_policy *policy);
+/* The next reply is about a policy that was set before. */
+bool guardlink_policy_is_open(const struct guardlink *link);
 /* Say that we are there, and whether somebody looks at the figures just now; once a second. */
 void guardlink_heartbeat(struct guardlink *link, bool watched);
 /* Where there is no guard, nothing is held: ops->dropped comes all the same. */

@@ -11,7 +11,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/json_get.h"
 #include "base/mem.h"
 #include "cli/agent_client.h"
@@ -19,7 +21,9 @@
 #include "cli/term.h"
 #include "hold/endpoint_names.h"
 
-#define LIMIT_MS 10000 /* the guard has to agree */
+#define LIMIT_MS      10000 /* the guard has to agree */
+#define AGAIN_MS      2000
+#define AGAIN_STEP_US 50000
 
 /* Which agent is meant, and where things are, is nothing that could change. */
 #define WHICH_GROUPS (SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT)
@@ -51,6 +55,22 @@ static int print_changes(const struct cmd_ctx *ctx, const json_t *answer, struct
 	return CMD_FAILED;
 }
 
+/* What the guard was told a moment ago it has to answer first. */
+static int ask_again(const char *name, const char *given, json_t **ret, struct err *e)
+{
+	uint64_t end = clock_mono_ns() + AGAIN_MS * NS_PER_MS;
+	int code;
+
+	for (;;) {
+		code = ctl_ask_with(name, CTL_RELOAD, given, LIMIT_MS, ret, e);
+		if (code < 0 || json_integer_value(json_object_get(*ret, "code")) != -EAGAIN ||
+		    clock_mono_ns() >= end)
+			return code;
+		json_decref(take_ptr(*ret));
+		(void)usleep(AGAIN_STEP_US);
+	}
+}
+
 /* The agent is told what r has. */
 static int tell_agent(const struct cmd_ctx *ctx, const struct agent_setup *r, struct err *e)
 {
@@ -60,7 +80,7 @@ static int tell_agent(const struct cmd_ctx *ctx, const struct agent_setup *r, st
 
 	(void)agent_socket_name(name, sizeof(name), r->config.instance, r->config.dev_dir,
 				ctx->job);
-	code = ctl_ask_with(name, CTL_RELOAD, r->given, LIMIT_MS, &answer, e);
+	code = ask_again(name, r->given, &answer, e);
 	if (code == -EPIPE)
 		(void)err_set(e, code,
 			      "the agent ended while it was asked, or is of a version that cannot "
