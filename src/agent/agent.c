@@ -26,6 +26,7 @@
 #include "agent/dispatch.h"
 #include "agent/dispatch_state.h"
 #include "agent/guard_events.h"
+#include "agent/helpers.h"
 #include "agent/job.h"
 #include "agent/lifecycle.h"
 #include "agent/node/guardlink.h"
@@ -307,6 +308,7 @@ static bool close_parts(struct agent *a)
 	agentlog_close(a->agentlog);
 	guardlink_close(a->link, on_link_closed);
 	agent_job_close(a->job);
+	helpers_close(take_ptr(a->helpers));
 	verbs_close(a);
 	reload_close(a);
 	ctl_close(a->ctl);
@@ -337,6 +339,7 @@ static enum agent_end run_parts(struct agent *a)
 	guardlink_start(a->link);
 	a->job = agent_job_new(a);
 	agent_job_start(a->job);
+	a->helpers = helpers_start(a);
 	(void)uv_run(&a->loop, UV_RUN_DEFAULT);
 	if (!close_parts(a))
 		a->c->stuck(a->c->user, a->end, a->e);

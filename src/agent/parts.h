@@ -33,7 +33,8 @@ struct agent {
 	struct verbs *verbs;
 	struct reload *reload;
 	struct watch *watch;
-	struct agent_job *job; /* NULL: it runs in none */
+	struct agent_job *job;	 /* NULL: it runs in none */
+	struct helpers *helpers; /* NULL: there are none */
 
 	uint64_t asked_ns; /* somebody asked for the status last */
 

@@ -140,10 +140,100 @@ struct reader {
 	config_fault_fn fault; /* NULL: the first mistake ends it */
 	void *user;
 	bool nested;
+	bool blocks;	   /* they are entries, too */
+	const char *block; /* only that key is read, into json */
+	json_t **json;
 	const char *prefix; /* of the keys: "", or "outer." */
 };
 
 static int read_mapping(const struct reader *r, struct fy_node *node, struct err *e);
+
+/* More than that is no config of a person's. */
+#define BLOCK_DEPTH_MAX 8
+
+static json_t *node_json(const char *file, struct fy_node *node, unsigned int depth, struct err *e);
+
+static json_t *list_json(const char *file, struct fy_node *node, unsigned int depth, struct err *e)
+{
+	json_t *list = json_array();
+	struct fy_node *item;
+	void *iter = NULL;
+
+	while (list && (item = fy_node_sequence_iterate(node, &iter))) {
+		json_t *value = node_json(file, item, depth + 1, e);
+
+		if (!value) {
+			json_decref(list);
+			return NULL;
+		}
+		(void)json_array_append_new(list, value);
+	}
+	return list;
+}
+
+static json_t *mapping_json(const char *file, struct fy_node *node, unsigned int depth,
+			    struct err *e)
+{
+	struct config_mark start = { 1, 1 };
+	json_t *object = json_object();
+	struct fy_node_pair *pair;
+	void *iter = NULL;
+
+	while ((pair = fy_node_mapping_iterate(node, &iter))) {
+		struct fy_node *key_node = fy_node_pair_key(pair);
+		cleanup_free char *key = scalar_text(key_node, e);
+		json_t *value =
+			key ? node_json(file, fy_node_pair_value(pair), depth + 1, e) : NULL;
+
+		if (value && json_object_get(object, key)) {
+			(void)err_set(e, -EINVAL, "duplicate key \"%s\"", key);
+			json_decref(value);
+			value = NULL;
+		}
+		if (!value) {
+			if (!strstr(e->text, file))
+				(void)at(file, mark_of(key_node, start), e);
+			json_decref(object);
+			return NULL;
+		}
+		(void)json_object_set_new(object, key, value);
+	}
+	return object;
+}
+
+/* NULL with an error, which has its place by the key that it is at. */
+static json_t *node_json(const char *file, struct fy_node *node, unsigned int depth, struct err *e)
+{
+	if (depth > BLOCK_DEPTH_MAX) {
+		(void)err_set(e, -EINVAL, "this is nested too deep");
+		return NULL;
+	}
+	if (is_null(node))
+		return json_null();
+	if (fy_node_is_mapping(node))
+		return mapping_json(file, node, depth, e);
+	if (fy_node_is_sequence(node))
+		return list_json(file, node, depth, e);
+
+	cleanup_free char *text = scalar_text(node, e);
+
+	return text ? json_string(text) : NULL;
+}
+
+static bool is_block(struct fy_node *node)
+{
+	struct fy_node *item;
+	void *iter = NULL;
+
+	if (!node || fy_node_is_scalar(node) || fy_node_is_alias(node))
+		return false;
+	if (fy_node_is_mapping(node))
+		return true;
+	while ((item = fy_node_sequence_iterate(node, &iter)))
+		if (!fy_node_is_scalar(item))
+			return true;
+	return false;
+}
 
 static int read_inner(const struct reader *r, const char *key, struct fy_node *node, struct err *e)
 {
@@ -164,13 +254,20 @@ static int read_pair(const struct reader *r, struct fy_node_pair *pair, struct e
 	cleanup_free char *word = scalar_text(key_node, e);
 	cleanup_free char *key = word ? xasprintf("%s%s", r->prefix, word) : NULL;
 	cleanup_strbuf struct strbuf value = STRBUF_INIT;
-	bool null = is_null(node), list = node && fy_node_is_sequence(node);
+	bool null = is_null(node), list = node && fy_node_is_sequence(node), block = false;
 
 	if (!key)
 		return at(file, key_mark, e);
 	if (r->nested && node && fy_node_is_mapping(node))
 		return read_inner(r, key, node, e);
-	if (list) {
+	if (r->block) {
+		if (strcmp(key, r->block) == 0)
+			*r->json = node_json(file, node, 0, e);
+		return strcmp(key, r->block) == 0 && !*r->json ? e->code : 0;
+	}
+	if (r->blocks && is_block(node)) {
+		block = true;
+	} else if (list) {
 		int bad = join_list(file, node, mark, &value, e);
 
 		if (bad < 0)
@@ -190,6 +287,7 @@ static int read_pair(const struct reader *r, struct fy_node_pair *pair, struct e
 		.text = strbuf_str(&value),
 		.is_list = list,
 		.is_null = null,
+		.is_block = block,
 		.file = file,
 		.line = key_mark.line,
 		.column = key_mark.column,
@@ -407,7 +505,9 @@ static int read_all(const struct reader *r, bool own, struct err *e)
 int config_read_all(const char *path, config_fn fn, config_fault_fn fault, void *user,
 		    struct err *e)
 {
-	struct reader r = { .file = path, .fn = fn, .fault = fault, .user = user, .prefix = "" };
+	struct reader r = {
+		.file = path, .fn = fn, .fault = fault, .user = user, .blocks = true, .prefix = ""
+	};
 
 	return read_all(&r, false, e);
 }
@@ -419,7 +519,20 @@ int config_read(const char *path, config_fn fn, void *user, struct err *e)
 
 int config_read_own(const char *path, config_fn fn, void *user, struct err *e)
 {
-	struct reader r = { .file = path, .fn = fn, .user = user, .prefix = "" };
+	struct reader r = { .file = path, .fn = fn, .user = user, .blocks = true, .prefix = "" };
 
 	return read_all(&r, true, e);
+}
+
+int config_read_block(const char *path, bool own, const char *key, json_t **ret, struct err *e)
+{
+	json_t *json = NULL;
+	struct reader r = { .file = path, .block = key, .json = &json, .prefix = "" };
+	int code = read_all(&r, own, e);
+
+	if (code < 0)
+		json_decref(json);
+	else
+		*ret = json;
+	return code;
 }

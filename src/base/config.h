@@ -4,12 +4,13 @@
 
 /*
  * Config files: YAML, or JSON (which YAML contains). A file is one flat mapping of keys to scalars
- * or to lists of scalars. What the keys mean is the caller's business (settings.c); this reads them
- * and tells where they stand.
+ * or to lists of scalars, but for blocks, which are read apart. What the keys mean is the caller's
+ * business (settings.c); this reads them and tells where they stand.
  *
  * Every error begins with "file:line:column: ".
  */
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -21,7 +22,8 @@ struct config_entry {
 	const char *key;
 	const char *text; /* the items of a list are joined by commas */
 	bool is_list;
-	bool is_null; /* "key:" with nothing behind it */
+	bool is_null;  /* "key:" with nothing behind it */
+	bool is_block; /* a mapping, or a list of more than words: config_read_block() reads it */
 	const char *file;
 	int line; /* of the key and of the value, from 1 */
 	int column;
@@ -39,7 +41,8 @@ int config_parse(const char *file, const char *text, size_t len, config_fn fn, v
 /* The same where a value may be a mapping itself: its keys are told as "outer.inner". */
 int config_parse_nested(const char *file, const char *text, size_t len, config_fn fn, void *user,
 			struct err *e);
-/* The same for a file on disk. -ENOENT when there is none; other errors of fs_read_file(). */
+/* The same as config_parse() for a file on disk, where an entry may be a block. -ENOENT when there
+ * is none; other errors of fs_read_file(). */
 int config_read(const char *path, config_fn fn, void *user, struct err *e);
 /* The same for one whose word is the user's own: errors of fs_read_own_file(). */
 int config_read_own(const char *path, config_fn fn, void *user, struct err *e);
@@ -51,6 +54,13 @@ typedef int (*config_fault_fn)(const char *key, void *user, struct err *e);
  * ends. */
 int config_read_all(const char *path, config_fn fn, config_fault_fn fault, void *user,
 		    struct err *e);
+
+/*
+ * What one key of a file on disk has, of whatever form, as JSON, whose scalars are all texts (or
+ * null); own: as config_read_own(). 0 and the caller's reference, or NULL: there is no such key.
+ * Errors as those of config_read().
+ */
+int config_read_block(const char *path, bool own, const char *key, json_t **ret, struct err *e);
 
 /* Put "file:line:column: " of the entry's key or value in front of the text. Returns e's code. */
 int config_at_key(const struct config_entry *entry, struct err *e);

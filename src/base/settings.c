@@ -350,8 +350,15 @@ static int take_entry(const struct file_reader *reader, const struct setting *ro
 		.line = entry->line,
 	};
 
+	if (entry->is_block && strcmp(entry->key, SETTINGS_NOTIFY) == 0)
+		return 0; /* read by who sends, not by us */
 	if (!row)
 		return unknown_key(entry, e);
+	if (entry->is_block) {
+		(void)err_set(e, -EINVAL, "%s: a mapping does not belong here; write %s", row->key,
+			      value_hint(row->opt.spec.type));
+		return config_at_value(entry, e);
+	}
 
 	enum value_type type = row->opt.spec.type;
 

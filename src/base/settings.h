@@ -91,6 +91,11 @@ enum setting_id {
 	SET_MAX
 };
 
+/* The one block that a file may have beside its settings: whom to tell, and of what
+ * (docs/notify.md). It is no setting: who sends reads it (config_read_block()), of the highest
+ * layer that has one. */
+#define SETTINGS_NOTIFY "notify"
+
 enum setting_layer {
 	SETTING_FROM_DEFAULT,
 	SETTING_FROM_SITE,

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
+
 #define BLOCK  64
 #define LENGTH 8 /* of the length in bits, at the end of the last block */
 
@@ -58,7 +60,7 @@ static void add_block(uint32_t state[8], const unsigned char *block)
 		state[i] += s[i];
 }
 
-void sha256_hex(const void *data, size_t len, char ret[SHA256_HEX_MAX])
+void sha256(const void *data, size_t len, unsigned char ret[SHA256_SIZE])
 {
 	/* The same of the square roots of the first 8 primes. */
 	uint32_t state[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
@@ -76,6 +78,40 @@ void sha256_hex(const void *data, size_t len, char ret[SHA256_HEX_MAX])
 	memcpy(last + end - LENGTH, &bits, LENGTH);
 	for (size_t i = 0; i < end; i += BLOCK)
 		add_block(state, last + i);
-	for (size_t i = 0; i < 8; i++)
-		(void)snprintf(ret + 8 * i, 9, "%08x", (unsigned int)state[i]);
+	for (size_t i = 0; i < 8; i++) {
+		uint32_t word = htobe32(state[i]);
+
+		memcpy(ret + 4 * i, &word, sizeof(word));
+	}
+}
+
+void sha256_hex(const void *data, size_t len, char ret[SHA256_HEX_MAX])
+{
+	unsigned char digest[SHA256_SIZE];
+
+	sha256(data, len, digest);
+	for (size_t i = 0; i < SHA256_SIZE; i++)
+		(void)snprintf(ret + 2 * i, 3, "%02x", digest[i]);
+}
+
+void sha256_hmac(const void *key, size_t key_len, const void *data, size_t len,
+		 unsigned char ret[SHA256_SIZE])
+{
+	unsigned char block[BLOCK] = { 0 };
+	size_t inner_len = BLOCK + len;
+	cleanup_free unsigned char *inner = xmalloc(inner_len);
+	unsigned char outer[BLOCK + SHA256_SIZE];
+
+	if (key_len > BLOCK)
+		sha256(key, key_len, block);
+	else if (key_len)
+		memcpy(block, key, key_len);
+	for (size_t i = 0; i < BLOCK; i++) {
+		inner[i] = block[i] ^ 0x36;
+		outer[i] = block[i] ^ 0x5c;
+	}
+	if (len)
+		memcpy(inner + BLOCK, data, len);
+	sha256(inner, inner_len, outer + BLOCK);
+	sha256(outer, sizeof(outer), ret);
 }

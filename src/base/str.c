@@ -50,9 +50,10 @@ bool str_lists(const char *list, const char *text)
 	return false;
 }
 
-char *str_to_base64(const char *s)
+char *str_bytes_to_base64(const void *data, size_t len)
 {
-	size_t len = strlen(s), at = 0;
+	const unsigned char *s = data;
+	size_t at = 0;
 	char *out = xmalloc((len + 2) / 3 * 4 + 1);
 
 	for (size_t i = 0; i < len; i += 3) {
@@ -60,12 +61,17 @@ char *str_to_base64(const char *s)
 		uint32_t bits = 0;
 
 		for (size_t k = 0; k < 3; k++)
-			bits = bits << 8 | (k < n ? (unsigned char)s[i + k] : 0U);
+			bits = bits << 8 | (k < n ? s[i + k] : 0U);
 		for (size_t k = 0; k < 4; k++)
 			out[at++] = k <= n ? base64_digits[bits >> (18 - 6 * k) & 63] : '=';
 	}
 	out[at] = '\0';
 	return out;
+}
+
+char *str_to_base64(const char *s)
+{
+	return str_bytes_to_base64(s, strlen(s));
 }
 
 char *str_from_base64(const char *text)

@@ -25,6 +25,7 @@ bool str_lists(const char *list, const char *text);
 
 /* In base 64 (RFC 4648, with padding); the caller frees it. */
 char *str_to_base64(const char *s);
+char *str_bytes_to_base64(const void *data, size_t len);
 /* The other way: NULL where it is not that, or has a NUL in it. The caller frees it. */
 char *str_from_base64(const char *text);
 

@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "cli/notifier.h"
 #include "hold/endpoint_names.h"
 #include "spool/agent_status.h"
 #include "spool/heartbeat.h"
@@ -404,6 +405,12 @@ static char *describe_given(const struct cmd_ctx *ctx)
 	return text;
 }
 
+static void take_helpers(const struct cmd_ctx *ctx, struct agent_setup *r)
+{
+	r->config.n_helpers = notifier_prepare(ctx, r->state_dir, &r->notify);
+	r->config.helpers = &r->notify;
+}
+
 int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct err *e)
 {
 	const struct settings *s = ctx->settings;
@@ -448,6 +455,7 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 	r->given = describe_given(ctx);
 	r->config.given = r->given;
 	reload_take(&r->config, s, r->root != NULL);
+	take_helpers(ctx, r);
 	settings_gang_ports(s, &r->config.gang_port_first, &r->config.gang_port_last);
 
 	int code = look_at_job(ctx, r, e);
@@ -460,6 +468,8 @@ void agent_setup_clear(struct agent_setup *r)
 	for (size_t i = 0; i < r->n_lanes; i++)
 		free(r->lanes[i].name);
 	free(take_ptr(r->lanes));
+	free(take_ptr(r->notify.program));
+	text_list_clear(&r->notify.argv);
 	free(take_ptr(r->cwd));
 	free(take_ptr(r->state_dir));
 	free(take_ptr(r->root));

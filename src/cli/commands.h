@@ -29,6 +29,7 @@ extern const struct cmd cmd_logs;
 extern const struct cmd cmd_top;
 extern const struct cmd cmd_man;
 extern const struct cmd cmd_nodes;
+extern const struct cmd cmd_notify;
 extern const struct cmd cmd_off;
 extern const struct cmd cmd_on;
 extern const struct cmd cmd_pause;

@@ -42,11 +42,26 @@ static void test_cases(void **state)
 	}
 }
 
+/* RFC 4231, test cases 1, 2 and 6 (a key that is longer than a block). */
+static void test_with_a_key(void **state)
+{
+	unsigned char digest[SHA256_SIZE], key[131];
+
+	memset(key, 0x0b, 20);
+	sha256_hmac(key, 20, "Hi There", 8, digest);
+	assert_int_equal(digest[0] << 8 | digest[31], 0xb0f7);
+	sha256_hmac("Jefe", 4, "what do ya want for nothing?", 28, digest);
+	assert_int_equal(digest[0] << 8 | digest[31], 0x5b43);
+	memset(key, 0xaa, sizeof(key));
+	sha256_hmac(key, sizeof(key), "Test Using Larger Than Block-Size Key - Hash Key First", 54,
+		    digest);
+	assert_int_equal(digest[0] << 8 | digest[31], 0x6054);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cases),
-	};
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_cases),
+					    cmocka_unit_test(test_with_a_key) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/textlist.h"
 #include "engine/engine.h"
 #include "hold/policy.h"
 #include "spool/instance.h"
@@ -40,6 +41,13 @@ enum drain_how {
 struct lane_width {
 	char *name;
 	uint32_t width;
+};
+
+/* A program that runs beside the agent (agent/helpers.h). */
+struct helper_spec {
+	const char *name; /* its argv[0] */
+	char *program;	  /* its path */
+	struct text_list argv;
 };
 
 /* How an agent has ended. */
@@ -94,6 +102,8 @@ struct agent_config {
 	uint64_t workload_grace_ms;
 	const struct lane_width *lanes;
 	size_t n_lanes;
+	const struct helper_spec *helpers;
+	size_t n_helpers;
 	unsigned int sweep; /* SWEEP_BIT()s: with each task that is stopped */
 	const char *sweep_spare;
 	enum on_empty on_empty; /* when the queue has been empty ... */

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/notifier.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "base/mem.h"
+#include "base/settings.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "cli/libexec.h"
+#include "spool/heartbeat.h"
+
+/* As agents name their files: by the host, and in jobs by their own name. */
+static char *outbox_path(const struct cmd_ctx *ctx, const char *state)
+{
+	char host[256] = "", name[NAME_AGENT_MAX + 1];
+
+	if (gethostname(host, sizeof(host) - 1) < 0 || !host[0])
+		(void)str_copy(host, sizeof(host), "localhost");
+	(void)heartbeat_agent_name(settings_str(ctx->settings, SET_NODE_NAME), host, ctx->job,
+				   name);
+	return xasprintf("%s/%s/notify/%s.json", state, settings_str(ctx->settings, SET_INSTANCE),
+			 ctx->job ? name : host);
+}
+
+static const enum setting_layer layers[] = { SETTING_FROM_INSTANCE, SETTING_FROM_USER,
+					     SETTING_FROM_SITE };
+
+void notifier_add_options(const struct cmd_ctx *ctx, const char *state_dir, struct text_list *argv)
+{
+	cleanup_strbuf struct strbuf files = STRBUF_INIT;
+	cleanup_free char *outbox = outbox_path(ctx, state_dir);
+
+	for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
+		const char *file = settings_file(ctx->settings, layers[i]);
+
+		if (file)
+			strbuf_addf(&files, "%s%s", files.len ? ":" : "", file);
+	}
+	text_list_take(argv, xasprintf("--config=%s", strbuf_str(&files)));
+	text_list_take(argv, xasprintf("--outbox=%s", outbox));
+	text_list_take(argv, xasprintf("--instance=%s", settings_str(ctx->settings, SET_INSTANCE)));
+}
+
+/* Whether one of the files says whom to tell. A mistake in it is the notifier's to tell. */
+static bool is_configured(const struct cmd_ctx *ctx)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < ARRAY_LEN(layers) && !found; i++) {
+		const char *file = settings_file(ctx->settings, layers[i]);
+		bool own = layers[i] != SETTING_FROM_SITE;
+		struct err e = ERR_INIT;
+		json_t *block = NULL;
+
+		if (file && config_read_block(file, own, SETTINGS_NOTIFY, &block, &e) != -ENOENT)
+			found = block || e.code == -EINVAL;
+		json_decref(block);
+	}
+	return found;
+}
+
+bool notifier_prepare(const struct cmd_ctx *ctx, const char *state_dir, struct helper_spec *ret)
+{
+	struct err e = ERR_INIT;
+
+	if (!is_configured(ctx))
+		return false;
+	ret->name = NOTIFIER_PROGRAM;
+	ret->program = libexec_find(NOTIFIER_PROGRAM, NOTIFIER_NEEDS, &e);
+	if (!ret->program) {
+		cmd_warn("warning", "nobody is told of what happens: %s", e.text);
+		return false;
+	}
+	notifier_add_options(ctx, state_dir, &ret->argv);
+	text_list_add(&ret->argv, "run");
+	return true;
+}

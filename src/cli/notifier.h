@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_CLI_NOTIFIER_H
+#define TENURE_CLI_NOTIFIER_H
+
+/* How tenure-notify (src/notify), which tells people, is called by `tenure notify` and by an agent.
+ */
+
+#include <stdbool.h>
+
+#include "agent/node/config.h"
+#include "base/textlist.h"
+#include "cli/cmd.h"
+
+/* What it needs that not every machine has. */
+#define NOTIFIER_PROGRAM "tenure-notify"
+#define NOTIFIER_NEEDS	 "libcurl (libcurl4-openssl-dev)"
+
+/* "--config=..", "--outbox=..", "--instance=..": which configs may say whom to tell, the one that
+ * counts first, and what waits. */
+void notifier_add_options(const struct cmd_ctx *ctx, const char *state_dir, struct text_list *argv);
+/* What an agent is to start, where a config says whom to tell; its parts are the caller's. False:
+ * nobody is to be told, or, which is warned of, there is no such program. */
+bool notifier_prepare(const struct cmd_ctx *ctx, const char *state_dir, struct helper_spec *ret);
+
+#endif

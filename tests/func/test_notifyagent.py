@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: MIT
+"""An agent and its notifier: what happens is told, also after a restart of either, whatever the receivers do."""
+import json
+import os
+import pathlib
+import signal
+
+import pytest
+
+from machine import proc_exists
+from patience import must_come
+
+pytest.importorskip("aiosmtpd")
+
+from notifylib import Receiver, hanging_server  # noqa: E402
+
+
+@pytest.fixture
+def receiver():
+    r = Receiver()
+    yield r
+    r.close()
+
+
+@pytest.fixture
+def told(build, queue, home):
+    """told(channels, rules=None): a queue whose config has that block; its agent is not started."""
+    if not (build / "tenure-notify").exists():
+        pytest.skip("tenure-notify is not built: there is no libcurl")
+
+    def make(channels, rules=None):
+        config = home / ".config/tenure/config.yaml"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(json.dumps({"notify": {"channels": channels} | ({"rules": rules} if rules else {})}))
+        return queue(gpus=1)
+    return make
+
+
+def hook(receiver, **more):
+    return {"type": "webhook", "url": receiver.url + "/secret-path", "retry_after": "200ms", **more}
+
+
+def notifier(q):
+    """The PID of the notifier of its agent, of which /proc tells."""
+    def find():
+        for pid in os.listdir("/proc"):
+            if pid.isdigit() and pid != str(os.getpid()):
+                try:
+                    words = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+                    parent = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+                except OSError:
+                    continue
+                if words[0] == "tenure-notify" and int(parent) == q.agent.pid:
+                    return int(pid)
+        return 0
+    return must_come(find)
+
+
+def fail_one(q, name="train"):
+    return q.submit("-g", "0", "-n", name, "-l", "night", "--", "false")
+
+
+def tasks(receiver):
+    """Those whose ends it was told of, by name."""
+    return [e["name"] for doc in receiver.good() for e in doc.get("events", [doc]) if e["event"] == "task-ended"]
+
+
+def outbox(q):
+    files = list(pathlib.Path(q.spool, "notify").glob("*.json"))
+    return json.loads(files[0].read_text())["channels"] if files else {}
+
+
+def shown(q, channel):
+    doc = json.loads(q.run("notify", "--json").stdout)
+    return next(c for c in doc["channels"] if c["name"] == channel)
+
+
+def test_what_fails_is_told_and_what_is_done_is_not(told, receiver):
+    q = told({"hook": hook(receiver)})
+    q.start("--no-hold")
+    q.wait(q.submit("-g", "0", "-n", "fine", "--", "true"), "done")
+    i = fail_one(q)
+    must_come(lambda: receiver.posts)
+    event = receiver.good()[0]
+    assert (event["event"], event["outcome"], event["task"], event["name"]) == ("task-ended", "failed", i, "train")
+    must_come(lambda: shown(q, "hook")["sent"])
+    assert tasks(receiver) == ["train"] and shown(q, "hook")["waiting"] == 0
+    assert (os.stat(next(pathlib.Path(q.spool, "notify").glob("*.json"))).st_mode & 0o777) == 0o600
+
+
+def test_rules_by_event_lane_name_and_channel(told, receiver):
+    other = Receiver()
+    try:
+        q = told({"a": hook(receiver), "b": hook(other)},
+                 [{"events": ["task-*"], "names": ["train-*"], "outcomes": ["done", "failed"], "to": ["a"]},
+                  {"events": ["task-failed"], "lanes": ["night"], "to": "b"}])
+        q.start("--no-hold")
+        for name, lane, what in (("train-1", "day", "true"), ("eval", "night", "false"), ("train-2", "day", "false"),
+                                 ("last", "night", "false"), ("train-9", "night", "false")):
+            q.wait(q.submit("-g", "0", "-n", name, "-l", lane, "--", what), "done" if what == "true" else "failed")
+            q.run("resume", lane, check=False)
+        must_come(lambda: "train-9" in tasks(receiver) and "train-9" in tasks(other))
+        assert tasks(receiver) == ["train-1", "train-2", "train-9"] and tasks(other) == ["eval", "last", "train-9"]
+    finally:
+        other.close()
+
+
+def test_a_receiver_that_answers_500_loses_nothing_and_delays_nobody(told, receiver):
+    other = Receiver()
+    try:
+        receiver.status = 500
+        with hanging_server() as port:
+            q = told({"broken": hook(receiver), "good": hook(other),
+                      "hangs": {"type": "mail", "to": "a@b.c", "server": f"smtp://127.0.0.1:{port}"}})
+            q.start("--no-hold")
+            names = [f"t{n}" for n in range(6)]
+            for name in names:
+                q.wait(q.submit("-g", "0", "-n", name, "--", "false"), "failed")
+            must_come(lambda: tasks(other) == names)
+            must_come(lambda: len(receiver.posts) >= 3)  # tried again
+            must_come(lambda: shown(q, "broken")["error"])
+            assert "it answers 500" in shown(q, "broken")["error"]["text"] and shown(q, "broken")["waiting"] == 6
+            assert "6 wait" in q.run("notify").stdout
+            assert "very-secret" not in q.run("notify").stdout
+            receiver.posts.clear()
+            receiver.status = 200
+            must_come(lambda: shown(q, "broken")["waiting"] == 0, 30)
+            assert tasks(receiver)[-6:] == names  # the six in one message
+    finally:
+        other.close()
+
+
+def test_a_full_outbox_is_told_after_a_restart(told, receiver):
+    receiver.status = 503
+    q = told({"hook": hook(receiver)})
+    q.start("--no-hold")
+    names = [f"t{n}" for n in range(4)]
+    for name in names:
+        q.wait(q.submit("-g", "0", "-n", name, "--", "false"), "failed")
+    must_come(lambda: len(outbox(q).get("hook", {}).get("waiting", [])) == 4)
+    old = notifier(q)
+    q.run("off")
+    must_come(lambda: not proc_exists(old))
+    receiver.posts.clear()
+    receiver.status = 200
+    q.start("--no-hold")
+    must_come(lambda: tasks(receiver) == names)
+
+
+def test_what_happens_while_no_notifier_runs_is_not_lost(told, receiver):
+    q = told({"hook": hook(receiver)})
+    q.start("--no-hold")
+    q.wait(fail_one(q, "first"), "failed")
+    must_come(lambda: tasks(receiver) == ["first"])
+    must_come(lambda: not outbox(q)["hook"]["waiting"])
+    q.run("resume", "night", check=False)
+    pid = notifier(q)
+    os.kill(pid, signal.SIGSTOP)
+    q.wait(fail_one(q, "while-stopped"), "failed")  # the agent waits for nobody
+    os.kill(pid, signal.SIGKILL)
+    must_come(lambda: tasks(receiver) == ["first", "while-stopped"])
+    assert notifier(q) != pid
+    must_come(lambda: q.said("tenure-notify has ended (signal 9); it is started again"))
+
+
+def test_an_agent_that_is_killed_is_told_and_the_notifier_ends(told, receiver):
+    q = told({"hook": hook(receiver)})
+    q.start("--no-hold")
+    q.wait(fail_one(q, "first"), "failed")
+    must_come(lambda: tasks(receiver) == ["first"])
+    pid = notifier(q)
+    q.agent.kill()
+    q.agent.wait()
+    must_come(lambda: any(d["event"] == "agent-lost" for d in receiver.good()))
+    must_come(lambda: not proc_exists(pid))
+
+
+def test_an_agent_that_is_told_to_end_is_no_loss(told, receiver):
+    q = told({"hook": hook(receiver)})
+    q.start("--no-hold")
+    pid = notifier(q)
+    q.run("off")
+    must_come(lambda: not proc_exists(pid))
+    assert not receiver.posts
+
+
+def test_several_within_a_while_come_as_one(told, receiver):
+    q = told({"hook": hook(receiver, digest="3s")})
+    q.start("--no-hold")
+    for name in ("a", "b", "c"):
+        q.wait(q.submit("-g", "0", "-n", name, "--", "false"), "failed")
+    must_come(lambda: sorted(tasks(receiver)) == ["a", "b", "c"])
+    first = receiver.good()[0]
+    assert len(receiver.posts) < 3 and first["event"] == "digest" and "events\n" in first["text"]
+
+
+def test_too_many_are_dropped_and_that_is_told(told, receiver):
+    q = told({"hook": hook(receiver, per_hour="2")})
+    q.start("--no-hold")
+    for n in range(5):
+        q.wait(q.submit("-g", "0", "-n", f"t{n}", "--", "false"), "failed")
+    must_come(lambda: len(receiver.posts) == 2 and shown(q, "hook")["dropped"] == 3)
+    assert "3 dropped since then" in q.run("notify").stdout
+
+
+def test_a_full_disk_is_said_and_stops_nothing(told, receiver):
+    """The outbox cannot be written: its directory is a file."""
+    q = told({"hook": hook(receiver)})
+    os.makedirs(q.spool, exist_ok=True)
+    pathlib.Path(q.spool, "notify").write_text("")
+    q.start("--no-hold")
+    q.wait(fail_one(q), "failed")
+    must_come(lambda: tasks(receiver) == ["train"])
+    must_come(lambda: q.said("the outbox cannot be written"))
+
+
+def test_a_notifier_with_a_bad_config_is_said_and_tasks_run(told, receiver):
+    q = told({"hook": {"type": "webhook", "url": "ftp://x"}})
+    q.start("--no-hold")
+    q.wait(q.submit("-g", "0", "--", "true"), "done")
+    must_come(lambda: q.said("notify: channels: hook: url: it begins with https:// or http://"))
