@@ -38,6 +38,7 @@
 #include "agent/report/eventlog.h"
 #include "agent/scaling.h"
 #include "agent/startup.h"
+#include "agent/task_events.h"
 #include "agent/verbs.h"
 #include "agent/watch.h"
 #include "base/clock.h"
@@ -110,8 +111,10 @@ static void on_watch(uv_timer_t *timer)
 			  &(struct life_cause){ .end = AGENT_UNREAD,
 						.why = "nobody reads what it prints any more" });
 	watchdog_look(a, WATCH_MS);
-	if (a->queue)
+	if (a->queue) {
 		scaling_look(a->queue);
+		task_events_look_stuck(&a->queue->place, a->stuck);
+	}
 	allocations_look_free(a, false);
 }
 

@@ -12,6 +12,7 @@
 
 #include "agent/node/config.h"
 #include "agent/node/selfcopy.h"
+#include "agent/node/stuck.h"
 #include "agent/node/view.h"
 #include "spool/name.h"
 
@@ -44,7 +45,8 @@ struct agent {
 	struct selfcopy program;
 	uv_timer_t watch_timer;
 	unsigned int looks_without_devices;
-	unsigned int free_looks; /* allocations_look_free() */
+	struct stuck stuck[PROTO_DEVICES_MAX]; /* task_events_look_stuck() */
+	unsigned int free_looks;	       /* allocations_look_free() */
 	/* Of agent_run(), as the lifecycle sets them. */
 	enum agent_end end;
 	struct err *e;

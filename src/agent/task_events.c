@@ -98,3 +98,32 @@ void task_events_ended(const struct attempt_place *p, const struct attempt *a,
 	add_end(o, a);
 	eventlog_tell(p->eventlog, OWN_TASK_ENDED, o);
 }
+
+static void tell_stuck(const struct attempt_place *p, const struct attempt *a,
+		       const struct stuck *s, const struct dev_status *d)
+{
+	json_t *o = members(a->ref, a->spec);
+
+	(void)json_object_set_new(o, "gpu", json_integer(d->index));
+	if (d->mig >= 0)
+		(void)json_object_set_new(o, "mig", json_integer(d->mig));
+	(void)json_object_set_new(o, "uuid", json_new_text(d->uuid));
+	(void)json_object_set_new(
+		o, "for_s", json_real((double)((d->looked_ns - s->since_ns) / NS_PER_MS) / 1e3));
+	(void)json_object_set_new(o, "utilisation", json_integer(d->util));
+	(void)json_object_set_new(o, "power_w", json_real((double)d->power_mw / 1e3));
+	(void)json_object_set_new(o, "power_limit_w", json_real((double)d->power_limit_mw / 1e3));
+	eventlog_tell(p->eventlog, OWN_STUCK, o);
+}
+
+void task_events_look_stuck(const struct attempt_place *p, struct stuck *all)
+{
+	for (const struct attempt *a = p->tasks; a; a = a->next)
+		for (uint32_t i = 0; i < p->view->n_slots; i++) {
+			const struct dev_status *d = &p->view->devices[i];
+
+			if (devset_has(a->devices, i) &&
+			    stuck_look(&all[i], d, p->view->c->instance, STUCK_AFTER_MS))
+				tell_stuck(p, a, &all[i], d);
+		}
+}

@@ -5,6 +5,7 @@
 /* What is told of tasks, as events: docs/json.md has their members. */
 
 #include "agent/attempt/attempt.h"
+#include "agent/node/stuck.h"
 #include "agent/report/eventlog.h"
 
 void task_events_started(const struct attempt_place *p, const struct attempt *a);
@@ -16,5 +17,8 @@ void task_events_taken_back(const struct attempt_place *p, struct sched_ref ref)
 /* An earlier agent has started it. */
 void task_events_adopted(const struct attempt_place *p, struct sched_ref ref,
 			 const struct task_spec *spec);
+
+/* Devices whose tasks compute nothing; all: by slot (node/stuck.h). */
+void task_events_look_stuck(const struct attempt_place *p, struct stuck *all);
 
 #endif

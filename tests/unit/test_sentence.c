@@ -173,6 +173,11 @@ static void own_events_are_told_of_their_members(void **state)
 		  "{'task': 1, 'what': 'log-elsewhere', 'why': 'no room', 'file': '/tmp/x'}",
 		  "task 1 has no log: no room; what it prints is in /tmp/x" },
 		{ OWN_TASK_TROUBLE, LOG_LEVEL_ERROR, "{'task': 1, 'what': 'new'}", "" },
+		{ OWN_STUCK, LOG_LEVEL_WARNING,
+		  "{'task': 7, 'element': 2, 'name': 'train', 'gpu': 3, 'for_s': 600.0, "
+		  "'utilisation': 100, 'power_w': 118.2, 'power_limit_w': 700.0}",
+		  "task 7.2 (train) seems stuck: GPU 3 is at 100 % for 10m 00s, and draws 118 W of "
+		  "700, as one that only waits; one of its processes may be gone" },
 		{ OWN_SCALED, LOG_LEVEL_INFO,
 		  "{'task': 7, 'from': 1, 'to': 2, 'gpu': 3, 'because': 'it is busy'}",
 		  "task 7 has 2 GPUs now, and had 1: GPU 3 was added, because it is busy" },

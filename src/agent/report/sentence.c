@@ -288,6 +288,21 @@ static void tell_task_trouble(const json_t *m, struct strbuf *out)
 	}
 }
 
+/* "task 7 (train) seems stuck on GPU 3: .." */
+static void tell_stuck(const json_t *m, struct strbuf *out)
+{
+	char time[UNIT_TEXT_MAX];
+
+	add_task(m, out);
+	strbuf_addf(out,
+		    " (%s) seems stuck: GPU %" PRIu64 " is at %" PRIu64
+		    " %% for %s, and draws %.0f W of %.0f, as one that only waits; one of its "
+		    "processes may be gone",
+		    text_of(m, "name"), json_get_u64(m, "gpu"), json_get_u64(m, "utilisation"),
+		    unit_format_duration((uint64_t)(json_get_num(m, "for_s") * 1e3), time),
+		    json_get_num(m, "power_w"), json_get_num(m, "power_limit_w"));
+}
+
 static void tell_lane_paused(const json_t *m, struct strbuf *out)
 {
 	const char *lane = text_of(m, "lane");
@@ -424,6 +439,7 @@ static const struct {
 	[OWN_TASK_REFUSED] = { LOG_LEVEL_WARNING, NULL, tell_task_refused, "task-refused" },
 	[OWN_TASK_TROUBLE] = { LOG_LEVEL_ERROR, NULL, tell_task_trouble, "task-trouble",
 			       level_of_trouble },
+	[OWN_STUCK] = { LOG_LEVEL_WARNING, NULL, tell_stuck, "stuck" },
 	[OWN_LANE_PAUSED] = { LOG_LEVEL_WARNING, NULL, tell_lane_paused, "lane-paused" },
 	[OWN_SCALED] = { LOG_LEVEL_INFO, NULL, tell_scaled, "scaled" },
 	[OWN_ALLOCATED] = { LOG_LEVEL_INFO, NULL, tell_allocated, "allocated" },

@@ -31,6 +31,7 @@ enum own_event {
 	OWN_TASK_PAUSED,  /* by us, since it fails again and again */
 	OWN_TASK_REFUSED, /* its file is in bad/ */
 	OWN_TASK_TROUBLE, /* something of it cannot be done so far, or has been lost */
+	OWN_STUCK,	  /* a task computes nothing while its device is busy (node/stuck.h) */
 	OWN_LANE_PAUSED,
 	OWN_SCALED,
 	OWN_ALLOCATED,
