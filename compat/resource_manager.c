@@ -593,21 +593,47 @@ static int start_program(struct manager *m, const char *task)
 
 /* ---- the monitor ---- */
 
-/* The event of it, for programs (docs/json.md). */
+/* The event of it, for programs (docs/json.md), and its mail. */
 static void tell_event(const struct manager *m, const struct picture *p)
 {
+	const char *email = m->config.notify ? m->config.email : NULL;
 	struct text_list words = words_of(m, "tell-free");
 	struct answer a;
 
 	add_number(&words, "threshold", m->config.notify_from);
+	if (email)
+		text_list_take(&words, xasprintf("--email=%s", email));
 	for (size_t i = 0; i < p->n; i++)
 		if (p->all[i].free)
 			text_list_take(&words, xasprintf("%s=%ld", p->all[i].name, p->all[i].free));
 	a = ask(m, &words);
-	if (a.code || a.err[0])
+	a.out[strcspn(a.out, "\n")] = '\0';
+	if (email && a.code == 0)
+		say(INFO, "Mail: %s", a.out);
+	else if (email)
+		say(WARNING, "no mail was sent to %s: %s", email, a.err[0] ? a.err : a.out);
+	else if (a.code || a.err[0])
 		say(WARNING, "the event of it: %s", a.err);
 	answer_clear(&a);
 	text_list_clear(&words);
+}
+
+/* A mail server may let us wait, and the monitor goes on looking meanwhile: a child waits. */
+static void tell_event_aside(const struct manager *m, const struct picture *p)
+{
+	pid_t pid;
+
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		; /* those of earlier ones; who asks waits for its own */
+	(void)fflush(NULL);
+	pid = m->config.notify && m->config.email ? fork() : -1;
+	if (pid > 0)
+		return;
+	tell_event(m, p);
+	if (pid == 0) {
+		(void)fflush(NULL);
+		_exit(0);
+	}
 }
 
 static void tell_free(struct manager *m, const struct picture *p)
@@ -622,7 +648,7 @@ static void tell_free(struct manager *m, const struct picture *p)
 		if (p->all[i].free)
 			say(INFO, "GPU available: %ld on %s", p->all[i].free, p->all[i].name);
 	if (is && !was && p->free)
-		tell_event(m, p);
+		tell_event_aside(m, p);
 	m->free = p->free;
 }
 
@@ -673,11 +699,11 @@ static int monitor(struct manager *m, const char *task)
 			(int)getpid());
 	m->monitors = true;
 	say(INFO, "GPU Resource Manager started, it looks every %g s", m->config.interval_s);
-	if (m->config.notify)
+	if (m->config.notify && !m->config.email)
 		say(WARNING,
-		    "notification: no mail is sent%s%s; a line \"GPU available\" is written here, and "
-		    "on standard output",
-		    m->config.email ? " to " : "", m->config.email ? m->config.email : "");
+		    "notification: it is enabled, and email is not set in %s: a line \"GPU "
+		    "available\" is written here, and no mail is sent",
+		    CONFIG);
 	if (find_engine(m, &a))
 		ensure_agent(m);
 	answer_clear(&a);

@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/settings.h"
 #include "base/str.h"
@@ -78,4 +80,37 @@ bool notifier_prepare(const struct cmd_ctx *ctx, const char *state_dir, struct h
 	notifier_add_options(ctx, state_dir, &ret->argv);
 	text_list_add(&ret->argv, "run");
 	return true;
+}
+
+/* The event on standard input. */
+static int feed(json_t *event, struct err *e)
+{
+	cleanup_free char *text = json_dumps(event, JSON_COMPACT);
+	cleanup_fd int fd = memfd_create("event", MFD_CLOEXEC);
+	int r = fd < 0 ? -errno : text ? fs_write_all(fd, text, strlen(text)) : -EINVAL;
+
+	if (r == 0 && (lseek(fd, 0, SEEK_SET) < 0 || dup2(fd, STDIN_FILENO) < 0))
+		r = -errno;
+	return r < 0 ? err_sys(e, -r, "the event cannot be handed on") : 0;
+}
+
+int notifier_mail(const struct cmd_ctx *ctx, const char *state_dir, const char *email,
+		  json_t *event, struct err *e)
+{
+	cleanup_free char *program = libexec_find(NOTIFIER_PROGRAM, NOTIFIER_NEEDS, e);
+	struct text_list argv = { .n = 0 };
+	int r = program ? feed(event, e) : -ENOENT;
+
+	json_decref(event);
+	if (r < 0)
+		return r;
+	text_list_add(&argv, NOTIFIER_PROGRAM);
+	notifier_add_options(ctx, state_dir, &argv);
+	text_list_take(&argv, xasprintf("--email=%s", email));
+	text_list_add(&argv, "send");
+	text_list_take(&argv, NULL);
+	(void)execv(program, argv.texts);
+	r = err_sys(e, errno, "start %s", program);
+	text_list_clear(&argv);
+	return r;
 }

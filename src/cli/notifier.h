@@ -21,5 +21,11 @@ void notifier_add_options(const struct cmd_ctx *ctx, const char *state_dir, stru
 /* What an agent is to start, where a config says whom to tell; its parts are the caller's. False:
  * nobody is to be told, or, which is warned of, there is no such program. */
 bool notifier_prepare(const struct cmd_ctx *ctx, const char *state_dir, struct helper_spec *ret);
+/*
+ * Become the notifier, which mails the event to that address, by the first channel for mail of the
+ * config, or by sendmail. Takes the reference. Returns only where it cannot: negative with e.
+ */
+int notifier_mail(const struct cmd_ctx *ctx, const char *state_dir, const char *email,
+		  json_t *event, struct err *e);
 
 #endif

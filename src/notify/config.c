@@ -379,7 +379,7 @@ static int check_mail(const struct channel *ch, struct err *e)
 	if (!ch->to.n)
 		return err_set(e, -EINVAL, "to: whom? Write an address");
 	for (size_t i = 0; i < ch->to.n; i++)
-		if (strpbrk(ch->to.texts[i], " <>,;\"\\") || ch->to.texts[i][0] == '-')
+		if (strpbrk(ch->to.texts[i], " <>,;\"\\\r\n\t") || ch->to.texts[i][0] == '-')
 			return err_set(e, -EINVAL, "to: \"%s\" is no address", ch->to.texts[i]);
 	if (ch->from && (strpbrk(ch->from, " <>,;\"\\") || ch->from[0] == '-'))
 		return err_set(e, -EINVAL, "from: \"%s\" is no address", ch->from);
@@ -623,7 +623,7 @@ void notify_config_clear(struct notify_config *c)
 	*c = (struct notify_config){ .n_channels = 0 };
 }
 
-void notify_config_mail_to(struct notify_config *c, const char *email)
+int notify_config_mail_to(struct notify_config *c, const char *email, struct err *e)
 {
 	struct channel mail = { .type = CHANNEL_MAIL,
 				.per_hour = PER_HOUR,
@@ -646,6 +646,7 @@ void notify_config_mail_to(struct notify_config *c, const char *email)
 	mail.to = (struct text_list){ .n = 0 };
 	text_list_add(&mail.to, email);
 	c->channels[c->n_channels++] = mail;
+	return check_mail(&mail, e);
 }
 
 const struct channel *notify_config_channel(const struct notify_config *c, const char *name)

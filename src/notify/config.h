@@ -92,8 +92,8 @@ int notify_config_parse(const json_t *block, struct notify_config *ret, struct e
  * has one, and *ret is empty; negative. which (may be NULL) receives that file, the caller's. */
 int notify_config_read(const char *files, struct notify_config *ret, char **which, struct err *e);
 /* The one channel of resource-manager.md's `email`: the first that sends mail, with another
- * address, or sendmail. Adds it, as the only one. */
-void notify_config_mail_to(struct notify_config *c, const char *email);
+ * address, or sendmail. Adds it, as the only one. 0, or -EINVAL: that is no address. */
+int notify_config_mail_to(struct notify_config *c, const char *email, struct err *e);
 void notify_config_clear(struct notify_config *c);
 
 const struct channel *notify_config_channel(const struct notify_config *c, const char *name);

@@ -201,8 +201,10 @@ static int send(const struct opts *o, struct notify_config *c)
 		json_decref(event);
 		return fail(USAGE, "standard input has no event");
 	}
-	if (email)
-		notify_config_mail_to(c, email);
+	if (email && notify_config_mail_to(c, email, &e) < 0) {
+		json_decref(event);
+		return fail(USAGE, e.text);
+	}
 	for (size_t i = 0; i < c->n_channels && !told_to_end; i++)
 		if (email || notify_config_wants(c, &c->channels[i], event))
 			good &= tell(&c->channels[i], event);

@@ -287,21 +287,44 @@ def test_scaling_is_what_the_config_says(manager, change, gpus, wanted):
     assert (spec.get("gpus", 1), found) == (gpus, wanted), spec
 
 
-def test_mail_is_not_sent_and_that_is_said(manager):
-    """Its page's 邮件通知: an address is no error, and nothing pretends to write to it."""
-    m = manager
-    (m.dir / "gpu_manager_config.json").write_text(
-        '{"notification": {"enabled": true, "email": "zchen27@nd.edu", "gpu_available_threshold": 1}}')
-    m.start_monitor()
-    must_come(lambda: "WARNING - notification: no mail is sent to zchen27@nd.edu" in m.log())
-    must_come(lambda: "GPU available: " in m.log())
+def told_free(m):
+    return [json.loads(line) for f in pathlib.Path(m.m.env["HOME"]).glob("**/events/*.commands.jsonl")
+            for line in f.read_text().splitlines()]
 
-    def told():
-        return [json.loads(line) for f in pathlib.Path(m.m.env["HOME"]).glob("**/events/*.commands.jsonl")
-                for line in f.read_text().splitlines()]
-    free, = must_come(told)
+
+NOTIFICATION = '{"notification": {"enabled": true, "email": "zchen27@nd.edu", "gpu_available_threshold": 1}}'
+
+
+def test_mail_when_gpus_are_free(manager, build):
+    """Its page's 邮件通知, as it stands there: by a mail server of tenure's own config."""
+    pytest.importorskip("aiosmtpd")
+    from notifylib import smtp_server
+    if not (build / "tenure-notify").exists():
+        pytest.skip("tenure-notify is not built: there is no libcurl")
+    m = manager
+    (m.dir / "gpu_manager_config.json").write_text(NOTIFICATION)
+    with smtp_server() as box:
+        config = pathlib.Path(m.m.env["HOME"], ".config/tenure/config.yaml")
+        config.parent.mkdir(parents=True)
+        config.write_text(json.dumps({"notify": {"channels": {"mail": {
+            "type": "mail", "to": "other@nd.edu", "server": box.url, "tls": "none"}}}}))
+        m.start_monitor()
+        must_come(lambda: box.mails)
+        assert box.envelopes[0].rcpt_tos == ["zchen27@nd.edu"] and "free: " in box.mails[0]["Subject"]
+        must_come(lambda: "INFO - Mail: mail (mail): sent to zchen27@nd.edu" in m.log())
+    must_come(lambda: "GPU available: " in m.log())
+    free, = must_come(lambda: told_free(m))
     assert (free["event"], free["instance"], free["threshold"]) == ("free", "resource-manager", 1), free
     assert sum(n["free"] for n in free["nodes"]) == free["free"] > 0 and free["nodes"][0]["node"], free
+
+
+def test_mail_that_cannot_be_sent_is_said(manager, build):
+    """There is no server in tenure's config, and the machine's sendmail does not take it."""
+    m = manager
+    (m.dir / "gpu_manager_config.json").write_text(NOTIFICATION.replace("zchen27@nd.edu", "no address"))
+    m.start_monitor()
+    must_come(lambda: "WARNING - no mail was sent to no address: " in m.log())
+    must_come(lambda: told_free(m))
 
 
 def test_what_is_refused_is_an_event(manager):

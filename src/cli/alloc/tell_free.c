@@ -6,12 +6,15 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "cli/agent_setup.h"
 #include "cli/commands.h"
 #include "cli/event_file.h"
+#include "cli/notifier.h"
 
 #define SHOWN_NODES 8
 
@@ -21,6 +24,11 @@ static const struct opt tell_free_opts[] = {
 	  .arg = "N",
 	  .def = "1",
 	  .help = "so many had to be free" },
+	{ .name = "email",
+	  .spec = { VALUE_STRING },
+	  .arg = "ADDRESS",
+	  .help = "mail it there, too, by the first channel for mail of the block `notify`, or by "
+		  "sendmail" },
 	{ 0 },
 };
 
@@ -40,12 +48,28 @@ static bool add_node(const char *word, json_t *nodes, uint64_t *all, struct strb
 	return true;
 }
 
+/* For a mail. Takes the reference to more. */
+static json_t *event_of(const struct cmd_ctx *ctx, json_t *more, const char *text)
+{
+	char time[CLOCK_TEXT_MAX];
+
+	(void)json_object_set_new(more, "time",
+				  json_string(clock_format_iso(clock_wall_ns(), time)));
+	(void)json_object_set_new(more, "event", json_string("free"));
+	(void)json_object_set_new(more, "level", json_string("info"));
+	(void)json_object_set_new(more, "instance",
+				  json_new_text(settings_str(ctx->settings, SET_INSTANCE)));
+	(void)json_object_set_new(more, "text", json_new_text(text));
+	return more;
+}
+
 static int run_tell_free(const struct cmd_ctx *ctx, struct err *e)
 {
 	uint64_t threshold = opts_value(ctx->opts, "threshold")->num, all = 0;
 	cleanup_strbuf struct strbuf words = STRBUF_INIT;
-	cleanup_free char *text = NULL;
-	json_t *nodes = json_array();
+	cleanup_free char *text = NULL, *state = agent_setup_state_dir(ctx->settings);
+	const char *email = opts_text(ctx->opts, "email");
+	json_t *nodes = json_array(), *more;
 
 	for (size_t i = 0; i < opts_argc(ctx->opts); i++)
 		if (!add_node(opts_arg(ctx->opts, i), nodes, &all, &words)) {
@@ -56,10 +80,12 @@ static int run_tell_free(const struct cmd_ctx *ctx, struct err *e)
 	strbuf_add_more(&words, json_array_size(nodes), SHOWN_NODES);
 	text = xasprintf("%" PRIu64 " GPU%s free: %s", all, all == 1 ? " is" : "s are",
 			 strbuf_str(&words));
-	event_file_add(ctx, LOG_LEVEL_INFO, "free",
-		       json_pack("{s:I, s:I, s:o}", "free", (json_int_t)all, "threshold",
-				 (json_int_t)threshold, "nodes", nodes),
-		       text);
+	more = json_pack("{s:I, s:I, s:o}", "free", (json_int_t)all, "threshold",
+			 (json_int_t)threshold, "nodes", nodes);
+	event_file_add(ctx, LOG_LEVEL_INFO, "free", json_incref(more), text);
+	if (email)
+		return notifier_mail(ctx, state, email, event_of(ctx, more, text), e);
+	json_decref(more);
 	return CMD_OK;
 }
 
