@@ -27,6 +27,7 @@
 #include "agent/dispatch_state.h"
 #include "agent/guard_events.h"
 #include "agent/helpers.h"
+#include "agent/history.h"
 #include "agent/job.h"
 #include "agent/lifecycle.h"
 #include "agent/node/guardlink.h"
@@ -116,6 +117,7 @@ static void on_watch(uv_timer_t *timer)
 		task_events_look_stuck(&a->queue->place, a->stuck);
 	}
 	allocations_look_free(a, false);
+	history_look(a);
 }
 
 static void on_names_found(void *user)
@@ -316,14 +318,15 @@ static bool close_parts(struct agent *a)
 	reload_close(a);
 	ctl_close(a->ctl);
 	watch_close(a);
+	history_close(a);
 	startup_close(a);
 	lifecycle_close(a);
 	uv_close((uv_handle_t *)&a->watch_timer, NULL);
 
 	run_out(&a->loop);
 	a->program.fd = fd_close(a->program.fd);
-	return spool_closed && agentlog_free(a->agentlog) == 0 && eventlog_free(a->eventlog) == 0 &&
-	       uv_loop_close(&a->loop) == 0;
+	return spool_closed && history_free(a->history) == 0 && agentlog_free(a->agentlog) == 0 &&
+	       eventlog_free(a->eventlog) == 0 && uv_loop_close(&a->loop) == 0;
 }
 
 static enum agent_end run_parts(struct agent *a)
@@ -333,6 +336,7 @@ static enum agent_end run_parts(struct agent *a)
 	a->watchdog = watchdog_new();
 	a->verbs = verbs_new(a);
 	a->reload = reload_new(a);
+	a->history = history_new(a);
 	a->watch = watch_new(a);
 	(void)uv_timer_init(&a->loop, &a->watch_timer);
 	a->watch_timer.data = a;

@@ -41,6 +41,7 @@ enum ctl_verb {
 	CTL_WATCH,    /* all there is to see, and then what changes (agent/watch.h) */
 	CTL_REASONS,  /* what each that waits waits for, in a few words: {groups} */
 	CTL_RELOAD,   /* payload: other settings (agent/reload.h) */
+	CTL_HISTORY,  /* of the devices: task is the seconds back, element the step in seconds */
 	CTL_VERB_MAX
 };
 
@@ -48,8 +49,8 @@ struct ctl_request {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t verb;	  /* enum ctl_verb */
-	uint64_t task;	  /* where the verb is about one; else 0 */
-	uint32_t element; /* 0: all of it */
+	uint64_t task;	  /* where the verb is about one; CTL_HISTORY: seconds; else 0 */
+	uint32_t element; /* 0: all of it; CTL_HISTORY: seconds of a step */
 	uint32_t now;	  /* CTL_STOP: without grace; CTL_DRAIN: what runs is stopped */
 	uint32_t sweep;	  /* CTL_STOP: SWEEP_BIT()s, what else is ended with it */
 	uint32_t payload; /* bytes of the chunk that follows; 0: none does */

@@ -31,6 +31,7 @@ struct agent {
 	struct startup *startup;
 	struct lifecycle *life;
 	struct watchdog *watchdog;
+	struct history *history;
 	struct verbs *verbs;
 	struct reload *reload;
 	struct watch *watch;

@@ -9,6 +9,7 @@
 #include "agent/attempt/sweep.h"
 #include "agent/dispatch.h"
 #include "agent/dispatch_state.h"
+#include "agent/history.h"
 #include "agent/lifecycle.h"
 #include "agent/parts.h"
 #include "agent/reload.h"
@@ -150,6 +151,11 @@ static json_t *reasons(struct agent *a, const struct verb_args *v)
 	return a->queue ? dispatch_reasons(a->queue) : result(no_queue(&e), &e);
 }
 
+static json_t *history(struct agent *a, const struct verb_args *v)
+{
+	return history_report(a, v->task, v->element);
+}
+
 static json_t *stop(struct agent *a, const struct verb_args *v)
 {
 	struct err e = ERR_INIT;
@@ -195,6 +201,7 @@ static const struct verb verbs[CTL_VERB_MAX] = {
 	[CTL_WHY] = { "why", .begin = why, .settle = why_read },
 	[CTL_DRAIN] = { "drain", .begin = drain, .at_end = true },
 	[CTL_FORECAST] = { "forecast", .begin = forecast },
+	[CTL_HISTORY] = { "history", .begin = history },
 	[CTL_WATCH] = { "watch", .streams = true },
 	[CTL_REASONS] = { "reasons", .begin = reasons },
 	[CTL_RELOAD] = { "reload", .begin = reload },

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Figures of the cards beside whose they are: energy, clocks, what slows them down, errors of memory and links."""
 import json
+import os
+import pathlib
 import time
 
 import pytest
@@ -162,3 +164,96 @@ def test_an_agent_says_that_somebody_watches_and_stops(machine):  # noqa: F811
     assert h["clock_sm_mhz"] is None and h["nvlink"] is None and h["ecc"]["volatile_corrected"] is None
     must_come(lambda: not any(guard.watched[-2:]), 20)  # nobody asks any more
     guard.close()
+
+
+# --- what they were used for ---
+
+def samples_dir(m):
+    return pathlib.Path(m.env["HOME"], ".local/state/tenure/default/run/samples")
+
+
+def history(m, *args):
+    doc = json.loads(m.run(m.tenure, "devices", "--history", *args, "--json").stdout)
+    return doc, {d["gpu"]: d["samples"] for d in doc["devices"]}
+
+
+def sampled(m, gpu, state):
+    """The figures of the last sample of that kind."""
+    def there():
+        columns = history(m, "10m")[1].get(gpu, {"state": []})
+        at = [i for i, s in enumerate(columns["state"]) if s == state]
+        return at and {k: v[at[-1]] for k, v in columns.items()}
+    return must_come(there, 40, 0.5)
+
+
+def test_history_of_the_devices(machine, tmp_path):  # noqa: F811
+    """It is there for the next agent, and what lies in a file's place is replaced and not followed."""
+    m = machine(gpus=2)
+    uuids = [d["uuid"] for d in devices(m)]
+    secret = tmp_path / "secret"
+    secret.write_text("not to be touched")
+    samples_dir(m).mkdir(parents=True)
+    (samples_dir(m) / uuids[1]).symlink_to(secret)
+    assert m.cmd("devices", "--history").returncode == 3
+
+    newcomer = m.start("--take", "10G", "--stay", "600")
+    newcomer.stdout.readline()
+    h = m.hold("--load", "none", "--gpus", "0,1")
+    busy, held = (0, 1) if m.used()[0] else (1, 0)
+    h.held(held)
+    one = sampled(m, held, "held")
+    assert one["mem_ours"] > 100 * 2 ** 30 and one["mem_used"] >= one["mem_ours"] and one["util"] == 0
+    assert 100 < one["power_w"] < 130 and 25 < one["temp_c"] < 45 and one["task"] is None
+    assert abs(one["t"] - time.time()) < 600 and one["t"] % 10 == 0
+    other = sampled(m, busy, "foreign")
+    assert other["mem_used"] > 10 * 2 ** 30 and other["mem_ours"] == 0
+    said = m.cmd("devices", "--history", "10m").stdout
+    assert "=" in said and "x" in said and "held" in said and "somebody else's" in said and "#" not in said
+    assert max(map(len, said.splitlines())) <= 80
+
+    h.stop()
+    for uuid in uuids:
+        path = samples_dir(m) / uuid
+        assert path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o777 == 0o600
+        assert path.stat().st_size == 32 * (1 + 8640)
+    assert secret.read_text() == "not to be touched"
+    m.hold("--load", "none", "--gpus", "0,1").next("start")
+
+    def as_before():
+        columns = history(m, "10m")[1].get(held)
+        return columns and one["t"] in columns["t"] and one == {k: v[columns["t"].index(one["t"])] for k, v in columns.items()}
+    must_come(as_before)
+    newcomer.kill()
+
+
+def test_history_in_steps_and_wrong_durations(machine):  # noqa: F811
+    m = machine(gpus=1)
+    m.hold("--load", "none").held(0)
+    must_come(lambda: history(m)[1])
+    doc, columns = history(m)
+    assert doc["seconds"] == 86400 and doc["step_s"] == 10 and len(columns[0]["t"]) in (8639, 8640, 8641)
+    assert len({len(c) for c in columns[0].values()}) == 1
+    for wrong in ("3d", "5s", "soon"):
+        done = m.cmd("devices", "--history", wrong)
+        assert done.returncode == 2 and "from 10s to 24h" in done.stderr
+    done = m.cmd("devices", "6h")
+    assert done.returncode == 2 and "--history" in done.stderr
+
+
+def test_a_disk_that_takes_no_history_is_told_once(machine):  # noqa: F811
+    m = machine(gpus=2)
+    samples_dir(m).parent.mkdir(parents=True)
+    samples_dir(m).write_text("in the way")
+    h = m.hold("--load", "none")
+    h.held(0, 1)
+    sampled(m, 0, "held")
+    must_come(lambda: history(m)[0]["lost"] >= 2, 40)
+
+    def told():
+        return [line for line in m.status()["log"] if "cannot be kept on disk" in line]
+    must_come(lambda: len(told()) == 1)
+    must_come(lambda: history(m)[0]["lost"] >= 4, 40)
+    assert len(told()) == 1 and m.device(0)["state"] == "held"
+    os.unlink(samples_dir(m))
+    must_come(lambda: any("kept on disk again" in line for line in m.status()["log"]), 40)
+    must_come(lambda: len(list(samples_dir(m).iterdir())) == 2)

@@ -11,6 +11,7 @@
 #include "base/strbuf.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/holding/device_history.h"
 #include "cli/machine.h"
 #include "cli/table.h"
 
@@ -23,6 +24,9 @@ static const struct opt devices_opts[] = {
 	  .short_name = 'v',
 	  .spec = { VALUE_FLAG },
 	  .help = "also clocks, energy, errors of memory and links, and what slows it down" },
+	{ .name = "history",
+	  .spec = { VALUE_FLAG },
+	  .help = "what each was used for in the last 24 h, or DURATION, as the agent has seen it" },
 	{ .name = "uuids", .spec = { VALUE_FLAG }, .help = "print the UUIDs, which --gpus takes" },
 	{ .name = "trust",
 	  .words = WORDS_GPUS,
@@ -286,8 +290,18 @@ static int trust(const struct cmd_ctx *ctx, const struct machine *m, const char 
 
 static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 {
+	const char *duration = opts_arg(ctx->opts, 0);
 	struct machine *m = NULL;
-	int r = machine_look(settings_num(ctx->settings, SET_IDLE_BELOW), &m, e);
+	int r;
+
+	if (opts_flag(ctx->opts, "history"))
+		return show_device_history(ctx, duration, opts_flag(ctx->opts, "json"), e);
+	if (duration)
+		return err_set(e, -EINVAL,
+			       "\"%s\": tenure devices takes a duration with --history alone",
+			       duration),
+		       CMD_USAGE;
+	r = machine_look(settings_num(ctx->settings, SET_IDLE_BELOW), &m, e);
 
 	if (r < 0)
 		return err_wrap(e, "cannot see any GPU (tenure doctor tells more)");
@@ -319,6 +333,7 @@ static const struct cmd_example devices_examples[] = {
 	{ "tenure devices", "the GPUs of this machine, who is on them, and which are idle" },
 	{ "tenure devices -v",
 	  "also how they are doing: clocks, energy, errors of memory and links" },
+	{ "tenure devices --history 6h", "what each was used for in the last six hours" },
 	{ "tenure devices --uuids", "also the UUIDs" },
 	{ "tenure devices --json", "the same for programs" },
 	{ "tenure devices --trust 1", "GPU 1 was in quarantine, and gets tasks again" },
@@ -334,6 +349,9 @@ const struct cmd cmd_devices = {
 		       "failed with errors of the GPU, and not of the program, is in quarantine, "
 		       "and gets none for an hour and more.",
 	.examples = devices_examples,
+	.args = "[DURATION]",
+	.max_args = 1,
 	.opts = devices_opts,
+	.setting_groups = SETTING_GROUP_AGENT,
 	.run = run_devices,
 };
