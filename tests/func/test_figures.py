@@ -257,3 +257,35 @@ def test_a_disk_that_takes_no_history_is_told_once(machine):  # noqa: F811
     os.unlink(samples_dir(m))
     must_come(lambda: any("kept on disk again" in line for line in m.status()["log"]), 40)
     must_come(lambda: len(list(samples_dir(m).iterdir())) == 2)
+
+
+NVIDIA_SMI = """#!/usr/bin/env python3
+import sys
+told = {"clocks.max.sm": "1980", "pstate": "P0", "remapped_rows.pending": "No", "pcie.link.width.max": "8",
+        "ecc.errors.corrected.volatile.total": "0"}
+for a in sys.argv:
+    if a.startswith("--query-gpu="):
+        fields = a.split("=", 1)[1].split(",")
+        if not set(fields) <= set(told):
+            sys.exit('Field "x" is not a valid field to query.')
+        print(", ".join(told[f] for f in fields))
+"""
+
+
+def test_the_script_for_real_cards(machine, build, tmp_path):  # noqa: F811
+    """tests/gpu/figures: an nvidia-smi that knows a few fields only, and says something else of one."""
+    smi = tmp_path / "bin/nvidia-smi"
+    smi.parent.mkdir()
+    smi.write_text(NVIDIA_SMI)
+    smi.chmod(0o755)
+    m = machine(gpus=1)
+    done = m.run(pathlib.Path(__file__).parents[1] / "gpu/figures", build, check=False, env={
+        **m.env, "FIGURES_SECONDS": "1", "OUT": str(tmp_path), "PATH": f"{smi.parent}:{os.environ['PATH']}"})
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout == (tmp_path / "figures.txt").read_text()
+    rows = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line}
+    assert rows["clocks.max.sm"] == ["1980", "1980", "same"] and rows["pstate"] == ["0", "P0", "same"]
+    assert rows["remapped_rows.pending"] == ["False", "No", "same"] and rows["clocks.mem"] == ["3201", "-"]
+    assert rows["pcie.link.width.max"] == ["16", "8", "DIFFERS"] and "1 figures DIFFER" in done.stdout
+    assert "energy:" in done.stdout and "guard, at rest:" in done.stdout and "guard, watched:" in done.stdout
+    assert sum(line.endswith("  0") for line in done.stdout.splitlines()) == 16  # calls, and NVML's code of each
