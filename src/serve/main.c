@@ -25,11 +25,16 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/agent_setup.h"
 #include "cli/commands.h"
+#include "cli/instance.h"
 #include "cli/libexec.h"
 #include "cli/node/serve.h"
 #include "hold/endpoint_names.h"
+#include "model/model.h"
+#include "serve/keys.h"
 #include "serve/listen.h"
+#include "serve/metrics.h"
 #include "serve/routes.h"
 #include "serve/serve.h"
 #include "serve/server.h"
@@ -39,6 +44,7 @@
 #define TOKENS_MS    2000
 #define END_LIMIT_MS 2000
 #define NICE	     10
+#define TIDY_S	     600
 
 struct program {
 	struct serve serve;
@@ -46,6 +52,7 @@ struct program {
 	struct listen_unix unix_socket;
 	int signal_fd;
 	uint64_t checked_ns, tokens_ns;
+	uint64_t tidied_ns;
 	bool renewing; /* the tokens, by a worker */
 };
 
@@ -161,10 +168,16 @@ static int check_unix(struct program *p, struct err *e)
 	return r == -EADDRINUSE || r == -EMFILE ? r : 0;
 }
 
-static void renew_tokens(void *data)
+/* What is in files and changes seldom. */
+static void renew(void *data)
 {
 	struct program *p = data;
+	uint64_t now = clock_mono_ns();
 
+	if (!p->tidied_ns || now - p->tidied_ns >= TIDY_S * NS_PER_S) {
+		p->tidied_ns = now;
+		keys_tidy(&p->serve);
+	}
 	serve_reload_tokens(&p->serve);
 	__atomic_store_n(&p->renewing, false, __ATOMIC_RELEASE);
 }
@@ -175,12 +188,13 @@ static int on_time(struct program *p, struct err *e)
 	int r = 0;
 
 	streams_pulse(p->serve.streams);
+	metrics_pulse(p->serve.metrics);
 	server_pulse(p->server);
 	if (now - p->tokens_ns >= TOKENS_MS * NS_PER_MS &&
 	    !__atomic_load_n(&p->renewing, __ATOMIC_ACQUIRE)) {
 		p->tokens_ns = now;
 		p->renewing = true;
-		if (workers_do(p->serve.workers, renew_tokens, p) < 0)
+		if (workers_do(p->serve.workers, renew, p) < 0)
 			p->renewing = false;
 	}
 	if (now - p->checked_ns >= CHECK_MS * NS_PER_MS) {
@@ -196,6 +210,7 @@ static int loop(struct program *p, struct err *e)
 		struct pollfd fds[] = {
 			{ .fd = p->signal_fd, .events = POLLIN },
 			{ .fd = p->unix_socket.ep.fd, .events = POLLIN },
+			{ .fd = model_fd(p->serve.model), .events = POLLIN },
 		};
 		int r = poll(fds, ARRAY_LEN(fds), PULSE_MS);
 
@@ -205,6 +220,8 @@ static int loop(struct program *p, struct err *e)
 			return 0;
 		if (r > 0 && fds[1].revents)
 			tell_newcomers(p);
+		if (r > 0 && fds[2].revents)
+			model_put(model_get(p->serve.model)); /* which makes it quiet */
 		r = on_time(p, e);
 		if (r < 0)
 			return r;
@@ -224,8 +241,11 @@ static int start(struct program *p, struct err *e)
 	serve_reload_tokens(s);
 	s->streams = streams_new();
 	r = workers_new(&s->workers, e);
+	if (r == 0)
+		r = model_new(s->ctx, MODEL_ENDED, &s->model, e);
 	if (r < 0)
 		return r;
+	s->metrics = metrics_new(s);
 	p->server = server_new(s, routes);
 	r = open_unix(p, e);
 	return r < 0 ? r : open_port(p, e);
@@ -249,7 +269,10 @@ static int run(const struct cmd_ctx *ctx, struct err *e)
 	p.serve.ctx = ctx;
 	p.serve.instance = settings_str(ctx->settings, SET_INSTANCE);
 	p.serve.started_ns = clock_mono_ns();
+	p.serve.state_dir = agent_setup_state_dir(ctx->settings);
+	p.serve.spool_dir = instance_dir(ctx);
 	(void)pthread_mutex_init(&p.serve.tokens_lock, NULL);
+	(void)pthread_mutex_init(&p.serve.keys_lock, NULL);
 	libexec_hand_on(ctx);
 	/* Whoever floods us is not to be noticed elsewhere. */
 	(void)setpriority(PRIO_PROCESS, 0, NICE);

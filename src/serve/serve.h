@@ -13,18 +13,26 @@
 #include "serve/streams.h"
 #include "serve/workers.h"
 
+struct metrics;
+struct model;
+
 struct serve {
 	const struct cmd_ctx *ctx;
 	const char *instance;
+	char *state_dir;	/* of logs and keys */
+	char *spool_dir;	/* of the instance */
 	char *program;		/* `tenure`, which does what changes something */
 	char *listens;		/* "127.0.0.1:8470"; NULL: on no port */
 	struct text_list hosts; /* that we are called by */
 	struct workers *workers;
 	struct streams *streams;
+	struct model *model;
+	struct metrics *metrics;
 	uint64_t started_ns; /* monotonic */
 
 	pthread_mutex_t tokens_lock;
 	struct access_tokens tokens;
+	pthread_mutex_t keys_lock; /* keys.h */
 };
 
 /* Read the files of the tokens again: one may have been made, or removed. Reads files. */

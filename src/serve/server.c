@@ -13,13 +13,12 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "serve/budget.h"
 #include "serve/serve.h"
 #include "serve/webfile.h"
 
 #define DAEMONS_MAX 8
 #define HEAD_BYTES  (32UL * 1024)
-#define BUDGET_MS   2000 /* of a processor, that can be used at once */
-#define BUDGET_PART 2	 /* and a half of one after that */
 #define CROWDED	    (SERVER_CONNECTIONS / 4 * 3)
 
 enum connection_state {
@@ -52,8 +51,7 @@ struct server {
 	size_t n_listeners;
 	pthread_mutex_t lock; /* of what follows */
 	struct connection *oldest, *newest;
-	int64_t budget_ns;
-	uint64_t budget_at_ns;
+	struct budget budget;
 };
 
 /* ---- connections ---- */
@@ -177,26 +175,20 @@ static uint64_t used_ns(void)
 	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-static bool budget_left(struct server *sv)
+static bool may_ask(struct server *sv)
 {
-	uint64_t now;
-	bool left;
+	bool may;
 
 	(void)pthread_mutex_lock(&sv->lock);
-	now = clock_mono_ns();
-	sv->budget_ns += (int64_t)((now - sv->budget_at_ns) / BUDGET_PART);
-	if (sv->budget_ns > (int64_t)(BUDGET_MS * NS_PER_MS))
-		sv->budget_ns = (int64_t)(BUDGET_MS * NS_PER_MS);
-	sv->budget_at_ns = now;
-	left = sv->budget_ns > 0;
+	may = budget_left(&sv->budget, clock_mono_ns());
 	(void)pthread_mutex_unlock(&sv->lock);
-	return left;
+	return may;
 }
 
-static void budget_take(struct server *sv, uint64_t ns)
+static void has_used(struct server *sv, uint64_t ns)
 {
 	(void)pthread_mutex_lock(&sv->lock);
-	sv->budget_ns -= (int64_t)ns;
+	budget_take(&sv->budget, ns);
 	(void)pthread_mutex_unlock(&sv->lock);
 }
 
@@ -269,7 +261,7 @@ static bool admit(struct server *sv, struct request *r, const struct connection 
 			       "allowed by the setting listen_hosts");
 		return false;
 	}
-	if (!budget_left(sv)) {
+	if (!may_ask(sv)) {
 		answer_problem(&r->answer, MHD_HTTP_TOO_MANY_REQUESTS,
 			       "too much is asked at once; try again in a second");
 		answer_header(&r->answer, MHD_HTTP_HEADER_RETRY_AFTER, "1");
@@ -383,7 +375,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
 		r->route->answer(r->serve, r);
 		done = finish(sv, r);
 	}
-	budget_take(sv, used_ns() - began);
+	has_used(sv, used_ns() - began);
 	return done;
 }
 
@@ -425,8 +417,7 @@ struct server *server_new(struct serve *s, const struct route *routes)
 
 	sv->serve = s;
 	sv->routes = routes;
-	sv->budget_ns = (int64_t)(BUDGET_MS * NS_PER_MS);
-	sv->budget_at_ns = clock_mono_ns();
+	budget_begin(&sv->budget, clock_mono_ns());
 	(void)pthread_mutex_init(&sv->lock, NULL);
 	return sv;
 }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/json_get.h"
 #include "base/str.h"
+#include "model/model.h"
 #include "serve/serve.h"
 
 #define COOKIE_DAYS 30
@@ -12,11 +13,15 @@ void session_health(struct serve *s, struct request *r)
 {
 	uint64_t age_ns = clock_mono_ns() - s->started_ns;
 
+	const struct model_snapshot *m = model_get(s->model);
+
 	answer_json(&r->answer, MHD_HTTP_OK,
-		    json_pack("{s:b, s:s, s:s, s:f, s:I}", "ok", 1, "version", TENURE_VERSION,
-			      "instance", s->instance, "uptime_s",
+		    json_pack("{s:b, s:s, s:s, s:f, s:I, s:b, s:b, s:I}", "ok", 1, "version",
+			      TENURE_VERSION, "instance", s->instance, "uptime_s",
 			      (double)age_ns / (double)NS_PER_S, "streams",
-			      (json_int_t)streams_count(s->streams)));
+			      (json_int_t)streams_count(s->streams), "agent", m->connected, "queue",
+			      m->read, "model", (json_int_t)m->version));
+	m = model_put(m);
 }
 
 static const char *right_name(enum access_right right)

@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 struct stream {
@@ -15,6 +17,8 @@ struct stream {
 	struct strbuf text;
 	size_t at;   /* of the text that was taken */
 	bool asleep; /* its connection is put aside */
+	int fd;
+	uint64_t looked_ns; /* whether the client is still there */
 	bool ended;
 	struct stream *next;
 };
@@ -96,9 +100,14 @@ struct MHD_Response *streams_add(struct streams *s, struct MHD_Connection *c,
 	(void)pthread_mutex_lock(&s->lock);
 	if (s->n < STREAMS_MAX && !s->ends) {
 		st = xcalloc(1, sizeof(*st));
-		*st = (struct stream){
-			.all = s, .mhd = c, .source = source, .data = data, .next = s->first
-		};
+		*st = (struct stream){ .all = s,
+				       .mhd = c,
+				       .source = source,
+				       .data = data,
+				       .next = s->first,
+				       .fd = MHD_get_connection_info(
+						     c, MHD_CONNECTION_INFO_CONNECTION_FD)
+						     ->connect_fd };
 		response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_PIECE / 4,
 							     on_read, st, on_gone);
 		if (response) {
@@ -112,11 +121,27 @@ struct MHD_Response *streams_add(struct streams *s, struct MHD_Connection *c,
 	return response;
 }
 
+/* Of a connection that is put aside libmicrohttpd does not notice it. */
+static bool client_left(struct stream *st, uint64_t now)
+{
+	char byte;
+
+	if (now - st->looked_ns < STREAM_BEAT_S * NS_PER_S)
+		return false;
+	st->looked_ns = now;
+	return recv(st->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 void streams_pulse(struct streams *s)
 {
+	uint64_t now = clock_mono_ns();
+
 	(void)pthread_mutex_lock(&s->lock);
 	for (struct stream *st = s->first; st; st = st->next) {
-		if (!st->asleep || !(s->ends || st->source->ready(st->data)))
+		if (!st->asleep)
+			continue;
+		st->ended = st->ended || client_left(st, now);
+		if (!st->ended && !s->ends && !st->source->ready(st->data))
 			continue;
 		st->asleep = false;
 		MHD_resume_connection(st->mhd);

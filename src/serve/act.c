@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+#include "serve/act.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fs.h"
+#include "base/json_get.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "model/model.h"
+#include "serve/call.h"
+#include "serve/keys.h"
+#include "serve/serve.h"
+
+#define TASK_MAX 48
+
+/* ---- what all of them do ---- */
+
+static char *task_text(const struct request *r, char buf[TASK_MAX])
+{
+	return str_print(buf, TASK_MAX, r->element ? "%" PRIu64 ".%u" : "%" PRIu64, r->task,
+			 r->element);
+}
+
+/* The command's object, or its lines under a name. */
+static void answer_output(struct request *r, const struct call *c, const char *list)
+{
+	json_t *doc = list ? json_pack("{s:o}", list, call_lines(c)) : call_object(c);
+
+	if (call_refused(c, r)) {
+		json_decref(doc);
+		return;
+	}
+	if (doc)
+		answer_json(&r->answer, MHD_HTTP_OK, doc);
+	else
+		answer_problem(&r->answer, MHD_HTTP_INTERNAL_SERVER_ERROR,
+			       "tenure %s printed no JSON", c->args[0]);
+}
+
+static void read_by(struct serve *s, struct request *r, struct call c, const char *list)
+{
+	c.output = -1;
+	call_run(s, &c);
+	if (c.code == CMD_FAILED && r->task) /* to look fails where there is none */
+		answer_problem(&r->answer, MHD_HTTP_NOT_FOUND, "%s", c.error);
+	else
+		answer_output(r, &c, list);
+	call_clear(&c);
+}
+
+/* What it has printed and said, as sentences. */
+static void do_by(struct serve *s, struct request *r, struct call c)
+{
+	c.output = -1;
+	call_run(s, &c);
+	model_look(s->model);
+	if (!call_refused(&c, r)) {
+		answer_json(&r->answer, MHD_HTTP_OK,
+			    json_pack("{s:o, s:o}", "text", json_new_text(c.text), "notes",
+				      json_new_text(c.error)));
+	}
+	call_clear(&c);
+}
+
+/* The body's object where there is a body; else an empty one. NULL: there is a problem. */
+static json_t *options_of(struct request *r)
+{
+	return r->body.len ? request_object(r) : json_object();
+}
+
+/* ---- looking ---- */
+
+void act_instances(struct serve *s, struct request *r)
+{
+	read_by(s, r, (struct call){ .args = { "instances", "--json" } }, "instances");
+}
+
+void act_show(struct serve *s, struct request *r)
+{
+	char task[TASK_MAX];
+
+	read_by(s, r, (struct call){ .args = { "show", "--json", "--", task_text(r, task) } },
+		NULL);
+}
+
+void act_why(struct serve *s, struct request *r)
+{
+	char task[TASK_MAX];
+
+	read_by(s, r, (struct call){ .args = { "why", "--json", "--", task_text(r, task) } }, NULL);
+}
+
+void act_allocations(struct serve *s, struct request *r)
+{
+	read_by(s, r, (struct call){ .args = { "allocs", "--json" } }, NULL);
+}
+
+/* ---- doing ---- */
+
+/* An object without keys but for "command" or "argv" would be an element of a batch. */
+static char *line_of(json_t *doc)
+{
+	char *text, *line;
+
+	if (!json_object_get(doc, "gpus"))
+		(void)json_object_set_new(doc, "gpus", json_integer(1));
+	text = json_dumps(doc, JSON_COMPACT);
+	line = xasprintf("%s\n", text ? text : "");
+	free(text);
+	return line;
+}
+
+static void answer_submitted(struct request *r, const struct call *c)
+{
+	json_t *doc = call_refused(c, r) ? NULL : call_object(c);
+
+	if (!doc) {
+		if (!r->answer.status)
+			answer_problem(&r->answer, MHD_HTTP_INTERNAL_SERVER_ERROR,
+				       "tenure submit printed no JSON");
+		return;
+	}
+	if (c->error[0])
+		(void)json_object_set_new(doc, "notes", json_new_text(c->error));
+	answer_header(&r->answer, MHD_HTTP_HEADER_LOCATION, "/api/v1/tasks/%" PRIu64,
+		      json_get_u64(doc, "id"));
+	answer_json(&r->answer, MHD_HTTP_CREATED, doc);
+}
+
+/* The environment of whoever started us says nothing about a task that came by HTTP. */
+void act_submit(struct serve *s, struct request *r)
+{
+	cleanup_free char *home = fs_home_dir();
+	json_t *doc = request_object(r);
+	cleanup_free char *line = doc ? line_of(doc) : NULL;
+	const char *key = request_header(r, "Idempotency-Key");
+	struct call c = { .args = { "submit", "--json", "--no-env", "--cwd", home, "--from", "-" },
+			  .input = line,
+			  .output = -1 };
+
+	json_decref(doc);
+	if (!doc)
+		return;
+	if (!key || keys_run(s, r, key, &c)) {
+		if (!key)
+			call_run(s, &c);
+		answer_submitted(r, &c);
+	}
+	model_look(s->model);
+	call_clear(&c);
+}
+
+void act_stop(struct serve *s, struct request *r)
+{
+	char task[TASK_MAX];
+	json_t *doc = options_of(r);
+	bool now = json_get_flag(doc, "now");
+
+	if (doc)
+		do_by(s, r,
+		      (struct call){ .args = { "stop", now ? "--now" : "--no-now", "--",
+					       task_text(r, task) } });
+	json_decref(doc);
+}
+
+void act_retry(struct serve *s, struct request *r)
+{
+	char task[TASK_MAX];
+
+	do_by(s, r, (struct call){ .args = { "retry", "--", task_text(r, task) } });
+}
+
+void act_priority(struct serve *s, struct request *r)
+{
+	char task[TASK_MAX], priority[TASK_MAX];
+	json_t *doc = request_object(r);
+	const json_t *n = json_object_get(doc, "priority");
+
+	if (doc && (!json_is_integer(n) || json_integer_value(n) < 0)) {
+		answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST,
+			       "priority has to be a whole number; lower runs first");
+	} else if (doc) {
+		(void)str_print(priority, sizeof(priority), "%lld",
+				(long long)json_integer_value(n));
+		do_by(s, r,
+		      (struct call){ .args = { "priority", "--", priority, task_text(r, task) } });
+	}
+	json_decref(doc);
+}
+
+void act_pause(struct serve *s, struct request *r)
+{
+	char task[TASK_MAX];
+
+	do_by(s, r, (struct call){ .args = { "pause", "--", task_text(r, task) } });
+}
+
+void act_resume(struct serve *s, struct request *r)
+{
+	char task[TASK_MAX];
+
+	do_by(s, r, (struct call){ .args = { "resume", "--", task_text(r, task) } });
+}
+
+void act_pause_lane(struct serve *s, struct request *r)
+{
+	do_by(s, r, (struct call){ .args = { "pause", "--", r->name } });
+}
+
+void act_resume_lane(struct serve *s, struct request *r)
+{
+	do_by(s, r, (struct call){ .args = { "resume", "--", r->name } });
+}
+
+/* It waits for nothing: what becomes of it is in the list. */
+void act_allocate(struct serve *s, struct request *r)
+{
+	json_t *doc = request_object(r);
+	const char *name = json_get_str(doc, "name"), *period = json_get_str(doc, "for");
+	const json_t *gpus = json_object_get(doc, "gpus");
+	cleanup_free char *n = xasprintf("--gpus=%lld", (long long)json_integer_value(gpus));
+	cleanup_free char *how_long = xasprintf("--for=%s", period ? period : "");
+	struct call c = { .args = { "alloc", "--json", "--wait=0s" }, .output = -1 };
+	size_t i = 3;
+
+	if (!doc)
+		return;
+	if (!name || (gpus && !json_is_integer(gpus))) {
+		answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST,
+			       "an allocation is {\"name\": .., \"gpus\": how many, \"for\": "
+			       "\"8h\"}; its name is what it cannot do without");
+	} else {
+		if (gpus)
+			c.args[i++] = n;
+		if (period)
+			c.args[i++] = how_long;
+		c.args[i++] = "--";
+		c.args[i] = name;
+		call_run(s, &c);
+		model_look(s->model);
+		answer_output(r, &c, NULL);
+		call_clear(&c);
+	}
+	json_decref(doc);
+}
+
+void act_release(struct serve *s, struct request *r)
+{
+	do_by(s, r, (struct call){ .args = { "release", "--", r->name } });
+}

@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: MIT
+"""What can be asked of `tenure serve` and done by it; each answer is checked against web/openapi.json (weblib.check)."""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from machine import until
+from patience import HANG, Limit, must_come
+from weblib import OPENAPI, Web
+
+pytestmark = pytest.mark.skipif(not pathlib.Path(os.environ.get("TENURE_BUILD", "build"), "tenure-serve").exists(),
+                                reason="built without libmicrohttpd")
+
+
+@pytest.fixture
+def web(queue):
+    """make(...): a tenure serve and an agent, unless it is to have none."""
+    made = []
+
+    def make(*args, node=None, agent=("--no-hold",), **more):
+        if node is None:
+            node = queue()
+            if agent is not None:
+                node.start(*agent)
+        made.append(Web(node, *args, **more))
+        must_come(lambda: (h := made[-1].get("/api/v1/health").json)["queue"] and (agent is None or h["agent"]))
+        return made[-1]
+    yield make
+    for w in made:
+        w.end()
+
+
+def tasks(w, query=""):
+    answer = w.get(f"/api/v1/tasks{query}")
+    assert answer.status == 200, answer.text
+    return answer.json
+
+
+def submit(w, **task):
+    headers = task.pop("headers", None)
+    answer = w.ask("POST", "/api/v1/tasks", task, headers)
+    assert answer.status == 201, answer.text
+    assert answer.headers["Location"] == f"/api/v1/tasks/{answer.json['id']}"
+    return answer.json["id"]
+
+
+class Events:
+    """Server-Sent Events."""
+
+    def __init__(self, w, query="", **headers):
+        self.connection = w.unix()
+        self.connection.request("GET", f"/api/v1/events{query}", headers={"Host": "localhost", **headers})
+        self.answer = self.connection.getresponse()
+        assert self.answer.status == 200 and self.answer.headers["Content-Type"] == "text/event-stream"
+
+    def next(self, kind="event", limit=20, **fields):
+        patience, entry = Limit(limit), {}
+        while not patience.over():
+            line = self.answer.readline().decode().rstrip("\n")
+            if line:
+                key, _, value = line.partition(": ")
+                entry[key] = value
+                continue
+            doc = json.loads(entry.get("data", "null"))
+            if entry.get("event") == kind and all(doc.get(k) == v for k, v in fields.items()):
+                return entry.get("id"), doc
+            entry = {}
+        raise AssertionError((kind, fields))
+
+    def close(self):
+        self.connection.close()
+
+
+def test_all_operations_are_described(build):
+    """The table of routes and the document are the same."""
+    source = pathlib.Path(__file__).resolve().parents[2] / "src/serve/routes.c"
+    rows = re.findall(r'\{ "(\w+)", (API )?"([^"]+)"', source.read_text())
+    served = {(method.lower(), ("/api/v1" if api else "") + path) for method, api, path in rows}
+    described = {(m, path) for path, item in OPENAPI["paths"].items() for m in item if m != "parameters"}
+    assert served | {("get", "/api/v1/openapi.json")} == described
+
+
+def test_a_task_from_its_submission_to_its_end(web):
+    w = web()
+    events = Events(w)
+    i = submit(w, command="echo hello; echo $X; pwd", name="one", lane="l", gpus=0, env=["X=of mine"])
+    _, doc = events.next(event="task-started", task=i)
+    assert doc["name"] == "one"
+    ident, doc = events.next(event="task-ended", task=i)
+    assert doc["outcome"] == "done" and ident == doc["id"]
+    row = must_come(lambda: next((t for t in tasks(w, "?ended=true")["tasks"] if t["id"] == i and "ended" in t), None))
+    assert (row["state"], row["name"], row["lane"], row["exit"]) == ("done", "one", "l", 0)
+    shown = w.get(f"/api/v1/tasks/{i}").json
+    assert shown["state"] == "done" and shown["task"]["name"] == "one"
+    log = w.get(f"/api/v1/tasks/{i}/log")
+    assert log.status == 200 and "hello\nof mine\n" in log.text and f"{w.env['HOME']}\n" in log.text
+    events.close()
+
+
+def test_events_go_on_behind_the_last_one(web):
+    w = web()
+    first = submit(w, command="true", gpus=0)
+    events = Events(w, "?last=1000")
+    ident, _ = events.next(event="task-ended", task=first)
+    events.close()
+    second = submit(w, command="true", gpus=0)
+    must_come(lambda: w.get(f"/api/v1/tasks/{second}").json["state"] == "done")
+    again = Events(w, **{"Last-Event-ID": ident})
+    _, doc = again.next()
+    assert doc.get("task") == second
+    again.close()
+    # One that nobody knows any more: all that there are.
+    other = Events(w, **{"Last-Event-ID": "1.1"})
+    assert other.next(event="task-ended", task=first)
+    other.close()
+
+
+def test_pages_filters_and_counts(web):
+    w = web(agent=None)
+    ids = [submit(w, command="true", name=f"n{n % 3}", lane="a" if n % 2 else None or "b") for n in range(10)]
+    must_come(lambda: tasks(w)["total"] == 10)
+    got, cursor = [], ""
+    while True:
+        page = tasks(w, f"?limit=3{cursor}")
+        assert page["total"] == 10 and page["counts"]["pending"] == 10
+        got += [t["id"] for t in page["tasks"]]
+        if page["next"] is None:
+            break
+        cursor = f"&cursor={page['next']}"
+    assert got == ids
+    assert {t["lane"] for t in tasks(w, "?lane=a")["tasks"]} == {"a"}
+    assert tasks(w, "?name=n1")["total"] == 3 and tasks(w, "?name=none")["tasks"] == []
+    assert tasks(w, "?state=running,done")["total"] == 0
+    # A row of the page before has gone: the next page goes on at its place.
+    page = tasks(w, "?limit=3")
+    assert w.ask("POST", f"/api/v1/tasks/{ids[2]}/stop").status == 200
+    must_come(lambda: tasks(w)["total"] == 9)
+    following = tasks(w, f"?limit=3&cursor={page['next']}")["tasks"]
+    assert ids[4] in [t["id"] for t in following]
+    assert tasks(w, "?ended=true&state=cancelled")["tasks"][0]["id"] == ids[2]
+    for query in ("?limit=x", "?limit=99999", "?cursor=zz", "?cursor=1.2.3", "?state=nothing", "?cursor=9.0.1.0"):
+        assert w.get(f"/api/v1/tasks{query}").status == 400
+
+
+def test_what_waits_is_steered(web):
+    w = web(agent=None)
+    i = submit(w, command="true", lane="week")
+    state = lambda: next((t["state"] for t in tasks(w)["tasks"] if t["id"] == i), None)  # noqa: E731
+    for verb, wanted in (("pause", "paused"), ("resume", "pending")):
+        assert w.ask("POST", f"/api/v1/tasks/{i}/{verb}").status == 200
+        must_come(lambda: state() == wanted)
+    assert w.ask("POST", f"/api/v1/tasks/{i}/priority", {"priority": 7}).status == 200
+    must_come(lambda: [t["priority"] for t in tasks(w)["tasks"]] == [7])
+    assert w.ask("POST", f"/api/v1/tasks/{i}/priority", {"priority": "-1"}, checked=False).status == 400
+    assert w.ask("POST", "/api/v1/lanes/week/pause").status == 200
+    must_come(lambda: any(t.get("lane_paused") for t in tasks(w)["tasks"]))
+    why = w.get(f"/api/v1/tasks/{i}/why").json
+    assert why["id"] == i and "week" in why["why"]
+    assert w.ask("POST", "/api/v1/lanes/week/resume").status == 200
+    assert w.ask("POST", f"/api/v1/tasks/{i}/stop", {"now": True}).status == 200
+    must_come(lambda: not tasks(w)["tasks"])
+    assert w.ask("POST", f"/api/v1/tasks/{i}/retry").status == 200
+    must_come(lambda: state() == "pending")
+
+
+@pytest.mark.parametrize("path, status", [
+    ("/api/v1/tasks/999", 404), ("/api/v1/tasks/0", 404), ("/api/v1/tasks/x", 404), ("/api/v1/tasks/1.0", 404),
+    ("/api/v1/tasks/--help", 404), ("/api/v1/tasks/99999999999999999999999", 404), ("/api/v1/tasks/999/log", 404),
+    ("/api/v1/tasks/999/why", 404)])
+def test_what_is_not_there(web, path, status):
+    w = web(agent=None)
+    answer = w.get(path)
+    assert answer.status == status and answer.json["status"] == status
+
+
+def test_refusals_have_the_commands_own_text(web):
+    w = web(agent=None)
+    for task, text in (({"command": "true", "gpus": -1}, "gpus"), ({"nonsense": 1}, "nonsense"), ({}, "command")):
+        answer = w.ask("POST", "/api/v1/tasks", task, checked=False)
+        assert answer.status in (409, 422) and text in answer.json["detail"], answer.text
+        assert "tenure:" not in answer.json["detail"]
+    assert w.ask("POST", "/api/v1/tasks/77/stop").status == 409
+    assert tasks(w)["total"] == 0
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "\u001b[31mred", "--help", "a'b\"c;$(id)`id`", "名字"])
+def test_names_stay_data(web, name):
+    w = web(agent=None)
+    answer = w.ask("POST", "/api/v1/tasks", {"argv": ["true"], "name": name}, checked=False)
+    if answer.status != 201:  # names have their rules
+        assert answer.status in (409, 422)
+        return
+    must_come(lambda: tasks(w)["total"] == 1)
+    answer = w.get("/api/v1/tasks")
+    assert answer.kind == "application/json" and answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert not any(b < 32 for b in answer.body)
+    assert answer.json["tasks"][0]["name"] == w.get(f"/api/v1/tasks/{answer.json['tasks'][0]['id']}").json["task"]["name"]
+
+
+def test_a_key_is_done_once(web):
+    w = web(agent=None)
+    task = {"command": "true", "name": "once"}
+    key = {"Idempotency-Key": "a key"}
+    first = w.ask("POST", "/api/v1/tasks", task, key)
+    assert first.status == 201
+    assert w.ask("POST", "/api/v1/tasks", task, key).json == first.json
+    other = w.ask("POST", "/api/v1/tasks", {"command": "false"}, key)
+    assert other.status == 422 and "something else" in other.json["detail"]
+    # Many at once, and a restart.
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(
+        w.ask("POST", "/api/v1/tasks", task, {"Idempotency-Key": "crowd"}))) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(HANG)
+    assert {a.status for a in answers} <= {201, 409} and len({a.json["id"] for a in answers if a.status == 201}) == 1
+    node = w.node
+    w.process.kill()
+    w.process.wait()
+    again = web(node=node, agent=None)
+    assert again.ask("POST", "/api/v1/tasks", task, key).json == first.json
+    must_come(lambda: tasks(again)["total"] == 2)
+    # A refusal is not kept.
+    bad = again.ask("POST", "/api/v1/tasks", {"nonsense": 1}, {"Idempotency-Key": "bad"}, checked=False)
+    assert bad.status >= 400
+    assert again.ask("POST", "/api/v1/tasks", task, {"Idempotency-Key": "bad"}).status == 201
+    for key in ("x" * 300, ""):
+        assert again.ask("POST", "/api/v1/tasks", task, {"Idempotency-Key": key}).status == 400
+
+
+def test_ranges_of_a_log(web):
+    w = web()
+    i = submit(w, command="printf 0123456789", gpus=0)
+    must_come(lambda: w.get(f"/api/v1/tasks/{i}").json["state"] == "done")
+    path = f"/api/v1/tasks/{i}/log"
+    whole = w.get(path)
+    assert "0123456789" in whole.text and whole.headers["Accept-Ranges"] == "bytes"
+    n = len(whole.body)
+    for asked, first, last in (("0-3", 0, 3), ("4-", 4, n - 1), ("-5", n - 5, n - 1), (f"2-{n + 100}", 2, n - 1)):
+        answer = w.get(path, headers={"Range": f"bytes={asked}"})
+        assert answer.status == 206 and answer.body == whole.body[first:last + 1]
+        assert answer.headers["Content-Range"] == f"bytes {first}-{last}/{n}"
+    for asked in (f"{n}-", "-0"):
+        answer = w.get(path, headers={"Range": f"bytes={asked}"})
+        assert answer.status == 416 and answer.headers["Content-Range"] == f"bytes */{n}"
+    for asked in ("bytes=x-y", "bytes=3-1", "lines=1-2", "bytes=0-1,3-4", "bytes="):
+        assert w.get(path, headers={"Range": asked}).status == 200
+    assert w.get(f"{path}?attempt=7").status == 404 and w.get(f"{path}?attempt=1").body == whole.body
+    assert w.get(f"{path}?attempt=x").status == 400
+
+
+def test_a_log_is_followed_to_its_end(web, tmp_path):
+    w = web()
+    go = tmp_path / "go"
+    i = submit(w, command=f"echo first; {until(go)}; echo last", gpus=0)
+    must_come(lambda: w.get(f"/api/v1/tasks/{i}/log").status == 200)
+    c = w.unix()
+    c.request("GET", f"/api/v1/tasks/{i}/log?follow=true")
+    answer = c.getresponse()
+    assert answer.status == 200
+    text = b""
+    while b"\nfirst\n" not in text:
+        text += answer.read1()
+    go.touch()
+    text += answer.read()  # to its end
+    assert text.count(b"\nfirst\n") == 1 and b"last" in text
+    c.close()
+
+
+def test_who_looks_changes_nothing(web):
+    w = web(agent=None)
+    w.node.run("web", "--print", "--read-only")
+    i = submit(w, command="true")
+    read = must_come(lambda: w.get("/api/v1/tasks", tcp=True, headers=w.bearer(read=True)).status == 200) and w.bearer(True)
+    for path, item in OPENAPI["paths"].items():
+        for method in item.keys() & {"post", "delete"}:
+            if path == "/api/v1/session":
+                continue
+            real = path.replace("{task}", str(i)).replace("{name}", "x")
+            answer = w.ask(method.upper(), real, {} if method == "post" else None, read, tcp=True, checked=False)
+            assert answer.status == 403 and "look" in answer.json["detail"], (method, real, answer.text)
+            assert w.ask(method.upper(), real, {} if method == "post" else None, tcp=True, checked=False).status == 401
+    assert tasks(w)["total"] == 1
+
+
+def test_what_the_agent_tells(web):
+    w = web(agent=())
+    devices = must_come(lambda: w.get("/api/v1/devices").json["devices"])
+    assert [d["gpu"] for d in devices] == [0, 1]
+    assert w.get("/api/v1/status").json["status"]["agent"]["pid"] == w.node.agent.pid
+    must_come(lambda: any(d["state"] == "held" for d in w.get("/api/v1/devices").json["devices"]))
+    assert w.get("/api/v1/hold").json["policy"]
+    nodes = must_come(lambda: w.get("/api/v1/nodes").json["nodes"])
+    assert len(nodes) == 1
+    assert w.get("/api/v1/pools").json["pools"] == []
+    assert [i["name"] for i in w.get("/api/v1/instances").json["instances"]] == ["default"]
+    # It ends, and comes again: what is known is told, and that it is not.
+    w.node.end()
+    gone = must_come(lambda: (a := w.get("/api/v1/status").json)["agent"] is False and a)
+    assert gone["trouble"]
+    assert w.get("/api/v1/health").json["ok"]
+    w.node.start()
+    must_come(lambda: w.get("/api/v1/status").json["agent"])
+
+
+def test_allocations(web):
+    w = web(agent=())
+    answer = w.ask("POST", "/api/v1/allocations", {"name": "exp", "gpus": 1, "for": "1h"})
+    assert answer.status == 200, answer.text
+    must_come(lambda: [a["name"] for a in w.get("/api/v1/allocations").json["allocations"]] == ["exp"])
+    assert w.ask("POST", "/api/v1/allocations", {"gpus": 1}, checked=False).status == 400
+    assert w.ask("DELETE", "/api/v1/allocations/exp").status == 200
+    assert w.ask("DELETE", "/api/v1/allocations/nothing").status in (409, 422)
+
+
+def test_a_flood_keeps_nobody_out(web, tmp_path):
+    """Beyond half a processor it is told to come again; how soon that is depends on the machine (test_budget)."""
+    w = web(agent=None)
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f'{{"command":"true","name":"n{n}","gpus":1}}\n' for n in range(500)))
+    w.node.run("submit", "--from", str(lines))
+    must_come(lambda: tasks(w, "?limit=1")["total"] == 500)
+    seen = []
+
+    def flood():
+        c = w.unix()
+        for _ in range(100):
+            c.request("GET", "/api/v1/tasks?limit=500")
+            answer = c.getresponse()
+            answer.read()
+            seen.append(answer.status)
+        c.close()
+    threads = [threading.Thread(target=flood) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(HANG)
+    assert len(seen) == 400 and set(seen) <= {200, 429} and 200 in seen
+    must_come(lambda: w.get("/api/v1/tasks?limit=1").status == 200)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_its_end_or_its_sleep_changes_nothing(web, how):
+    """Agent, guard and tasks go on, and a newcomer gets a GPU, while nobody serves."""
+    w = web(agent=())
+    q = w.node
+    i = submit(w, argv=["sleep", "1000"], gpus=0)
+    q.wait(i, "running")
+    events = Events(w)
+    w.process.send_signal(how)
+    try:
+        guest = subprocess.run([q.newcomer, "--take", "40%"], env=q.env, capture_output=True, text=True, timeout=HANG)
+        assert guest.returncode == 0, guest.stdout + guest.stderr
+        j = q.submit("-g", "0", "--", "true")
+        q.wait(j, "done")
+        assert q.task(i)["state"] == "running"
+    finally:
+        w.process.send_signal(signal.SIGCONT)
+    events.close()
+    q.run("stop", str(i), "--now")
+
+
+def test_streams_are_bounded(web):
+    w = web(agent=None)
+    streams = []
+    try:
+        for _ in range(256):
+            streams.append(Events(w))
+        c = w.unix()
+        c.request("GET", "/api/v1/events")
+        refused = c.getresponse()
+        assert refused.status == 503 and refused.headers["Retry-After"] == "5"
+        c.close()
+        assert w.get("/api/v1/health").json["streams"] == 256
+        streams.pop().close()
+        must_come(lambda: w.get("/api/v1/health").json["streams"] == 255, 40)
+    finally:
+        for s in streams:
+            s.close()
