@@ -74,9 +74,8 @@ void message_text(const json_t *event, struct strbuf *out)
 {
 	static const struct {
 		const char *key, *label;
-	} rows[] = { { "time", "when" },  { "node", "node" }, { "instance", "instance" },
-		     { "name", "task" },  { "lane", "lane" }, { "message", "they say" },
-		     { "log", "its log" } };
+	} rows[] = { { "time", "when" }, { "node", "node" }, { "instance", "instance" },
+		     { "name", "task" }, { "lane", "lane" }, { "log", "its log" } };
 
 	add_clean_lines(sentence_of(event), out);
 	add_dropped(event, out);

@@ -11,13 +11,13 @@
 #include "notify/topic.h"
 
 /* What a template may name, with what is put in its place where the event has no such member. */
-static const char *const members[] = {
-	"event",     "text",	"time",	   "level", "instance", "node",	   "host",    "id",
-	"task",	     "element", "name",	   "lane",  "outcome",	"why",	   "exit",    "ran_s",
-	"log",	     "gpu",	"uuid",	   "gpus",  "user",	"command", "pid",     "bytes",
-	"free",	     "left_s",	"attempt", "topic", "agent",	"dropped", "message", "question",
-	"threshold", "title",	"json",	   NULL
-};
+static const char *const members[] = { "event",	    "text",    "time",	  "level", "instance",
+				       "node",	    "host",    "id",	  "task",  "element",
+				       "name",	    "lane",    "outcome", "why",   "exit",
+				       "ran_s",	    "log",     "gpu",	  "uuid",  "gpus",
+				       "user",	    "command", "pid",	  "bytes", "free",
+				       "left_s",    "attempt", "topic",	  "agent", "dropped",
+				       "threshold", "title",   "json",	  NULL };
 
 /* "{name}" at p: its length with the braces; 0: it is none. */
 static size_t placeholder(const char *p, char *name, size_t size)

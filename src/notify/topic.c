@@ -40,8 +40,6 @@ static const struct topic topics[] = {
 	{ "scaled", "scaled", NULL, NULL, false, 2, "a task has other GPUs" },
 	{ "allocated", "allocated", NULL, NULL, false, 3, "an allocation has its GPUs" },
 	{ "released", "released", NULL, NULL, false, 2, "an allocation has ended" },
-	{ "refused", "refused", NULL, NULL, false, 3, "an allocation was refused" },
-	{ "asked", "asked", NULL, NULL, true, 4, "somebody asks for a GPU" },
 	{ "test", "test", NULL, NULL, false, 3, "a test" },
 };
 

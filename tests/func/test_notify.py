@@ -5,6 +5,8 @@ import hashlib
 import hmac
 import json
 import os
+import pathlib
+import re
 import subprocess
 import urllib.parse
 
@@ -307,6 +309,15 @@ def test_mistakes_of_rules_are_named(notify):
                        ({"lane": "x"}, "did you mean lanes?")):
         run = notify({"x": {"type": "desktop"}}, rules=[rule])
         assert run.returncode == 2 and said in run.stderr and "notify: rules: 1: " in run.stderr, run.stderr
+
+
+def test_each_event_of_the_document_is_one(notify):
+    text = (pathlib.Path(__file__).parents[2] / "docs/notify.md").read_text().partition("| event | when |")[2]
+    rows = [line.split("|")[1] for line in text.partition("\n\n")[0].splitlines()[2:]]
+    words = re.findall("`([a-z-]+)`", " ".join(rows))
+    assert len(words) > 20
+    run = notify({"x": {"type": "desktop"}}, rules=[{"events": words}, {"events": ["task-*"]}])
+    assert (run.returncode, run.stderr) == (0, "") and "with 2 rules" in run.stdout
 
 
 def test_secrets_are_nowhere(notify, receiver, home, build, env):
