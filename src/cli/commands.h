@@ -18,6 +18,7 @@ extern const struct cmd cmd_doctor;
 extern const struct cmd cmd_version;
 extern const struct cmd cmd_edit;
 extern const struct cmd cmd_engines;
+extern const struct cmd cmd_events;
 extern const struct cmd cmd_help;
 extern const struct cmd cmd_history;
 extern const struct cmd cmd_hold;
