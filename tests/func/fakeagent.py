@@ -19,9 +19,9 @@ import subprocess
 import threading
 import time
 
-from fakeguard import (VERSION, HEARTBEAT, DEVICE, DROP, DROPPED, EVENT, GRANT, GRANTED, GUARD, HELLO, LEASE,
+from fakeguard import (VERSION, HEALTH, HEARTBEAT, DEVICE, DROP, DROPPED, EVENT, GRANT, GRANTED, GUARD, HELLO, LEASE,
                        LEASE_REPLY, LEASE_STATE, LEASE_TAKEN, LEASE_USE, POLICY, POLICY_REPLY, REFUSED,
-                       RESERVE, UNLEASE, UNLEASED, WELCOME, Device, Event, Grant, Guard, Head, Hello, Lease,
+                       RESERVE, UNLEASE, UNLEASED, WELCOME, Device, Event, Grant, Guard, Head, Health, Heartbeat, Hello, Lease,
                        LeaseId, LeaseReply, LeaseState, LeaseTaken, LeaseUse, Policy, Reserve, Text, Unlease, Unleased,
                        address, message)
 from holdlib import GIB
@@ -36,7 +36,8 @@ KINDS = ("note", "starting", "held", "yield", "release", "blind", "gone", "faile
          "state", "lent", "returned")
 TYPES = {WELCOME: Guard, GUARD: Guard, REFUSED: Text, POLICY_REPLY: Text, DEVICE: Device,
          EVENT: Event, LEASE_REPLY: LeaseReply, GRANTED: LeaseReply, LEASE_TAKEN: LeaseTaken,
-         UNLEASED: Unleased, LEASE_STATE: LeaseState, LEASE_USE: LeaseUse, DROPPED: Head}
+         UNLEASED: Unleased, LEASE_STATE: LeaseState, LEASE_USE: LeaseUse, DROPPED: Head,
+         HEALTH: Health}
 
 
 def start_of(pid):
@@ -81,7 +82,7 @@ class Agent:
     def beat(self):
         while not self.beating.wait(0.5):
             try:
-                self.send(Head(VERSION, HEARTBEAT, 8))
+                self.send(message(Heartbeat, HEARTBEAT))
             except OSError:
                 return
 
