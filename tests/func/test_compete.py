@@ -474,6 +474,7 @@ def test_ends_where_no_agent_can_begin(compete):
     first = must_come(pids)
     os.kill(first[0], signal.SIGKILL)
     agent, guard = must_come(lambda: (p := pids()) and p[0] != first[0] and p)
+    must_come(lambda: c.out().count("Watching all GPUs") == 2)  # one that it has not heard of counts as one that could not begin
     c.m.ctl("nvml", "lost")
     for pid in guard, agent:
         os.kill(pid, signal.SIGKILL)
