@@ -62,6 +62,15 @@ struct history {
 
 /* -------- on a thread of the pool -------- */
 
+/* The instance's directory may be a queue, on a file system that is away now: another one must not
+ * be made in its place. */
+static int is_there(const struct history *h, struct err *e)
+{
+	cleanup_free char *dir = xasprintf("%s/%s", h->state_dir, h->instance);
+
+	return access(dir, F_OK) == 0 ? 0 : err_sys(e, errno, "open %s", dir);
+}
+
 /*
  * Beside the records of tasks' ends. A directory of device nodes that is not the system's is
  * another machine, simulated as a rule: what was seen on it is kept with its other files.
@@ -77,7 +86,9 @@ static int find_dir(struct history *h)
 		return 0;
 	(void)str_print(h->dir, sizeof(h->dir), local ? "%s/%s/samples" : "%s/%s/run/samples",
 			local ? local : h->state_dir, h->instance);
-	r = fs_mkdirs(h->dir, 0700, &e);
+	r = local ? 0 : is_there(h, &e);
+	if (r == 0)
+		r = fs_mkdirs(h->dir, 0700, &e);
 	if (r < 0) {
 		h->why = e;
 		h->dir[0] = '\0';

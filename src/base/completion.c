@@ -188,7 +188,7 @@ static char *option_kind(const struct opt *row)
 	}
 	if (strcmp(strbuf_str(&b), ",") == 0)
 		strbuf_reset(&b);
-	return b.len ? strbuf_take(&b) : xstrdup("");
+	return strbuf_take(&b);
 }
 
 /* The last word of a path that is right below another one; NULL: it is not. */

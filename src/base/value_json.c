@@ -448,6 +448,18 @@ static json_t *uints_to_json(const struct value_spec *spec, const void *field)
 	return array;
 }
 
+static json_t *ids_to_json(const struct value_spec *spec, const void *field)
+{
+	const struct uint_list *l = field;
+	json_t *array = json_array();
+
+	for (size_t i = 0; i < l->n; i++)
+		(void)json_array_append_new(array, spec->word && l->nums[i] == VALUE_WORD
+							   ? json_string(spec->word)
+							   : json_integer((json_int_t)l->nums[i]));
+	return array;
+}
+
 /* ---- the table ---- */
 
 const struct value_json value_jsons[VALUE_TYPE_MAX] = {
@@ -471,5 +483,5 @@ const struct value_json value_jsons[VALUE_TYPE_MAX] = {
 	[VALUE_TEXTS] = { list_from_json, json_of_texts, list_to_json },
 	[VALUE_BYTES] = { list_from_json, json_of_byte_list, list_to_json },
 	[VALUE_UINTS] = { NULL, NULL, uints_to_json },
-	[VALUE_IDS] = { ids_from_json, json_of_ids, uints_to_json },
+	[VALUE_IDS] = { ids_from_json, json_of_ids, ids_to_json },
 };

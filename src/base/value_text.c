@@ -350,6 +350,19 @@ static void uints_to_text(const struct value_spec *spec, const void *field, stru
 		strbuf_addf(b, "%s%" PRIu64, i ? "," : "", l->nums[i]);
 }
 
+static void ids_to_text(const struct value_spec *spec, const void *field, struct strbuf *b)
+{
+	const struct uint_list *l = field;
+
+	for (size_t i = 0; i < l->n; i++) {
+		strbuf_adds(b, i ? "," : "");
+		if (spec->word && l->nums[i] == VALUE_WORD)
+			strbuf_adds(b, spec->word);
+		else
+			strbuf_addf(b, "%" PRIu64, l->nums[i]);
+	}
+}
+
 /* ---- the table ---- */
 
 const struct value_text value_texts[VALUE_TYPE_MAX] = {
@@ -378,5 +391,5 @@ const struct value_text value_texts[VALUE_TYPE_MAX] = {
 	[VALUE_TEXTS] = { texts_from_text, words_to_text },
 	[VALUE_BYTES] = { texts_from_text, words_to_text },
 	[VALUE_UINTS] = { uints_from_text, uints_to_text },
-	[VALUE_IDS] = { NULL, uints_to_text },
+	[VALUE_IDS] = { NULL, ids_to_text },
 };

@@ -145,16 +145,25 @@ static void follow_log(struct top *t, const char *id)
 {
 	char *argv[] = { (char[]){ "tenure" }, (char[]){ "logs" }, (char[]){ "-f" },
 			 (char *)(uintptr_t)id, NULL };
+	posix_spawnattr_t attr;
+	sigset_t set;
 	pid_t pid;
 	int status;
 
+	/* Ctrl-C is for the command alone. */
+	(void)sigemptyset(&set);
+	(void)sigaddset(&set, SIGINT);
+	(void)posix_spawnattr_init(&attr);
+	(void)posix_spawnattr_setsigdefault(&attr, &set);
+	(void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF);
 	screen_close();
 	printf("-- the log of %s; Ctrl-C goes back --\n", id);
 	(void)fflush(stdout);
 	(void)signal(SIGINT, SIG_IGN);
-	if (posix_spawn(&pid, t->program, NULL, NULL, argv, environ) == 0)
+	if (posix_spawn(&pid, t->program, NULL, &attr, argv, environ) == 0)
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;
+	(void)posix_spawnattr_destroy(&attr);
 	printf("-- Enter goes back --");
 	(void)fflush(stdout);
 	for (int c = getchar(); c != '\n' && c != '\r' && c != EOF; c = getchar())

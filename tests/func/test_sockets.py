@@ -464,8 +464,11 @@ def test_two_that_start_at_once(queue):
         all_ = [subprocess.Popen([q.m.tenure, "on", "--no-hold"], env=q.m.env, stdout=subprocess.DEVNULL,
                                  stderr=subprocess.PIPE, text=True) for _ in range(6)]
         said = [p.communicate(timeout=HANG)[1] for p in all_]
-        assert sorted(p.returncode for p in all_) == [0] + 5 * [1], said
-        assert sum("already running for instance default: PID" in s for s in said) == 5, said
+        # Who comes to one that runs already has it take the options, which changes nothing here.
+        codes = [p.returncode for p in all_]
+        assert 0 in codes and set(codes) <= {0, 1}, said
+        assert all("already running for instance default: PID" in s or "another reload is under way" in s
+                   for s, code in zip(said, codes) if code), said
         files = sorted(p.name for p in socket_dir(q.m.env).iterdir() if not p.name.endswith(".lock"))
         assert files == sorted(endpoint(q.m.env["TENURE_DEV_DIR"], what) for what in ("default/agent", "guard"))
         q.m.run(q.m.tenure, "off")
