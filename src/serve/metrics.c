@@ -264,13 +264,15 @@ static const json_t *member(const json_t *o, const char *path)
 	return o;
 }
 
-/* Figures that are told as they are, by their place in the status. */
-static const struct {
+/* A figure that is told as it is, by its place in the status. */
+struct figure {
 	const char *name, *path;
 	enum prom_type type;
 	double factor;
 	const char *help;
-} figures[] = {
+};
+
+static const struct figure figures[] = {
 	{ "tenure_device_memory_size_bytes", "memory_total_bytes", PROM_GAUGE, 1,
 	  "Memory that the device has." },
 	{ "tenure_device_memory_used_bytes", "memory_used_bytes", PROM_GAUGE, 1,
@@ -295,20 +297,29 @@ static const struct {
 	  "Packets that PCIe sent again." },
 };
 
-static void tell_figures(struct prom *p, const json_t *devices)
+typedef void (*sample_fn)(struct prom *p, const struct model_snapshot *s, const json_t *device,
+			  double value);
+
+static void tell_sample(struct prom *p, const struct model_snapshot *s, const json_t *device,
+			double value)
+{
+	prom_sample(p, value, "uuid", json_get_str(device, "uuid"), NULL);
+}
+
+static void tell_figures(struct prom *p, const struct model_snapshot *s, const json_t *devices,
+			 const struct figure *all, size_t n, sample_fn sample)
 {
 	json_t *d;
 	size_t i;
 
-	for (size_t f = 0; f < ARRAY_LEN(figures); f++) {
-		prom_family(p, figures[f].name, figures[f].type, figures[f].help);
+	for (size_t f = 0; f < n; f++) {
+		prom_family(p, all[f].name, all[f].type, all[f].help);
 		json_array_foreach(devices, i, d)
 		{
-			const json_t *v = member(d, figures[f].path);
+			const json_t *v = member(d, all[f].path);
 
 			if (json_is_number(v))
-				prom_sample(p, json_number_value(v) * figures[f].factor, "uuid",
-					    json_get_str(d, "uuid"), NULL);
+				sample(p, s, d, json_number_value(v) * all[f].factor);
 		}
 	}
 }
@@ -502,12 +513,7 @@ static void tell_pools(struct prom *p, const struct model_snapshot *s)
 
 /* ---- dcgm-exporter's names ---- */
 
-static const struct {
-	const char *name, *path;
-	enum prom_type type;
-	double factor;
-	const char *help;
-} dcgm[] = {
+static const struct figure dcgm[] = {
 	{ "DCGM_FI_DEV_SM_CLOCK", "health.clock_sm_mhz", PROM_GAUGE, 1,
 	  "SM clock frequency (in MHz)." },
 	{ "DCGM_FI_DEV_MEM_CLOCK", "health.clock_memory_mhz", PROM_GAUGE, 1,
@@ -545,23 +551,6 @@ static void tell_dcgm_sample(struct prom *p, const struct model_snapshot *s, con
 		    "Hostname", json_get_str(s->status, "host"), NULL);
 }
 
-static void tell_dcgm(struct prom *p, const struct model_snapshot *s, const json_t *devices)
-{
-	json_t *d;
-	size_t i;
-
-	for (size_t f = 0; f < ARRAY_LEN(dcgm); f++) {
-		prom_family(p, dcgm[f].name, dcgm[f].type, dcgm[f].help);
-		json_array_foreach(devices, i, d)
-		{
-			const json_t *v = member(d, dcgm[f].path);
-
-			if (json_is_number(v))
-				tell_dcgm_sample(p, s, d, json_number_value(v) * dcgm[f].factor);
-		}
-	}
-}
-
 /* ---- the answer ---- */
 
 static void tell(struct prom *p, struct metrics *m, const struct model_snapshot *s,
@@ -570,7 +559,7 @@ static void tell(struct prom *p, struct metrics *m, const struct model_snapshot 
 	(void)pthread_mutex_lock(&m->lock);
 	tell_agent(p, m, s);
 	tell_info(p, s, devices);
-	tell_figures(p, devices);
+	tell_figures(p, s, devices, figures, ARRAY_LEN(figures), tell_sample);
 	tell_memory(p, devices);
 	tell_sums(p, m);
 	tell_tasks(p, m, s);
@@ -600,7 +589,7 @@ void metrics_answer(struct serve *s, struct request *r)
 	m = model_get(s->model);
 	devices = m->connected ? json_object_get(m->status, "devices") : NULL;
 	if (as_dcgm)
-		tell_dcgm(&p, m, devices);
+		tell_figures(&p, m, devices, dcgm, ARRAY_LEN(dcgm), tell_dcgm_sample);
 	else
 		tell(&p, s->metrics, m, devices);
 	m = model_put(m);
