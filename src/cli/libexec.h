@@ -10,6 +10,13 @@
 #include "base/err.h"
 #include "cli/cmd.h"
 
+/* The option by which it is told what tenure it is of. */
+#define LIBEXEC_OPT                                                                                \
+	{                                                                                          \
+		.name = "program", .arg = "PATH", .spec = { VALUE_PATH }, .flags = OPT_HIDDEN,     \
+		.help = "the tenure whose commands it runs"                                        \
+	}
+
 /* The path of the program of that name, beside this one (a build) or in ../libexec/tenure; the
  * caller frees it. NULL, and e says where it was looked for and that it is built where needs is. */
 char *libexec_find(const char *name, const char *needs, struct err *e);

@@ -17,11 +17,7 @@ static const struct opt top_opts[] = {
 	  .short_name = 'e',
 	  .spec = { VALUE_FLAG },
 	  .help = "with what has ended (the key e)" },
-	{ .name = "program",
-	  .arg = "PATH",
-	  .spec = { VALUE_PATH },
-	  .flags = OPT_HIDDEN,
-	  .help = "the tenure whose commands it runs" },
+	LIBEXEC_OPT,
 	{ 0 },
 };
 

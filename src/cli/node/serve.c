@@ -50,11 +50,7 @@ static int run_serve(const struct cmd_ctx *ctx, struct err *e)
 }
 
 static const struct opt serve_opts[] = {
-	{ .name = "program",
-	  .arg = "PATH",
-	  .spec = { VALUE_PATH },
-	  .flags = OPT_HIDDEN,
-	  .help = "the tenure whose commands it runs" },
+	LIBEXEC_OPT,
 	{ 0 },
 };
 
