@@ -465,27 +465,35 @@ static void ask_forecast(struct model *m)
 	m->forecast = ask(m, CTL_FORECAST);
 }
 
-/* False: there is nobody who does. */
-static bool add_answers(struct model *m, struct rows *rows)
+/* As far as is known: nodes are read now and then. */
+static bool is_unserved(const struct model *m)
 {
-	json_t *reasons = ask(m, CTL_REASONS);
-	bool answered = reasons != NULL;
+	const json_t *node;
+	size_t i;
 
-	ask_forecast(m);
-	rows_take_answers(rows, reasons, m->forecast);
-	json_decref(reasons);
-	return answered;
+	json_array_foreach(m->nodes, i, node)
+	{
+		if (strcmp(text_of(node, "state"), "alive") == 0)
+			return false;
+	}
+	return m->nodes && !m->connected;
 }
 
 static int read_waiting(struct model *m, struct err *e)
 {
-	json_t *words = agents_words(m);
+	json_t *words = agents_words(m), *reasons = ask(m, CTL_REASONS);
+	struct rows_said said = { .agents = words, .reasons = reasons };
 	struct rows rows;
-	int r = rows_read(m->index, words, &rows, e);
+	int r;
 
-	json_decref(words);
+	ask_forecast(m);
+	said.forecasts = m->forecast;
+	said.unserved = is_unserved(m);
+	r = rows_read(m->index, &said, &rows, e);
 	if (r == 0)
-		swap_rows(m, &m->queue, &rows, add_answers(m, &rows));
+		swap_rows(m, &m->queue, &rows, reasons != NULL);
+	json_decref(words);
+	json_decref(reasons);
 	return r;
 }
 

@@ -63,6 +63,10 @@ def test_without_an_agent_and_without_a_queue(queue, looker):
     m.look()
     now = m.until(lambda s: s["tasks"])
     assert rows(now, "id", "name", "lane", "state") == [[i, "first", "lane", "pending"]] and now["status"] is None
+    # Why it waits is said as a list says it.
+    m.look()
+    now = m.until(lambda s: s["tasks"][0].get("reason"))
+    assert now["tasks"] == q.rows() and now["tasks"][0]["reason"]["code"] == "no-agent"
 
 
 def test_the_same_rows_as_a_list_has(queue, looker):
@@ -72,7 +76,7 @@ def test_the_same_rows_as_a_list_has(queue, looker):
     m = looker(q)
     done = q.submit("-g", "0", "--", "sh", "-c", "exit 4")
     q.wait(done, "failed")
-    runs = q.submit("-n", "runs", "--", "sleep", "60")
+    runs = q.submit("-n", "runs", "--timeout", "1h", "--", "sleep", "60")
     q.wait(runs, "running")
     q.submit("-n", "waits", "-g", "2", "--begin", "2030-01-01", "--", "true")
     q.submit("-n", "paused", "--paused", "--", "true")

@@ -27,12 +27,11 @@
 #include "cli/node_agents.h"
 #include "cli/screen.h"
 #include "cli/table.h"
+#include "cli/task/queue_facts.h"
 #include "cli/task/taskrun.h"
 #include "cli/task/taskstate.h"
 #include "cli/task/view.h"
-#include "sched/reason.h"
 #include "spool/instance.h"
-#include "spool/lane.h"
 
 #define WHEN_LIMIT_MS	 3000
 #define REASONS_LIMIT_MS 1000
@@ -84,18 +83,12 @@ static const struct opt list_opts[] = {
 	{ 0 },
 };
 
-struct row {
+struct list_row {
 	struct scan_task t; /* with the whole name of an element */
 	enum taskstate state;
 	bool lane_paused;
 	uint64_t started_ns; /* where it is sorted by that */
 	size_t place;	     /* where it stands unsorted */
-};
-
-/* Of one that waits, as the agent says. */
-struct waiting {
-	uint64_t id, element;
-	const json_t *group; /* of its answer */
 };
 
 struct column;
@@ -113,18 +106,10 @@ struct list {
 	const struct cmd_ctx *ctx;
 	const struct spool *sp;
 	struct task_set active, ended;
-	size_t n_rows, n_batches, n_waiting, n_columns, n_keys;
-	struct row *rows;
-	const struct scan_task **batches; /* by their ids, from both */
-	struct waiting *waiting;	  /* by their ids */
-	json_t *answer;			  /* of which these are */
-	const json_t *all_wait;		  /* the group of all that wait; or NULL */
-	bool unserved;			  /* no agent runs, here or on another node */
+	size_t n_rows, n_columns, n_keys;
+	struct list_row *rows;
+	struct queue_facts facts;
 	json_t *tasks; /* that run on this node, as their agent says; NULL: not asked for yet */
-	struct text_list lanes; /* that are paused */
-	struct gangs_read gangs;
-	bool gangs_read;
-	json_t *when; /* of tasks that wait: what the agent here says, by id; NULL: not asked */
 	struct totals totals;
 
 	/* How it is shown. */
@@ -227,146 +212,52 @@ static bool find_elapsed(const struct task_view *r, uint64_t *ret_ms)
 	return true;
 }
 
-/* What the agent estimates of it, or NULL. */
-static const json_t *find_when(const struct list *l, const struct task_view *r)
-{
-	char id[SELECT_ID_MAX];
-
-	return r->place.dir == SPOOL_PENDING
-		       ? json_object_get(l->when, select_format_id(r->name.id, 0, id))
-		       : NULL;
-}
-
 static void add_when(const struct list *l, const struct task_view *r, struct strbuf *b)
 {
-	const char *text = json_get_str(find_when(l, r), "text");
+	const char *text = json_get_str(queue_facts_forecast(&l->facts, r), "text");
 
-	/* Of a batch the agent may not know that others have the rest. */
-	if (r->counted && !r->counts.waiting)
-		return;
 	if (text && text[0])
 		strbuf_addf(b, "%s%s", b->len ? ", " : "", text);
 }
 
-/* -------- what it waits for -------- */
-
-static int compare_waiting(const void *a, const void *b)
+/* What it waits for, in a few words; the caller frees it. NULL: it does not, or that is not known.
+ */
+static char *find_reason(const struct list *l, const struct task_view *v)
 {
-	const struct waiting *x = a, *y = b;
+	json_t *reason = queue_facts_reason(&l->facts, v);
+	char *text = reason ? xstrdup(json_get_str(reason, "text")) : NULL;
 
-	if (x->id != y->id)
-		return x->id < y->id ? -1 : 1;
-	return x->element < y->element ? -1 : x->element > y->element;
-}
-
-static void take_group(struct list *l, const json_t *group)
-{
-	const json_t *tasks = json_object_get(group, "tasks");
-	size_t i, n = json_array_size(tasks);
-	json_t *t;
-
-	if (!tasks)
-		l->all_wait = group;
-	l->waiting = xrealloc(l->waiting, l->n_waiting + n + 1, sizeof(*l->waiting));
-	json_array_foreach(tasks, i, t)
-	{
-		const json_t *id = json_is_array(t) ? json_array_get(t, 0) : t;
-
-		l->waiting[l->n_waiting++] = (struct waiting){
-			.id = (uint64_t)json_integer_value(id),
-			.element = (uint64_t)json_integer_value(json_array_get(t, 1)),
-			.group = group,
-		};
-	}
+	json_decref(reason);
+	return text;
 }
 
 static void ask_reasons(struct list *l)
 {
-	size_t i;
-	json_t *group;
-	int r = agent_ask(l->ctx, AGENT_VERB(CTL_REASONS), REASONS_LIMIT_MS, &l->answer, NULL,
-			  NULL);
+	json_t *answer = NULL;
+	int r = agent_ask(l->ctx, AGENT_VERB(CTL_REASONS), REASONS_LIMIT_MS, &answer, NULL, NULL);
 
 	if (r == CMD_NOTHING_RUNS)
-		l->unserved = !node_agents_one_serves(l->ctx, l->sp);
+		l->facts.unserved = !node_agents_one_serves(l->ctx, l->sp);
 	else if (r != CMD_OK) /* nor will it say what runs */
 		l->tasks = json_object();
-	json_array_foreach(json_object_get(l->answer, "groups"), i, group)
-	{
-		take_group(l, group);
-	}
-	if (l->n_waiting)
-		qsort(l->waiting, l->n_waiting, sizeof(*l->waiting), compare_waiting);
+	queue_facts_take_reasons(&l->facts, answer);
+	json_decref(answer);
 }
 
-/* Of a batch, of which parts may wait for themselves, the first counts. */
-static const json_t *find_group(const struct list *l, uint64_t id)
+static void ask_when(struct list *l)
 {
-	size_t low = 0, high = l->n_waiting;
+	json_t *answer = NULL;
 
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (l->waiting[mid].id < id)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < l->n_waiting && l->waiting[low].id == id ? l->waiting[low].group : l->all_wait;
-}
-
-/* What its name says would keep it from starting. False: nothing. */
-static bool find_known(const struct list *l, const struct task_view *v, struct reason *ret)
-{
-	const struct task_name *n = &v->name;
-
-	*ret = (struct reason){ .task.id = n->id,
-				.lane = n->lane,
-				.wall_ns = n->begin_s * NS_PER_S };
-	if (n->flags & NAME_PAUSED)
-		ret->code = REASON_PAUSED;
-	else if (n->flags & NAME_DEPENDS)
-		ret->code = REASON_DEPENDS;
-	else if (ret->wall_ns > clock_wall_ns())
-		ret->code = REASON_BEGIN;
-	else if (v->lane_paused)
-		ret->code = REASON_LANE_PAUSED;
-	else if (l->unserved)
-		ret->code = REASON_NO_AGENT;
-	else
-		return false;
-	return true;
-}
-
-/* What it waits for in a few words; NULL: it does not, or that is not known. *ret_code is the name
- * of a reason's code. */
-static const char *find_reason(const struct list *l, const struct task_view *v, struct strbuf *buf,
-			       const char **ret_code)
-{
-	const json_t *group;
-	struct reason known;
-	bool waits = v->place.dir == SPOOL_PENDING && v->state != TASKSTATE_RUNNING;
-
-	/* Of a batch the agent may not know that others have the rest. */
-	if (!waits || (v->counted && !v->counts.waiting))
-		return NULL;
-	group = find_group(l, v->name.id);
-	if (json_get_str(group, "text") && json_get_str(group, "code")) {
-		*ret_code = json_get_str(group, "code");
-		return json_get_str(group, "text");
-	}
-	if (!find_known(l, v, &known))
-		return NULL;
-	buf->len = 0;
-	reason_brief(&known, buf);
-	*ret_code = reason_code_name(known.code);
-	return strbuf_str(buf);
+	if (agent_ask(l->ctx, AGENT_VERB(CTL_FORECAST), WHEN_LIMIT_MS, &answer, NULL, NULL) ==
+	    CMD_OK)
+		queue_facts_take_forecasts(&l->facts, answer);
+	json_decref(answer);
 }
 
 /* -------- columns -------- */
 
 typedef void (*cell_fn)(const struct list *l, const struct task_view *v, struct strbuf *b);
-typedef int (*compare_fn)(const struct row *a, const struct row *b);
+typedef int (*compare_fn)(const struct list_row *a, const struct list_row *b);
 
 static int compare_numbers(uint64_t a, uint64_t b)
 {
@@ -376,7 +267,7 @@ static int compare_numbers(uint64_t a, uint64_t b)
 #define CELL(name_)                                                                                \
 	static void name_(const struct list *l, const struct task_view *v, struct strbuf *b)
 #define BY(name_, expr_)                                                                           \
-	static int name_(const struct row *a, const struct row *b)                                 \
+	static int name_(const struct list_row *a, const struct list_row *b)                       \
 	{                                                                                          \
 		return expr_;                                                                      \
 	}
@@ -471,8 +362,7 @@ CELL(devices_cell)
 
 CELL(reason_cell)
 {
-	cleanup_strbuf struct strbuf buf = STRBUF_INIT;
-	const char *code, *text = find_reason(l, v, &buf, &code);
+	cleanup_free char *text = find_reason(l, v);
 
 	strbuf_adds(b, text ? text : "");
 }
@@ -522,8 +412,7 @@ CELL(log_cell)
 CELL(note_cell)
 {
 	const struct task_name *n = &v->name;
-	cleanup_strbuf struct strbuf buf = STRBUF_INIT;
-	const char *code, *reason = find_reason(l, v, &buf, &code);
+	cleanup_free char *reason = find_reason(l, v);
 
 	elements_cell(l, v, b);
 	if (n->agent[0])
@@ -672,89 +561,11 @@ static void print_json(struct list *l, json_t *o)
 
 static void show_json(struct list *l, const struct task_view *v)
 {
-	static const enum taskview_member members[] = {
-		VIEW_ID,	 VIEW_STATE,	  VIEW_NAME,	VIEW_LANE,     VIEW_PRIORITY,
-		VIEW_GPUS,	 VIEW_N_ELEMENTS, VIEW_ELEMENT, VIEW_COUNTS,   VIEW_LANE_PAUSED,
-		VIEW_AGENT,	 VIEW_STARTED,	  VIEW_RAN,	VIEW_TIMEOUT,  VIEW_UNFILED,
-		VIEW_LEFT_EXIT,	 VIEW_DEVICES,	  VIEW_SCALING, VIEW_MUSTERED, VIEW_LOG,
-		VIEW_NOT_BEFORE, VIEW_ENDED,	  VIEW_EXIT,
-	};
-	json_t *o = taskview_json(v, members, ARRAY_LEN(members));
-	json_t *when = json_object_get(find_when(l, v), "forecast");
-	cleanup_strbuf struct strbuf buf = STRBUF_INIT;
-	const char *code, *reason = find_reason(l, v, &buf, &code);
+	json_t *o = taskview_list_json(v), *reason = queue_facts_reason(&l->facts, v);
 
-	if (when && !(v->counted && !v->counts.waiting))
-		(void)json_object_set(o, "forecast", when);
-	if (reason)
-		(void)json_object_set_new(o, "reason",
-					  json_pack("{ss ss}", "code", code, "text", reason));
+	queue_facts_add(o, reason, queue_facts_forecast(&l->facts, v));
+	json_decref(reason);
 	print_json(l, o);
-}
-
-static int compare_batches(const void *a, const void *b)
-{
-	const struct scan_task *x = *(const struct scan_task *const *)a,
-			       *y = *(const struct scan_task *const *)b;
-
-	return x->name.id < y->name.id ? -1 : x->name.id > y->name.id;
-}
-
-static void find_batches(struct list *l)
-{
-	const struct task_set *both[] = { &l->active, &l->ended };
-
-	l->batches = xcalloc(l->active.n + l->ended.n + 1, sizeof(const struct scan_task *));
-	for (size_t k = 0; k < ARRAY_LEN(both); k++)
-		for (size_t i = 0; i < both[k]->n; i++)
-			if (both[k]->tasks[i].name.count)
-				l->batches[l->n_batches++] = &both[k]->tasks[i];
-	if (l->n_batches)
-		qsort(l->batches, l->n_batches, sizeof(const struct scan_task *), compare_batches);
-}
-
-/* An element's own file has nothing but its number for a name. */
-static void name_element(const struct list *l, struct task_name *n)
-{
-	const struct scan_task key = { .name = { .id = n->id } }, *wanted_batch = &key;
-	const struct scan_task **found = bsearch(&wanted_batch, l->batches, l->n_batches,
-						 sizeof(const struct scan_task *), compare_batches);
-	struct task_place p = { .element = 0 };
-	struct task_name of = { .count = 0 };
-
-	if (found)
-		of = (*found)->name;
-	else if (select_by_id(l->sp, n->id, 0, &p, NULL) == 0) /* was stopped; they end yet */
-		of = p.name;
-	of.id = n->id;
-	of.element = n->element;
-	of.epoch = n->epoch;
-	of.count = of.begin_s = of.ended_s = 0;
-	of.flags &= ~(NAME_DEPENDS | NAME_PAUSED);
-	*n = of;
-}
-
-static bool is_lane_paused(const struct list *l, const char *lane)
-{
-	for (size_t i = 0; lane[0] && i < l->lanes.n; i++)
-		if (strcmp(l->lanes.texts[i], lane) == 0)
-			return true;
-	return false;
-}
-
-static int add_lane(void *data, const char *lane)
-{
-	text_list_add(&((struct list *)data)->lanes, lane);
-	return 0;
-}
-
-/* They are read once, where there is a batch. */
-static const struct gangs_read *gangs_of(struct list *l)
-{
-	if (!l->gangs_read)
-		(void)gang_read_all(l->sp, &l->gangs, NULL);
-	l->gangs_read = true;
-	return &l->gangs;
 }
 
 static bool is_sorted_by(const struct list *l, compare_fn compare)
@@ -768,18 +579,14 @@ static bool is_sorted_by(const struct list *l, compare_fn compare)
 /* A row, if it is wanted. */
 static void choose(struct list *l, const struct scan_task *t)
 {
-	struct row r = { .t = *t, .state = taskstate_of(&t->name, t->dir), .place = l->n_rows };
+	struct list_row r = { .t = *t, .place = l->n_rows };
 	struct taskrun run;
 
-	r.lane_paused = t->dir == SPOOL_PENDING && is_lane_paused(l, t->name.lane);
-	if (r.lane_paused)
-		r.state = TASKSTATE_PAUSED;
-	else if (t->name.count)
-		taskstate_of_gang(t->name.id, gangs_of(l), &r.state);
+	r.state = queue_facts_state(&l->facts, t, &r.lane_paused);
 	if (!wanted_state(l->ctx, r.state))
 		return;
 	if (t->name.element)
-		name_element(l, &r.t.name);
+		queue_facts_name(&l->facts, &r.t.name);
 	if (!wanted(l->ctx, &r.t.name))
 		return;
 	if (t->dir == SPOOL_RUNNING && is_sorted_by(l, by_elapsed)) {
@@ -800,7 +607,8 @@ static int compare_rows(const void *a, const void *b, void *data)
 		if (r)
 			return l->keys[i].reverse ? -r : r;
 	}
-	return compare_numbers(((const struct row *)a)->place, ((const struct row *)b)->place);
+	return compare_numbers(((const struct list_row *)a)->place,
+			       ((const struct list_row *)b)->place);
 }
 
 /* What runs has GPUs; those of "all" its claim has. */
@@ -834,7 +642,7 @@ static void count(struct totals *n, const struct task_view *v)
 	}
 }
 
-static void load(struct list *l, const struct row *r, struct task_view *ret)
+static void load(struct list *l, const struct list_row *r, struct task_view *ret)
 {
 	*ret = (struct task_view){ .sp = l->sp,
 				   .place = { .dir = r->t.dir },
@@ -845,7 +653,7 @@ static void load(struct list *l, const struct row *r, struct task_view *ret)
 		l->tasks = l->tasks ? l->tasks : taskview_agents(l->ctx);
 		taskview_load_claim(ret, l->tasks);
 		if (ret->name.element)
-			taskrun_take_gangs(&ret->run, gangs_of(l));
+			taskrun_take_gangs(&ret->run, queue_facts_gangs(&l->facts));
 	}
 	ret->counted = ret->name.count && r->t.dir == SPOOL_PENDING &&
 		       taskstate_counts(l->sp, &ret->name, &l->active, &ret->counts, NULL) == 0;
@@ -920,17 +728,14 @@ static int read_ended(const struct spool *sp, struct list *l, struct err *e)
 
 static int read_all(struct list *l, struct err *e)
 {
+	const struct task_set *const sets[] = { &l->active, &l->ended };
 	int r = select_all(l->sp, &l->active, e);
 
 	if (r == 0)
 		r = read_ended(l->sp, l, e);
 	if (r == 0 && l->ended.n)
 		drop_ended(l, &l->active);
-	if (r == 0)
-		find_batches(l);
-	if (r == 0)
-		r = lanes_paused(l->sp, add_lane, l, e);
-	return r;
+	return r == 0 ? queue_facts_read(&l->facts, l->sp, sets, ARRAY_LEN(sets), e) : r;
 }
 
 static int check_states(const struct cmd_ctx *ctx, struct err *e)
@@ -962,26 +767,6 @@ static void say_none(const struct cmd_ctx *ctx, const struct spool *sp)
 	else
 		printf("Nothing in instance \"%s\"%s.\n", spool_instance(sp),
 		       all ? "" : " waits or runs (-a: also what has ended)");
-}
-
-/* Of a batch, of which parts may wait for themselves, the first counts. */
-static void ask_when(struct list *l)
-{
-	json_t *doc = NULL, *t, *known;
-	char id[SELECT_ID_MAX];
-	size_t i;
-
-	l->when = json_object();
-	if (agent_ask(l->ctx, AGENT_VERB(CTL_FORECAST), WHEN_LIMIT_MS, &doc, NULL, NULL) != CMD_OK)
-		return;
-	json_array_foreach(json_object_get(doc, "tasks"), i, t)
-	{
-		(void)select_format_id(json_get_u64(t, "id"), 0, id);
-		known = json_object_get(l->when, id);
-		if (!known || json_get_u64(t, "element") < json_get_u64(known, "element"))
-			(void)json_object_set(l->when, id, t);
-	}
-	json_decref(doc);
 }
 
 /* "12 wait (2 paused), 3 run on 4 GPUs" */
@@ -1036,14 +821,9 @@ static void forget(struct list *l)
 {
 	free(l->ended.tasks);
 	free(l->active.tasks);
-	free(l->batches);
 	free(l->rows);
-	free(l->waiting);
-	json_decref(l->answer);
 	json_decref(l->tasks);
-	json_decref(l->when);
-	gang_clear(&l->gangs);
-	text_list_clear(&l->lanes);
+	queue_facts_clear(&l->facts);
 	(void)table_free(l->table);
 	for (size_t i = 0; i < l->n_columns; i++)
 		strbuf_clear(&l->cells[i]);

@@ -8,7 +8,7 @@
  * many that wait costs the reading of two directories.
  *
  *	struct rows_index *x = rows_index_new(sp);
- *	r = rows_read(x, agents, &rows, &e);	again and again
+ *	r = rows_read(x, &said, &rows, &e);	again and again
  *	rows_clear(&rows);
  *	x = rows_index_free(x);
  */
@@ -40,13 +40,16 @@ struct rows_index;
 struct rows_index *rows_index_new(const struct spool *sp);
 struct rows_index *rows_index_free(struct rows_index *x);
 
-/* agents: what the agent here says of tasks that run here, an object of objects by id ("42",
- * "42.7"); may be NULL. 0 or negative; then *ret is empty. */
-int rows_read(struct rows_index *x, const json_t *agents, struct rows *ret, struct err *e);
-void rows_clear(struct rows *r);
-/* What the agent says of those that wait: its answers to CTL_REASONS and CTL_FORECAST, or NULL. */
-void rows_take_answers(struct rows *r, const json_t *reasons, const json_t *forecasts);
+/* What others say of it; each may be NULL. */
+struct rows_said {
+	const json_t *agents; /* the agent here of tasks that run here: objects by id ("42.7") */
+	json_t *reasons, *forecasts; /* its answers to CTL_REASONS and CTL_FORECAST */
+	bool unserved;		     /* no agent runs, here or on another node */
+};
 
+/* 0 or negative; then *ret is empty. */
+int rows_read(struct rows_index *x, const struct rows_said *said, struct rows *ret, struct err *e);
+void rows_clear(struct rows *r);
 /* Those that have ended, the last one first, max at most. 0 or negative; then *ret is empty. */
 int rows_read_ended(const struct spool *sp, size_t max, struct rows *ret, struct err *e);
 

@@ -313,11 +313,14 @@ static json_t *left_exit_json(const struct task_view *v)
 
 static json_t *log_json(const struct task_view *v)
 {
-	cleanup_free char *path = xasprintf("%s/%s", spool_path_of(v->sp), v->run.log);
+	cleanup_free char *path = NULL;
 
 	if (v->log_is_away && v->away.file[0])
 		return json_string(v->away.file);
-	return v->run.log[0] ? json_string(path) : NULL;
+	if (!v->run.log[0])
+		return NULL;
+	path = xasprintf("%s/%s", spool_path_of(v->sp), v->run.log);
+	return json_string(path);
 }
 
 static json_t *log_error_json(const struct task_view *v)
@@ -513,4 +516,17 @@ json_t *taskview_json(const struct task_view *v, const enum taskview_member *ord
 			(void)json_object_set_new(doc, members[order[i]].key, value);
 	}
 	return doc;
+}
+
+json_t *taskview_list_json(const struct task_view *v)
+{
+	static const enum taskview_member order[] = {
+		VIEW_ID,	 VIEW_STATE,	  VIEW_NAME,	VIEW_LANE,     VIEW_PRIORITY,
+		VIEW_GPUS,	 VIEW_N_ELEMENTS, VIEW_ELEMENT, VIEW_COUNTS,   VIEW_LANE_PAUSED,
+		VIEW_AGENT,	 VIEW_STARTED,	  VIEW_RAN,	VIEW_TIMEOUT,  VIEW_UNFILED,
+		VIEW_LEFT_EXIT,	 VIEW_DEVICES,	  VIEW_SCALING, VIEW_MUSTERED, VIEW_LOG,
+		VIEW_NOT_BEFORE, VIEW_ENDED,	  VIEW_EXIT,
+	};
+
+	return taskview_json(v, order, ARRAY_LEN(order));
 }

@@ -110,4 +110,7 @@ json_t *taskview_member(const struct task_view *v, enum taskview_member m);
 /* Those that it has, in that order. */
 json_t *taskview_json(const struct task_view *v, const enum taskview_member *members, size_t n);
 
+/* Those of a row in a list. Of one that does not run only its name and state need be known. */
+json_t *taskview_list_json(const struct task_view *v);
+
 #endif
