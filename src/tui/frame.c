@@ -430,6 +430,10 @@ static void draw_task(struct canvas *c, size_t y, const struct row *row, const s
 	if (row->started_ns && now_ns > row->started_ns)
 		canvas_right(c, 48, y, INK_PLAIN,
 			     duration((double)(now_ns - row->started_ns) / 1e9, text), 8);
+	if (is_known(row->run, "timeout_s"))
+		strbuf_addf(&note, "of %s",
+			    unit_format_duration_exact(
+				    (uint64_t)(json_get_num(row->run, "timeout_s") * 1e3), text));
 	add_note(row, &note);
 	(void)canvas_put(c, 57, y, INK_DIM, strbuf_str(&note), c->width);
 	if (ui->part == PART_TASKS && row->name.id == ui->task && row->name.element == ui->element)

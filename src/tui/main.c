@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * tenure-top: GPUs, queue and events of an instance on one screen (docs/top.md). It looks at the
+ * tenure-top: GPUs, queue and events of an instance on one screen (docs/queue.md). It looks at the
  * model alone, and does what its user says by the program's own commands, so that what they refuse
  * is refused here in the same words.
  */
