@@ -261,10 +261,12 @@ static void say_changes(struct agent *a, const json_t *answer)
 				     "reload: %s", json_string_value(text));
 }
 
+/* Who is told to try again does so at once, and often. */
 static json_t *refusal(struct agent *a, int code, const char *why)
 {
-	eventlog_say(a->eventlog, LOG_LEVEL_WARNING, "reload: refused, nothing has changed: %s",
-		     why);
+	if (code != -EAGAIN)
+		eventlog_say(a->eventlog, LOG_LEVEL_WARNING,
+			     "reload: refused, nothing has changed: %s", why);
 	return json_pack("{s:i, s:s}", "code", code, "error", why);
 }
 
@@ -274,8 +276,10 @@ static int may_begin(const struct agent *a, struct err *e)
 		return err_set(e, -ENOTSUP, "this agent was not given its settings");
 	if (a->reload->asked)
 		return err_set(e, -EBUSY, "another reload is under way; try again");
-	if (a->view.life.phase != LIFE_SERVING)
-		return err_set(e, -EBUSY, "the agent starts or ends just now; nothing has changed");
+	if (a->view.life.phase < LIFE_SERVING)
+		return err_set(e, -EAGAIN, "the agent starts just now; try again");
+	if (a->view.life.phase > LIFE_SERVING)
+		return err_set(e, -ESHUTDOWN, "the agent ends just now; nothing has changed");
 	if (!a->view.guard_up || guardlink_policy_is_open(a->link))
 		return err_set(
 			e, -EAGAIN,

@@ -71,7 +71,7 @@ static int ask_again(const char *name, const char *given, json_t **ret, struct e
 	}
 }
 
-/* The agent is told what r has. */
+/* The agent is told what r has. e has -EPIPE or -ESHUTDOWN where it has ended, or does so now. */
 static int tell_agent(const struct cmd_ctx *ctx, const struct agent_setup *r, struct err *e)
 {
 	char name[SOCKET_NAME_MAX];
@@ -92,7 +92,8 @@ static int tell_agent(const struct cmd_ctx *ctx, const struct agent_setup *r, st
 		const char *why = json_get_str(answer, "error");
 
 		(void)err_set(e, said, "%s", why ? why : "the agent refuses");
-		code = said == -EBUSY || said == -EAGAIN ? CMD_FAILED : CMD_USAGE;
+		code = said == -EBUSY || said == -EAGAIN || said == -ESHUTDOWN ? CMD_FAILED
+									       : CMD_USAGE;
 	} else {
 		code = print_changes(ctx, answer, e);
 	}
@@ -134,6 +135,12 @@ int reload_with_options(const struct cmd_ctx *ctx, bool *ret_done, struct err *e
 	if (code == CMD_OK)
 		code = tell_agent(ctx, &r, e);
 	agent_setup_clear(&r);
+	/* It ends: whoever wants one that runs starts it, and that waits until this one is gone. */
+	if (code == CMD_FAILED && (e->code == -ESHUTDOWN || e->code == -EPIPE)) {
+		*e = (struct err)ERR_INIT;
+		*ret_done = false;
+		return CMD_OK;
+	}
 	return code;
 }
 

@@ -6,7 +6,8 @@
 
 /*
  * An agent runs here, and the command line of `on` says how it is to be: that is more than which
- * one is meant. Then it changes, and what changed is printed; *ret_done. An exit code, with e.
+ * one is meant. Then it changes, and what changed is printed; *ret_done. An agent that ends is as
+ * good as none. An exit code, with e.
  */
 int reload_with_options(const struct cmd_ctx *ctx, bool *ret_done, struct err *e);
 
