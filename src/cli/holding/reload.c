@@ -71,7 +71,13 @@ static int ask_again(const char *name, const char *given, json_t **ret, struct e
 	}
 }
 
-/* The agent is told what r has. e has -EPIPE or -ESHUTDOWN where it has ended, or does so now. */
+/* The agent has ended between two questions, or does so now. */
+static bool is_gone(int code)
+{
+	return code == -EPIPE || code == -ECONNRESET || code == -ECONNREFUSED || code == -ESHUTDOWN;
+}
+
+/* The agent is told what r has. */
 static int tell_agent(const struct cmd_ctx *ctx, const struct agent_setup *r, struct err *e)
 {
 	char name[SOCKET_NAME_MAX];
@@ -136,7 +142,7 @@ int reload_with_options(const struct cmd_ctx *ctx, bool *ret_done, struct err *e
 		code = tell_agent(ctx, &r, e);
 	agent_setup_clear(&r);
 	/* It ends: whoever wants one that runs starts it, and that waits until this one is gone. */
-	if (code == CMD_FAILED && (e->code == -ESHUTDOWN || e->code == -EPIPE)) {
+	if (code == CMD_FAILED && is_gone(e->code)) {
 		*e = (struct err)ERR_INIT;
 		*ret_done = false;
 		return CMD_OK;
