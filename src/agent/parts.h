@@ -36,7 +36,7 @@ struct agent {
 	struct reload *reload;
 	struct watch *watch;
 	struct agent_job *job;	 /* NULL: it runs in none */
-	struct helpers *helpers; /* NULL: there are none */
+	struct helpers *helpers; /* NULL: it is just starting, or has ended */
 
 	uint64_t asked_ns; /* somebody asked for the status last */
 

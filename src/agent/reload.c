@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/ctl.h"
+#include "agent/helpers.h"
 #include "agent/lifecycle.h"
 #include "agent/node/guardlink.h"
 #include "agent/node/policy.h"
@@ -145,6 +146,36 @@ static const char *hold_word(const json_t *doc)
 	return json_is_true(json_object_get(doc, "hold")) ? "on" : "off";
 }
 
+static const json_t *helper_of(const json_t *doc, const char *name)
+{
+	json_t *spec;
+	size_t i;
+
+	json_array_foreach(json_object_get(doc, "helpers"), i, spec)
+	{
+		if (strcmp(json_get_str(spec, "name") ? json_get_str(spec, "name") : "", name) == 0)
+			return spec;
+	}
+	return NULL;
+}
+
+/* Those that are there now and were not, or the other way round. */
+static void compare_helpers(const json_t *before, const json_t *now, json_t *to)
+{
+	const json_t *const docs[] = { before, now };
+	json_t *spec;
+	size_t n;
+
+	for (size_t i = 0; i < ARRAY_LEN(docs); i++)
+		json_array_foreach(json_object_get(docs[i], "helpers"), n, spec)
+		{
+			const char *name = json_get_str(spec, "name");
+
+			if (name && !helper_of(docs[!i], name))
+				add_change(to, name, i ? "off" : "on", i ? "on" : "off", "");
+		}
+}
+
 /* {code, changed, fixed} */
 static json_t *compare(const json_t *before, const json_t *now)
 {
@@ -166,6 +197,7 @@ static json_t *compare(const json_t *before, const json_t *now)
 				       "tenure on"
 				     : "");
 	}
+	compare_helpers(before, now, changed);
 	if (json_get_u64(now, "for_ms"))
 		add_change(changed, "for", "before", "from now on", "");
 	if (json_get_u64(now, "until_ns"))
@@ -331,6 +363,7 @@ bool reload_on_reply(struct agent *a, int code, const char *text)
 		answer = refusal(a, code, text);
 	} else {
 		json_decref(take_ptr(r->given_before));
+		helpers_change(a->helpers, r->given);
 		say_changes(a, answer);
 	}
 	if (r->client)
@@ -351,6 +384,11 @@ json_t *reload_options(const struct agent *a)
 	json_t *options = json_object_get(a->reload->given, "options");
 
 	return options ? json_deep_copy(options) : json_object();
+}
+
+const json_t *reload_given(const struct agent *a)
+{
+	return a->reload->given;
 }
 
 static void on_run_over(void *user)

@@ -12,6 +12,7 @@
  *	site_devices	the site's limit of devices, 0: none
  *	options		what of that was said on the command line, for the next reload
  *	for_ms, until_ns	where --for and --until were given
+ *	helpers		the programs that are to run beside it (agent/helpers.h)
  *
  * SIGHUP of an agent without a terminal has `tenure reload` run, which does all that.
  *
@@ -46,4 +47,6 @@ void reload_forget(struct agent *a, const struct ctl_client *client);
 bool reload_on_reply(struct agent *a, int code, const char *text);
 /* What was said on the command line. A new reference. */
 json_t *reload_options(const struct agent *a);
+/* The document that it goes by; borrowed, and valid until the next reload. NULL: it has none. */
+const json_t *reload_given(const struct agent *a);
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/dispatch.h"
+#include "agent/helpers.h"
 #include "agent/node/guardlink.h"
 #include "agent/parts.h"
 #include "agent/report/eventlog.h"
@@ -51,6 +52,7 @@ json_t *watch_status(struct agent *a, bool devices)
 	doc = (devices ? status_json : status_json_but_devices)(&a->view, a->agentlog, a->eventlog);
 	if (a->queue)
 		(void)json_object_set_new(doc, "queue", dispatch_report(a->queue));
+	(void)json_object_set_new(doc, "helpers", helpers_report(a->helpers));
 	return doc;
 }
 

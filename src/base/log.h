@@ -27,6 +27,9 @@ enum log_level {
 	LOG_LEVEL_MAX
 };
 
+/* Before a line of a program that an agent reads, as in sd-daemon(3): it is no trouble. */
+#define LOG_INFO_MARK "<6>"
+
 #define LOG_FILE_BYTES (10UL * 1024 * 1024)
 #define LOG_FILES      5
 

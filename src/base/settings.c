@@ -23,6 +23,7 @@
 #include "base/config.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/sock.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
@@ -674,6 +675,29 @@ static int check_gang_ports(const struct settings *s, struct err *e)
 		       text, from, PORT_FIRST, PORT_LAST);
 }
 
+const char *settings_listen(const struct settings *s)
+{
+	const char *text = settings_str(s, SET_LISTEN);
+
+	return text && text[0] && strcmp(text, "none") != 0 ? text : NULL;
+}
+
+static int check_listen(const struct settings *s, struct err *e)
+{
+	const char *text = settings_listen(s);
+	char host[SOCK_HOST_MAX], port[SOCK_PORT_MAX];
+
+	if (!text || sock_split_address(text, host, port))
+		return 0;
+
+	cleanup_free char *from = settings_origin_text(s, SET_LISTEN);
+
+	return err_set(e, -EINVAL,
+		       "listen: \"%.80s\" (%s) is no address to listen on; write it like "
+		       "127.0.0.1:8470",
+		       text, from);
+}
+
 static int check_work(const struct settings *s, struct err *e)
 {
 	return check_half_cycle(s, SET_WORK, SET_REST, e);
@@ -740,6 +764,7 @@ static const struct settings_rule rules[] = {
 	{ check_lane_widths, { SET_LANE_WIDTH, SET_LANE_WIDTH } },
 	{ check_rest, { SET_WORK, SET_REST } },
 	{ check_gang_ports, { SET_GANG_PORTS, SET_GANG_PORTS } },
+	{ check_listen, { SET_LISTEN, SET_LISTEN } },
 	{ check_band, { SET_UTIL, SET_UTIL_BAND } },
 	{ check_accept_owners, { SET_ACCEPT_OWNERS, SET_ACCEPT_OWNERS } },
 	{ NULL },

@@ -84,7 +84,7 @@ enum setting_id {
 	SET_ALLOC_PROGRAM,   /* str: what `start` runs that is told nothing; NULL: nothing */
 	SET_SWEEP,	     /* num: 0 auto, 1 none, 2 gpu, 3 python */
 	SET_SWEEP_SPARE,     /* words: patterns of command lines */
-	SET_LISTEN,	     /* str; NULL: on no port */
+	SET_LISTEN,	     /* str; use settings_listen() */
 	SET_LISTEN_HOSTS,    /* words: names of this host, for a browser */
 	SET_ALLOW_USERS,     /* words: user names and @groups; empty = everybody. Site only */
 	SET_MAX_DEVICES,     /* num: 0 = no limit */
@@ -218,6 +218,9 @@ bool settings_lane_width(const struct settings *s, size_t i, char *name, uint32_
 
 /* From first to last; the default where what was set is refused by settings_check(). */
 void settings_gang_ports(const struct settings *s, unsigned int *first, unsigned int *last);
+
+/* Where to serve HTTP; NULL: on no port. */
+const char *settings_listen(const struct settings *s);
 
 const struct setting_origin *settings_origin(const struct settings *s, enum setting_id id);
 /* "user config", "command line" */

@@ -342,12 +342,12 @@ const struct setting settings_table[] = {
 				      "but not those with such a command line: a part of it, or "
 				      "a pattern: jupyter,*tensorboard*" },
 	[SET_LISTEN] = { ROW("listen", "LISTEN", "listen", VALUE_TEXT), .opt.arg = "ADDRESS",
-			 .opt.group = serving, .groups = SETTING_GROUP_SERVE,
-			 .opt.help = "serve HTTP on that address and port as well, as "
-				     "127.0.0.1:8470, to whoever has the token" },
+			 .opt.group = serving, .groups = SETTING_GROUP_SERVE | SETTING_GROUP_HOLD,
+			 .opt.help = "serve HTTP on that address and port, as 127.0.0.1:8470, to "
+				     "whoever has the token; none: on no port" },
 	[SET_LISTEN_HOSTS] = { ROW("listen_hosts", "LISTEN_HOSTS", "listen-hosts", VALUE_WORDS),
 			       .opt.arg = "NAMES", .opt.def = "", .opt.group = serving,
-			       .groups = SETTING_GROUP_SERVE,
+			       .groups = SETTING_GROUP_SERVE | SETTING_GROUP_HOLD,
 			       .opt.help =
 				       "further names that browsers call this machine by, as that of "
 				       "a reverse proxy; requests for others are refused" },

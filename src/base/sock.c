@@ -11,6 +11,26 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/str.h"
+
+bool sock_split_address(const char *where, char host[SOCK_HOST_MAX], char port[SOCK_PORT_MAX])
+{
+	const char *colon = strrchr(where, ':');
+	const char *number = colon ? colon + 1 : where;
+	size_t n = colon ? (size_t)(colon - where) : 0;
+	bool bracket = n >= 2 && where[0] == '[' && where[n - 1] == ']';
+	uint64_t value;
+
+	if (str_to_u64(number, &value) < 0 || value > UINT16_MAX || n >= SOCK_HOST_MAX)
+		return false;
+	(void)str_print(port, SOCK_PORT_MAX, "%u", (unsigned int)value);
+	(void)str_copy(host, SOCK_HOST_MAX, "127.0.0.1");
+	if (bracket)
+		(void)str_copy(host, n - 1, where + 1);
+	else if (n)
+		(void)str_copy(host, n + 1, where);
+	return host[0] && (bracket || !strchr(host, ':'));
+}
 
 /* A new socket, and the abstract name as its address. */
 static int new_socket(const char *name, struct sockaddr_un *sa, socklen_t *len, struct err *e)

@@ -18,6 +18,13 @@
 
 #define SOCK_BACKLOG 64 /* so many may wait to be accepted; the next one's connect() fails */
 
+#define SOCK_HOST_MAX 1025 /* as NI_MAXHOST */
+#define SOCK_PORT_MAX 6
+
+/* Where a port is to be, "127.0.0.1:8470", "[::1]:8470", ":8470" or "8470", in two; no host is this
+ * machine alone. False: it is nothing of the kind. */
+bool sock_split_address(const char *where, char host[SOCK_HOST_MAX], char port[SOCK_PORT_MAX]);
+
 /* Listen on name, non-blocking, CLOEXEC. The descriptor, or -EADDRINUSE (it is had), -errno. */
 int sock_listen(const char *name, struct err *e);
 

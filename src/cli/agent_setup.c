@@ -19,6 +19,7 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "cli/notifier.h"
+#include "cli/serving.h"
 #include "hold/endpoint_names.h"
 #include "spool/agent_status.h"
 #include "spool/heartbeat.h"
@@ -374,8 +375,8 @@ static json_t *value_of(const struct settings *s, enum setting_id id)
 	return json_pack("[s?i]", text, (int)settings_origin(s, id)->layer);
 }
 
-/* The document of agent/reload.h. The caller frees it. */
-static char *describe_given(const struct cmd_ctx *ctx)
+/* The document of agent/reload.h; takes the reference to helpers. The caller frees it. */
+static char *describe_given(const struct cmd_ctx *ctx, json_t *helpers)
 {
 	const struct settings *s = ctx->settings;
 	const struct value *limit = opts_value(ctx->opts, "for");
@@ -396,19 +397,31 @@ static char *describe_given(const struct cmd_ctx *ctx)
 	}
 	if (!may_hold(ctx))
 		(void)json_object_set_new(options, AGENT_SETUP_NO_HOLD, json_true());
-	doc = json_pack("{s:b, s:o, s:I, s:o, s:I, s:I}", "hold", may_hold(ctx), "values", values,
-			"site_devices", (json_int_t)settings_limit_num(s, SET_MAX_DEVICES),
+	doc = json_pack("{s:b, s:o, s:I, s:o, s:I, s:I, s:o}", "hold", may_hold(ctx), "values",
+			values, "site_devices", (json_int_t)settings_limit_num(s, SET_MAX_DEVICES),
 			"options", options, "for_ms", (json_int_t)(limit ? limit->num : 0),
-			"until_ns", (json_int_t)(until ? until->num : 0));
+			"until_ns", (json_int_t)(until ? until->num : 0), "helpers", helpers);
 	text = json_dumps(doc, JSON_COMPACT);
 	json_decref(doc);
 	return text;
 }
 
-static void take_helpers(const struct cmd_ctx *ctx, struct agent_setup *r)
+/* Who tells people, who serves HTTP: those that are wanted. */
+static int describe_helpers(const struct cmd_ctx *ctx, const char *state_dir, json_t **ret,
+			    struct err *e)
 {
-	r->config.n_helpers = notifier_prepare(ctx, r->state_dir, &r->notify);
-	r->config.helpers = &r->notify;
+	json_t *serving = NULL, *notifier;
+	int r = serving_spec(ctx, &serving, e);
+
+	if (r < 0)
+		return r;
+	*ret = json_array();
+	notifier = notifier_spec(ctx, state_dir);
+	if (notifier)
+		(void)json_array_append_new(*ret, notifier);
+	if (serving)
+		(void)json_array_append_new(*ret, serving);
+	return 0;
 }
 
 int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct err *e)
@@ -417,6 +430,7 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 	const struct value *limit = opts_value(ctx->opts, "for");
 	const struct value *until = opts_value(ctx->opts, "until");
 	struct hold_policy policy;
+	json_t *helpers = NULL;
 
 	/* The guard and the tasks outlive us, and whoever waits for these. */
 	proc_fds_keep_private();
@@ -426,6 +440,8 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 	if (policy_from_settings(s, may_hold(ctx), &policy, e) < 0)
 		return CMD_USAGE;
 	r->state_dir = agent_setup_state_dir(s);
+	if (describe_helpers(ctx, r->state_dir, &helpers, e) < 0)
+		return CMD_FAILED;
 	/* `hold` is for holding alone. */
 	r->root = ctx->cmd->flags & CMD_SERVES ? spool_root(settings_str(s, SET_ROOT)) : NULL;
 	take_lanes(r, s);
@@ -452,10 +468,9 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 		.until_wall_ns = until ? until->num : 0,
 		.show_json = opts_flag(ctx->opts, "json"),
 	};
-	r->given = describe_given(ctx);
+	r->given = describe_given(ctx, helpers);
 	r->config.given = r->given;
 	reload_take(&r->config, s, r->root != NULL);
-	take_helpers(ctx, r);
 	settings_gang_ports(s, &r->config.gang_port_first, &r->config.gang_port_last);
 
 	int code = look_at_job(ctx, r, e);
@@ -468,8 +483,6 @@ void agent_setup_clear(struct agent_setup *r)
 	for (size_t i = 0; i < r->n_lanes; i++)
 		free(r->lanes[i].name);
 	free(take_ptr(r->lanes));
-	free(take_ptr(r->notify.program));
-	text_list_clear(&r->notify.argv);
 	free(take_ptr(r->cwd));
 	free(take_ptr(r->state_dir));
 	free(take_ptr(r->root));

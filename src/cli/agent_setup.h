@@ -32,7 +32,6 @@ struct agent_setup {
 	struct engine_here here; /* of the job that we are in; zeroes: in none */
 	struct lane_width *lanes;
 	size_t n_lanes;
-	struct helper_spec notify; /* who tells people; program NULL: nobody is to be told */
 	char *sweep_spare;
 	char *given; /* agent/reload.h: what of this was made from */
 };

@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "base/fs.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/settings.h"
 #include "base/str.h"
@@ -65,21 +66,27 @@ static bool is_configured(const struct cmd_ctx *ctx)
 	return found;
 }
 
-bool notifier_prepare(const struct cmd_ctx *ctx, const char *state_dir, struct helper_spec *ret)
+json_t *notifier_spec(const struct cmd_ctx *ctx, const char *state_dir)
 {
+	cleanup_free char *program = NULL;
+	struct text_list argv = { .n = 0 };
+	json_t *words = json_array();
 	struct err e = ERR_INIT;
 
-	if (!is_configured(ctx))
-		return false;
-	ret->name = NOTIFIER_PROGRAM;
-	ret->program = libexec_find(NOTIFIER_PROGRAM, NOTIFIER_NEEDS, &e);
-	if (!ret->program) {
-		cmd_warn("warning", "nobody is told of what happens: %s", e.text);
-		return false;
+	if (!is_configured(ctx)) {
+		json_decref(words);
+		return NULL;
 	}
-	notifier_add_options(ctx, state_dir, &ret->argv);
-	text_list_add(&ret->argv, "run");
-	return true;
+	program = libexec_find(NOTIFIER_PROGRAM, NOTIFIER_NEEDS, &e);
+	if (!program)
+		cmd_warn("warning", "nobody is told of what happens: %s", e.text);
+	notifier_add_options(ctx, state_dir, &argv);
+	text_list_add(&argv, "run");
+	for (size_t i = 0; i < argv.n; i++)
+		(void)json_array_append_new(words, json_new_text(argv.texts[i]));
+	text_list_clear(&argv);
+	return json_pack("{ss ss? ss? sb so}", "name", NOTIFIER_PROGRAM, "program", program,
+			 "trouble", program ? NULL : e.text, "watches", 1, "argv", words);
 }
 
 /* The event on standard input. */

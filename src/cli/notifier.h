@@ -7,7 +7,6 @@
 
 #include <stdbool.h>
 
-#include "agent/node/config.h"
 #include "base/textlist.h"
 #include "cli/cmd.h"
 
@@ -18,9 +17,9 @@
 /* "--config=..", "--outbox=..", "--instance=..": which configs may say whom to tell, the one that
  * counts first, and what waits. */
 void notifier_add_options(const struct cmd_ctx *ctx, const char *state_dir, struct text_list *argv);
-/* What an agent is to start, where a config says whom to tell; its parts are the caller's. False:
- * nobody is to be told, or, which is warned of, there is no such program. */
-bool notifier_prepare(const struct cmd_ctx *ctx, const char *state_dir, struct helper_spec *ret);
+/* What an agent is to start (agent/helpers.h), where a config says whom to tell; a new reference.
+ * NULL: nobody is to be told. That there is no such program is warned of. */
+json_t *notifier_spec(const struct cmd_ctx *ctx, const char *state_dir);
 /*
  * Become the notifier, which mails the event to that address, by the first channel for mail of the
  * config, or by sendmail. Takes the reference. Returns only where it cannot: negative with e.

@@ -103,26 +103,6 @@ void listen_unix_tell(struct listen_unix *l, const char *text)
 
 /* ---- the port ---- */
 
-/* "[::1]:8470" in two; no host is this machine. False: it is nothing of the kind. */
-static bool split(const char *where, char host[NI_MAXHOST], char port[NI_MAXSERV])
-{
-	const char *colon = strrchr(where, ':');
-	const char *number = colon ? colon + 1 : where;
-	size_t n = colon ? (size_t)(colon - where) : 0;
-	bool bracket = n > 2 && where[0] == '[' && where[n - 1] == ']';
-	uint64_t value;
-
-	if (str_to_u64(number, &value) < 0 || value > UINT16_MAX || n >= NI_MAXHOST)
-		return false;
-	(void)str_copy(port, NI_MAXSERV, number);
-	(void)str_copy(host, NI_MAXHOST, "127.0.0.1");
-	if (bracket)
-		(void)str_copy(host, n - 1, where + 1);
-	else if (n)
-		(void)str_copy(host, n + 1, where);
-	return host[0] && (bracket || !strchr(host, ':'));
-}
-
 static bool is_loopback(const struct sockaddr *sa)
 {
 	if (sa->sa_family == AF_INET6) {
@@ -166,11 +146,11 @@ int listen_tcp(const char *where, int *ret_fd, char **ret_address, struct text_l
 	       bool *ret_open, struct err *e)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
-	char host[NI_MAXHOST], port[NI_MAXSERV];
+	char host[SOCK_HOST_MAX], port[SOCK_PORT_MAX];
 	struct addrinfo *list = NULL;
 	int r;
 
-	if (!split(where, host, port))
+	if (!sock_split_address(where, host, port))
 		return err_set(e, -EINVAL,
 			       "\"%s\" is no address to listen on; write it like 127.0.0.1:8470",
 			       where);

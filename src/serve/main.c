@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/agent_setup.h"
@@ -39,18 +40,20 @@
 #include "serve/serve.h"
 #include "serve/server.h"
 
-#define PULSE_MS     100
-#define CHECK_MS     1000
-#define TOKENS_MS    2000
-#define END_LIMIT_MS 2000
-#define NICE	     10
-#define TIDY_S	     600
+#define PULSE_MS      100
+#define CHECK_MS      1000
+#define TOKENS_MS     2000
+#define END_LIMIT_MS  2000
+#define OPEN_LIMIT_MS 4000
+#define NICE	      10
+#define TIDY_S	      600
 
 struct program {
 	struct serve serve;
 	struct server *server;
 	struct listen_unix unix_socket;
 	int signal_fd;
+	int end_fd; /* it ends when that does, which is of the agent; -1 */
 	uint64_t checked_ns, tokens_ns;
 	uint64_t tidied_ns;
 	bool renewing; /* the tokens, by a worker */
@@ -104,11 +107,11 @@ static void add_hosts(struct serve *s)
 
 static int open_port(struct program *p, struct err *e)
 {
-	const char *where = settings_str(p->serve.ctx->settings, SET_LISTEN);
+	const char *where = settings_listen(p->serve.ctx->settings);
 	bool open = false;
 	int fd = -1, r;
 
-	if (!where || !where[0])
+	if (!where)
 		return 0;
 	r = web_token(false, true, p->serve.tokens.write, e);
 	if (r == 0)
@@ -136,8 +139,33 @@ static int open_unix(struct program *p, struct err *e)
 	return r < 0 ? r : server_listen(p->server, fd, true, e);
 }
 
+/* The one before it, of an agent that has just ended, may have them for a moment yet. */
+static int open_sockets(struct program *p, struct err *e)
+{
+	uint64_t end = clock_mono_ns() + (p->end_fd >= 0 ? OPEN_LIMIT_MS : 0) * NS_PER_MS;
+	struct pollfd over = { .fd = p->end_fd };
+	bool has_unix = false;
+	int r;
+
+	for (;;) {
+		*e = (struct err)ERR_INIT;
+		r = has_unix ? 0 : open_unix(p, e);
+		has_unix = r == 0;
+		if (r == 0)
+			r = open_port(p, e);
+		if (r != -EADDRINUSE || clock_mono_ns() >= end || poll(&over, 1, PULSE_MS) > 0)
+			return r;
+	}
+}
+
 static void print_sockets(const struct program *p)
 {
+	if (p->end_fd >= 0) {
+		printf(LOG_INFO_MARK "http://%s/ (tenure web has the address with the token)\n",
+		       p->serve.listens);
+		(void)fflush(stdout);
+		return;
+	}
 	printf("socket %s\n", p->unix_socket.path);
 	if (p->serve.listens)
 		printf("listen http://%s/ (tenure web has the address with the token)\n",
@@ -211,12 +239,13 @@ static int loop(struct program *p, struct err *e)
 			{ .fd = p->signal_fd, .events = POLLIN },
 			{ .fd = p->unix_socket.ep.fd, .events = POLLIN },
 			{ .fd = model_fd(p->serve.model), .events = POLLIN },
+			{ .fd = p->end_fd },
 		};
 		int r = poll(fds, ARRAY_LEN(fds), PULSE_MS);
 
 		if (r < 0 && errno != EINTR)
 			return err_sys(e, errno, "poll");
-		if (r > 0 && fds[0].revents)
+		if (r > 0 && (fds[0].revents || fds[3].revents))
 			return 0;
 		if (r > 0 && fds[1].revents)
 			tell_newcomers(p);
@@ -247,8 +276,7 @@ static int start(struct program *p, struct err *e)
 		return r;
 	s->metrics = metrics_new(s);
 	p->server = server_new(s, routes);
-	r = open_unix(p, e);
-	return r < 0 ? r : open_port(p, e);
+	return open_sockets(p, e);
 }
 
 /* A worker that hangs in a file system keeps nobody: the process ends, with all that it has. */
@@ -263,10 +291,13 @@ static void stop(struct program *p)
 
 static int run(const struct cmd_ctx *ctx, struct err *e)
 {
-	static struct program p = { .unix_socket.ep = ENDPOINT_NONE, .signal_fd = -1 };
+	static struct program p = { .unix_socket.ep = ENDPOINT_NONE,
+				    .signal_fd = -1,
+				    .end_fd = -1 };
 	int r;
 
 	p.serve.ctx = ctx;
+	p.end_fd = opts_flag(ctx->opts, SERVE_WITH_AGENT) ? STDIN_FILENO : -1;
 	p.serve.instance = settings_str(ctx->settings, SET_INSTANCE);
 	p.serve.started_ns = clock_mono_ns();
 	p.serve.state_dir = agent_setup_state_dir(ctx->settings);

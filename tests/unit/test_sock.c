@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -76,9 +77,43 @@ static void test_who_listens(void **state)
 	(void)close(fd);
 }
 
+static void test_split_address(void **state)
+{
+	static const struct {
+		const char *where, *host, *port; /* host NULL: it is none */
+	} rows[] = {
+		{ "127.0.0.1:8470", "127.0.0.1", "8470" },
+		{ "8470", "127.0.0.1", "8470" },
+		{ ":0", "127.0.0.1", "0" },
+		{ "[::1]:65535", "::1", "65535" },
+		{ "gpus.lab:080", "gpus.lab", "80" },
+		{ "", NULL, NULL },
+		{ "none", NULL, NULL },
+		{ "127.0.0.1:", NULL, NULL },
+		{ "127.0.0.1:65536", NULL, NULL },
+		{ "127.0.0.1:-1", NULL, NULL },
+		{ "::1:80", NULL, NULL },
+		{ "[]:80", NULL, NULL },
+	};
+	char host[SOCK_HOST_MAX], port[SOCK_PORT_MAX];
+	char longest[SOCK_HOST_MAX + 8];
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		assert_int_equal(sock_split_address(rows[i].where, host, port), !!rows[i].host);
+		if (rows[i].host) {
+			assert_string_equal(host, rows[i].host);
+			assert_string_equal(port, rows[i].port);
+		}
+	}
+	(void)memset(longest, 'a', sizeof(longest));
+	(void)memcpy(longest + SOCK_HOST_MAX, ":1", 3);
+	assert_false(sock_split_address(longest, host, port));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_split_address),
 		cmocka_unit_test(test_last_words),
 		cmocka_unit_test(test_nobody_to_send_to),
 		cmocka_unit_test(test_who_listens),

@@ -43,13 +43,6 @@ struct lane_width {
 	uint32_t width;
 };
 
-/* A program that runs beside the agent (agent/helpers.h). */
-struct helper_spec {
-	const char *name; /* its argv[0] */
-	char *program;	  /* its path */
-	struct text_list argv;
-};
-
 /* How an agent has ended. */
 enum agent_end {
 	AGENT_ENDED,   /* told to, or the time was up; everything is free */
@@ -102,8 +95,6 @@ struct agent_config {
 	uint64_t workload_grace_ms;
 	const struct lane_width *lanes;
 	size_t n_lanes;
-	const struct helper_spec *helpers;
-	size_t n_helpers;
 	unsigned int sweep; /* SWEEP_BIT()s: with each task that is stopped */
 	const char *sweep_spare;
 	enum on_empty on_empty; /* when the queue has been empty ... */

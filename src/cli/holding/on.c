@@ -251,6 +251,7 @@ static const struct cmd_example on_examples[] = {
 	{ "tenure on --workload 'python burn.py'",
 	  "run that on idle GPUs instead of holding them" },
 	{ "tenure on --memory 40G", "where it runs already: it holds 40 GiB from now on" },
+	{ "tenure on --listen 127.0.0.1:8470", "with a page for your browser: tenure web" },
 	{ "tenure on --no-hold", "the agent alone; nothing is held" },
 	{ 0 },
 };

@@ -26,6 +26,7 @@
 #define CELL		32
 #define TITLE_MAX	400
 #define GUARD		"guard   "
+#define HELPER_PREFIX	"tenure-" /* of the names of programs beside the agent */
 
 static const char *text_of(const json_t *o, const char *key, const char *otherwise)
 {
@@ -412,6 +413,36 @@ static void print_job(const json_t *job, FILE *out)
 	print_item(out, "job     ", strbuf_str(&b));
 }
 
+/* "serve   http://127.0.0.1:8470/ ..": what it tells of itself, or what keeps it from its work. */
+static void print_helper(const json_t *h, FILE *out)
+{
+	const char *name = text_of(h, "name", "?"), *text = text_of(h, "text", NULL);
+	const char *trouble = text_of(h, "trouble", NULL);
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	char head[CELL], time[CELL];
+
+	if (!trouble && !text)
+		return;
+	strbuf_addf(&b, "%s%s%s", text ? text : "", text && trouble ? "\n" : "",
+		    trouble ? trouble : "");
+	if (json_is_number(json_object_get(h, "again_s")))
+		strbuf_addf(&b, "; it is started again in %s", seconds(h, "again_s", time));
+	if (str_has_prefix(name, HELPER_PREFIX))
+		name += strlen(HELPER_PREFIX);
+	print_item(out, str_print(head, sizeof(head), "%-7s ", name), strbuf_str(&b));
+}
+
+static void print_helpers(const json_t *helpers, FILE *out)
+{
+	size_t i;
+	json_t *h;
+
+	json_array_foreach(helpers, i, h)
+	{
+		print_helper(h, out);
+	}
+}
+
 static void print_title(const json_t *doc, FILE *out)
 {
 	const char *phase = text_of(doc, "phase", "?");
@@ -442,6 +473,7 @@ void status_text_print(json_t *doc, FILE *out)
 	print_job(json_object_get(doc, "job"), out);
 	print_guard(json_object_get(doc, "guard"), out);
 	print_queue(json_object_get(doc, "queue"), agent, out);
+	print_helpers(json_object_get(doc, "helpers"), out);
 	if (json_array_size(devices)) {
 		fputc('\n', out);
 		print_devices(devices, out);

@@ -22,6 +22,7 @@
 #include "base/mem.h"
 #include "base/sock.h"
 #include "base/str.h"
+#include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/libexec.h"
 #include "cli/term.h"
@@ -31,6 +32,7 @@
 #define GROUP	      "Elsewhere than on a terminal"
 #define TELL_LIMIT_MS 3000
 #define START_IT      "tenure serve --listen 127.0.0.1:8470"
+#define START_BOTH    "tenure on --listen 127.0.0.1:8470"
 
 char *serve_socket_name(const struct cmd_ctx *ctx, char *buf)
 {
@@ -51,12 +53,17 @@ static int run_serve(const struct cmd_ctx *ctx, struct err *e)
 
 static const struct opt serve_opts[] = {
 	LIBEXEC_OPT,
+	{ .name = SERVE_WITH_AGENT,
+	  .spec = { VALUE_FLAG },
+	  .flags = OPT_HIDDEN,
+	  .help = "end when standard input does" },
 	{ 0 },
 };
 
 static const struct cmd_example serve_examples[] = {
 	{ "tenure serve", "for programs of yours on this machine, by a Unix socket" },
 	{ START_IT, "for a browser, too; tenure web has the address with the token" },
+	{ START_BOTH, "the same by the agent, which starts it again where it ends" },
 	{ "curl --unix-socket PATH http://localhost/api/v1/health", "ask it; it prints the PATH" },
 	{ 0 },
 };
@@ -79,6 +86,30 @@ const struct cmd cmd_serve = {
 
 /* ---- web ---- */
 
+/* The agent has it served, but not just now: why. False: it does not. */
+static bool ask_agent(const struct cmd_ctx *ctx, struct err *e)
+{
+	json_t *doc = NULL, *h;
+	struct err none = ERR_INIT;
+	bool found = false;
+	size_t i;
+
+	(void)agent_ask(ctx, AGENT_VERB(CTL_STATUS), TELL_LIMIT_MS, &doc, NULL, &none);
+	json_array_foreach(json_object_get(doc, "helpers"), i, h)
+	{
+		const char *name = json_get_str(h, "name"), *why = json_get_str(h, "trouble");
+
+		if (!name || strcmp(name, SERVE_PROGRAM) != 0)
+			continue;
+		found = true;
+		(void)err_set(e, -EAGAIN, "the agent of instance %s has it served, but not now: %s",
+			      settings_str(ctx->settings, SET_INSTANCE),
+			      why ? why : "it is just starting; try again");
+	}
+	json_decref(doc);
+	return found;
+}
+
 static json_t *ask_where(const struct cmd_ctx *ctx, struct err *e)
 {
 	char name[SOCKET_NAME_MAX], text[SERVE_TOLD_MAX];
@@ -87,9 +118,10 @@ static json_t *ask_where(const struct cmd_ctx *ctx, struct err *e)
 	json_t *doc = NULL;
 	ssize_t n;
 
-	if (fd == -ECONNREFUSED)
+	if (fd == -ECONNREFUSED && !ask_agent(ctx, e))
 		(void)err_set(e, -ECONNREFUSED,
-			      "nothing serves instance %s here; start it: " START_IT,
+			      "nothing serves instance %s here; start it: " START_IT
+			      ", or with the agent: " START_BOTH,
 			      settings_str(ctx->settings, SET_INSTANCE));
 	if (fd < 0)
 		return NULL;

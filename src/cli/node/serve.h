@@ -4,10 +4,8 @@
 
 /* What `tenure serve`, `tenure web` and the program that serves agree on. */
 
-#include "cli/cmd.h"
+#include "cli/serving.h"
 
-#define SERVE_PROGRAM  "tenure-serve"
-#define SERVE_NEEDS    "libmicrohttpd (Debian: libmicrohttpd-dev)"
 #define SERVE_TOLD_MAX 4096 /* bytes of what it tells of itself */
 
 /* The endpoint (base/endpoint.h) of the one that serves this instance; buf: SOCKET_NAME_MAX. */
