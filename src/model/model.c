@@ -427,6 +427,7 @@ static json_t *agents_words(const struct model *m)
 	return found;
 }
 
+/* Of the last ones the thread has a reference, so that they can be read meanwhile. */
 static void swap_rows(struct model *m, struct shared_rows **at, const struct rows *rows,
 		      bool answered)
 {
@@ -435,6 +436,8 @@ static void swap_rows(struct model *m, struct shared_rows **at, const struct row
 	next->refs = 1;
 	next->answered = answered;
 	next->rows = *rows;
+	if (m->flags & MODEL_JSON)
+		rows_keep_json(&next->rows, *at ? &(*at)->rows : NULL);
 	(void)pthread_mutex_lock(&m->mutex);
 	drop_rows(*at);
 	*at = next;
@@ -513,11 +516,11 @@ static int read_done(struct model *m, struct err *e)
 	if (!m->done_stale || now < done_due_ns(m))
 		return 0;
 	r = rows_read_ended(m->sp, MODEL_ENDED_MAX, &rows, e);
+	if (r == 0)
+		swap_rows(m, &m->done, &rows, false);
 	m->done_ns = clock_mono_ns();
 	m->done_took_ns = m->done_ns - now;
 	m->done_stale = r < 0;
-	if (r == 0)
-		swap_rows(m, &m->done, &rows, false);
 	return r;
 }
 
@@ -746,11 +749,6 @@ struct model *model_free(struct model *m)
 }
 
 /* -------- tasks -------- */
-
-json_t *model_task_json(const struct model_snapshot *s, const struct row *row)
-{
-	return row_json(row, clock_wall_ns());
-}
 
 const struct row *model_find(const struct model_snapshot *s, uint64_t id, uint64_t element)
 {

@@ -11,7 +11,7 @@
  *	r = model_new(ctx, MODEL_ENDED, &m, &e);
  *	poll(model_fd(m));		there is something new
  *	s = model_get(m);
- *	.. model_task_json(s, &s->tasks[i]) ..
+ *	.. row_add_json(&s->rows, &s->rows.all[i], clock_wall_ns(), &text) ..
  *	s = model_put(s);
  *	m = model_free(m);
  *
@@ -30,6 +30,8 @@
 #define MODEL_EVENTS	1024  /* events that are kept */
 
 #define MODEL_ENDED (1U << 0) /* tasks that have ended are wanted, too */
+#define MODEL_JSON                                                                                 \
+	(1U << 1) /* rows are asked for as JSON: it is kept, ROWS_JSON_MAX at most of each list */
 
 struct model_snapshot {
 	uint64_t version; /* of two, the later one has the higher */
@@ -75,8 +77,6 @@ char *model_event(struct model *m, uint64_t i);
 /* The queue is to be read at once: something was done to it. */
 void model_look(struct model *m);
 
-/* As `tenure list --json` has it (docs/json.md), as of now. New reference. */
-json_t *model_task_json(const struct model_snapshot *s, const struct row *row);
 /* The row of a task, or of an element of it that runs; NULL: there is none. */
 const struct row *model_find(const struct model_snapshot *s, uint64_t id, uint64_t element);
 

@@ -9,7 +9,6 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 
-#define TYPE_JSON    "application/json"
 #define TYPE_PROBLEM "application/problem+json"
 
 /* Of every answer. Scripts and styles come from files of ours alone, and nobody shows us in a frame
@@ -54,7 +53,7 @@ void answer_json(struct answer *a, unsigned int status, json_t *doc)
 		answer_problem(a, MHD_HTTP_INTERNAL_SERVER_ERROR, "the answer cannot be written");
 		return;
 	}
-	answer_text(a, status, TYPE_JSON, text, strlen(text));
+	answer_text(a, status, ANSWER_JSON, text, strlen(text));
 }
 
 void answer_fixed(struct answer *a, const char *type, const char *data, size_t len)

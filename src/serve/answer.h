@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #define ANSWER_HEADERS 8
+#define ANSWER_JSON    "application/json"
 
 struct answer {
 	unsigned int status; /* 0: none yet */

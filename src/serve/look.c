@@ -13,8 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json_get.h"
+#include "base/mem.h"
 #include "base/str.h"
+#include "base/strbuf.h"
 #include "model/model.h"
 #include "serve/serve.h"
 
@@ -74,11 +77,16 @@ void look_hold(struct serve *s, struct request *r)
 
 /* ---- what the spool says ---- */
 
-static void answer_queue(struct request *r, const struct model_snapshot *m, json_t *doc)
+static void add_reading(const struct model_snapshot *m, json_t *doc)
 {
 	(void)json_object_set_new(doc, "read", json_boolean(m->read));
 	if (m->queue_trouble[0])
 		(void)json_object_set_new(doc, "trouble", json_new_text(m->queue_trouble));
+}
+
+static void answer_queue(struct request *r, const struct model_snapshot *m, json_t *doc)
+{
+	add_reading(m, doc);
 	answer_json(&r->answer, MHD_HTTP_OK, doc);
 }
 
@@ -112,7 +120,8 @@ struct page {
 	size_t part, at; /* the row that comes next: of the rows, or of those that have ended */
 	uint64_t counts[TASKSTATE_MAX];
 	size_t total, given; /* that match */
-	json_t *tasks;
+	uint64_t now_ns;
+	struct strbuf text; /* `{"tasks":[` and those of the page */
 };
 
 static const struct rows *part_of(const struct page *p, size_t part)
@@ -172,17 +181,17 @@ static int take_cursor(struct request *r, struct page *p)
 	return 0;
 }
 
-static char *next_cursor(const struct page *p, size_t part, size_t i, char buf[96])
+static void next_cursor(const struct page *p, size_t part, size_t i, char buf[96])
 {
 	const struct task_name *n = &part_of(p, part)->all[i].name;
 
-	return str_print(buf, 96, "%zu.%zu.%" PRIu64 ".%" PRIu64, part, i, n->id, n->element);
+	(void)str_print(buf, 96, "%zu.%zu.%" PRIu64 ".%" PRIu64, part, i, n->id, n->element);
 }
 
 /* All are counted, those of the page are told. */
 static void fill(struct page *p, char next[96])
 {
-	char last[96] = "";
+	size_t last_part = 0, last = 0;
 
 	next[0] = '\0';
 	for (size_t part = 0; part < (p->ended ? 2 : 1); part++) {
@@ -198,12 +207,15 @@ static void fill(struct page *p, char next[96])
 			if (part < p->part || (part == p->part && i < p->at))
 				continue;
 			if (p->given == p->limit) {
-				(void)str_copy(next, 96, last);
+				if (!next[0])
+					next_cursor(p, last_part, last, next);
 				continue;
 			}
-			(void)json_array_append_new(p->tasks, model_task_json(p->m, row));
-			p->given++;
-			(void)next_cursor(p, part, i, last);
+			if (p->given++)
+				strbuf_addc(&p->text, ',');
+			row_add_json(rows, row, p->now_ns, &p->text);
+			last_part = part;
+			last = i;
 		}
 	}
 }
@@ -218,9 +230,28 @@ static json_t *counts_json(const struct page *p)
 	return o;
 }
 
+/* The rows are JSON already; the rest goes behind them. */
+static void answer_page(struct request *r, struct page *p, const char *next)
+{
+	json_t *doc = json_pack("{s:s?, s:I, s:o}", "next", next[0] ? next : NULL, "total",
+				(json_int_t)p->total, "counts", counts_json(p));
+	cleanup_free char *rest = NULL;
+	size_t len;
+
+	add_reading(p->m, doc);
+	rest = json_dumps(doc, JSON_COMPACT);
+	json_decref(doc);
+	strbuf_adds(&p->text, "],");
+	strbuf_adds(&p->text, rest + 1);
+	len = p->text.len;
+	answer_text(&r->answer, MHD_HTTP_OK, ANSWER_JSON, strbuf_take(&p->text), len);
+}
+
 void look_tasks(struct serve *s, struct request *r)
 {
-	struct page p = { .lane = request_query(r, "lane"), .name = request_query(r, "name") };
+	struct page p = { .lane = request_query(r, "lane"),
+			  .name = request_query(r, "name"),
+			  .now_ns = clock_wall_ns() };
 	const char *ended = request_query(r, "ended");
 	char next[96];
 
@@ -230,12 +261,9 @@ void look_tasks(struct serve *s, struct request *r)
 	p.limit = p.limit ? p.limit : PAGE;
 	p.m = model_get(s->model);
 	if (take_cursor(r, &p) == 0) {
-		p.tasks = json_array();
+		strbuf_adds(&p.text, "{\"tasks\":[");
 		fill(&p, next);
-		answer_queue(r, p.m,
-			     json_pack("{s:o, s:s?, s:I, s:o}", "tasks", p.tasks, "next",
-				       next[0] ? next : NULL, "total", (json_int_t)p.total,
-				       "counts", counts_json(&p)));
+		answer_page(r, &p, next);
 	}
 	p.m = model_put(p.m);
 }

@@ -271,7 +271,7 @@ static int start(struct program *p, struct err *e)
 	s->streams = streams_new();
 	r = workers_new(&s->workers, e);
 	if (r == 0)
-		r = model_new(s->ctx, MODEL_ENDED, &s->model, e);
+		r = model_new(s->ctx, MODEL_ENDED | MODEL_JSON, &s->model, e);
 	if (r < 0)
 		return r;
 	s->metrics = metrics_new(s);

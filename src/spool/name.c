@@ -260,3 +260,9 @@ int name_compare(const struct task_name *a, const struct task_name *b)
 		return a->id < b->id ? -1 : 1;
 	return a->element < b->element ? -1 : a->element > b->element;
 }
+
+bool name_same(const struct task_name *a, const struct task_name *b)
+{
+	return memcmp(a, b, NAME_NUMBERS) == 0 && strcmp(a->lane, b->lane) == 0 &&
+	       strcmp(a->name, b->name) == 0 && strcmp(a->agent, b->agent) == 0;
+}

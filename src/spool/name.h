@@ -58,6 +58,10 @@ struct task_name {
 	char name[SPEC_NAME_MAX + 1];
 	char agent[NAME_AGENT_MAX + 1]; /* "": not claimed */
 };
+/* Its numbers, which are compared and copied as they lie there. */
+#define NAME_NUMBERS offsetof(struct task_name, lane)
+_Static_assert(NAME_NUMBERS == 9 * sizeof(uint64_t) + 2 * sizeof(unsigned int),
+	       "nothing is between");
 
 /* The fields that a spec decides; id and the rest stay. */
 void name_of_spec(const struct task_spec *s, uint64_t id, struct task_name *ret);
@@ -69,5 +73,7 @@ bool name_parse(const char *file, struct task_name *ret);
 
 /* The planner's order: priority, then age. <0, 0, >0. */
 int name_compare(const struct task_name *a, const struct task_name *b);
+/* All of it is the same. */
+bool name_same(const struct task_name *a, const struct task_name *b);
 
 #endif

@@ -33,16 +33,13 @@
 
 /* A name's numbers as they are, and its texts one behind the other: most are short, and there may
  * be very many. */
-#define NUMBERS offsetof(struct task_name, lane)
-_Static_assert(NUMBERS == 9 * sizeof(uint64_t) + 2 * sizeof(unsigned int), "nothing is between");
-
 struct entry {
 	uint64_t id, element;
 	uint32_t seen;	/* generation */
 	uint8_t dir;	/* enum spool_dir */
 	uint8_t at[2];	/* of name and agent in texts; lane is first */
 	uint8_t n_text; /* bytes */
-	uint8_t numbers[NUMBERS];
+	uint8_t numbers[NAME_NUMBERS];
 	char texts[];
 };
 
@@ -149,7 +146,7 @@ static struct entry *pack(const struct task_name *n, enum spool_dir dir, uint32_
 				 .dir = (uint8_t)dir,
 				 .at = { (uint8_t)lens[0], (uint8_t)(lens[0] + lens[1]) },
 				 .n_text = (uint8_t)at };
-	(void)memcpy(entry->numbers, n, NUMBERS);
+	(void)memcpy(entry->numbers, n, NAME_NUMBERS);
 	at = 0;
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
 		(void)memcpy(entry->texts + at, texts[i], lens[i]);
@@ -162,7 +159,7 @@ static void unpack(const struct entry *entry, struct scan_task *ret)
 {
 	struct task_name *n = &ret->name;
 
-	(void)memcpy(n, entry->numbers, NUMBERS);
+	(void)memcpy(n, entry->numbers, NAME_NUMBERS);
 	(void)str_copy(n->lane, sizeof(n->lane), entry->texts);
 	(void)str_copy(n->name, sizeof(n->name), entry->texts + entry->at[0]);
 	(void)str_copy(n->agent, sizeof(n->agent), entry->texts + entry->at[1]);
@@ -171,7 +168,7 @@ static void unpack(const struct entry *entry, struct scan_task *ret)
 
 static bool is_named(const struct entry *entry, const struct task_name *n)
 {
-	return memcmp(entry->numbers, n, NUMBERS) == 0 && strcmp(entry->texts, n->lane) == 0 &&
+	return memcmp(entry->numbers, n, NAME_NUMBERS) == 0 && strcmp(entry->texts, n->lane) == 0 &&
 	       strcmp(entry->texts + entry->at[0], n->name) == 0 &&
 	       strcmp(entry->texts + entry->at[1], n->agent) == 0;
 }

@@ -12,15 +12,20 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "model/model.h"
 
-static json_t *rows_json(const struct model_snapshot *s, const struct rows *rows)
+static json_t *rows_json(const struct rows *rows)
 {
+	cleanup_strbuf struct strbuf text = STRBUF_INIT;
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < rows->n; i++)
-		(void)json_array_append_new(list, model_task_json(s, &rows->all[i]));
+	for (size_t i = 0; i < rows->n; i++) {
+		strbuf_reset(&text);
+		row_add_json(rows, &rows->all[i], clock_wall_ns(), &text);
+		(void)json_array_append_new(list, json_loads(text.data, 0, NULL));
+	}
 	return list;
 }
 
@@ -41,12 +46,12 @@ static uint64_t print_snapshot(struct model *m, uint64_t n_events)
 	const struct model_snapshot *s = model_get(m);
 	uint64_t n = s->n_events;
 
-	cmd_print_json_line(json_pack(
-		"{sI sb ss sO? sb ss so so sO? sO? so}", "version", (json_int_t)s->version,
-		"connected", s->connected, "trouble", s->trouble, "status", s->status, "read",
-		s->read, "queue_trouble", s->queue_trouble, "tasks", rows_json(s, &s->rows),
-		"ended", rows_json(s, &s->ended), "nodes", s->nodes, "pools", s->pools, "events",
-		events_json(m, n_events, n)));
+	cmd_print_json_line(
+		json_pack("{sI sb ss sO? sb ss so so sO? sO? so}", "version",
+			  (json_int_t)s->version, "connected", s->connected, "trouble", s->trouble,
+			  "status", s->status, "read", s->read, "queue_trouble", s->queue_trouble,
+			  "tasks", rows_json(&s->rows), "ended", rows_json(&s->ended), "nodes",
+			  s->nodes, "pools", s->pools, "events", events_json(m, n_events, n)));
 	(void)fflush(stdout);
 	(void)model_put(s);
 	return n;
@@ -57,7 +62,7 @@ static int look_on(const struct cmd_ctx *ctx, struct err *e)
 	struct model *m;
 	uint64_t n = 0;
 	char line[64];
-	int r = model_new(ctx, MODEL_ENDED, &m, e);
+	int r = model_new(ctx, MODEL_ENDED | MODEL_JSON, &m, e);
 
 	while (r == 0) {
 		struct pollfd p[] = { { .fd = STDIN_FILENO, .events = POLLIN },

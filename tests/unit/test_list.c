@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/task/rows.h"
 #include "spool/instance.h"
 #include "spool/lane.h"
 
@@ -387,6 +388,169 @@ static void a_state_that_is_none_is_refused(void **state)
 	}
 }
 
+/* -------- rows whose JSON is kept -------- */
+
+#define NOW_NS (4102444800ULL * NS_PER_S)
+
+static struct rows read_rows(struct rows_index *x, const struct rows *before)
+{
+	const struct rows_said said = { .unserved = true };
+	struct rows read;
+
+	assert_int_equal(rows_read(x, &said, &read, NULL), 0);
+	rows_keep_json(&read, before);
+	return read;
+}
+
+static char *text_of(const struct rows *r, const struct row *row)
+{
+	struct strbuf b = STRBUF_INIT;
+
+	row_add_json(r, row, NOW_NS, &b);
+	return strbuf_take(&b);
+}
+
+/* Made anew, whatever is kept. */
+static char *new_text_of(const struct row *row)
+{
+	const struct rows none = { .n = 0 };
+	struct row copy = *row;
+
+	copy.json_at = copy.json_len = 0;
+	return text_of(&none, &copy);
+}
+
+/* In what is kept of them, which whoever takes it has then, too. */
+static void mark(struct rows *r)
+{
+	for (size_t i = 0; i < r->n; i++) {
+		char *key = strstr(r->json + r->all[i].json_at, "\"id\"");
+
+		assert_non_null(key);
+		key[1] = 'I';
+	}
+}
+
+static bool is_marked(const char *text)
+{
+	return strstr(text, "\"Id\"") != NULL;
+}
+
+static bool is_made_anew(const struct row *row)
+{
+	static const struct {
+		uint64_t id, element;
+	} changed[] = { { 1, 0 }, { 3, 0 }, { 5, 0 }, { 7, 0 }, { 7, 4 }, { 12, 0 } };
+
+	for (size_t i = 0; i < ARRAY_LEN(changed); i++)
+		if (row->name.id == changed[i].id && row->name.element == changed[i].element)
+			return true;
+	return false;
+}
+
+/* 1 is paused, 3 has another priority, 5's lane goes on, 12 runs, and so does 7.4, of which 7
+ * tells. */
+static void change(const struct spool *sp)
+{
+	struct claimer n1 = self(sp, "n1");
+	struct scan_task t;
+	struct claim c;
+	struct batch *b;
+
+	assert_true(get(sp, 1, &t));
+	assert_int_equal(transit_pause(sp, &t.name, true, NULL), 0);
+	assert_true(get(sp, 3, &t));
+	assert_int_equal(transit_priority(sp, &t.name, 7, NULL), 0);
+	assert_int_equal(lane_resume(sp, "week", NULL), 0);
+	(void)claim(sp, 12, &n1);
+	b = open_batch(sp, 7, "n1");
+	assert_int_equal(batch_claim(b, 4, &n1, &c, NULL), 0);
+	(void)batch_close(b);
+}
+
+static void json_is_kept_of_rows_that_stay_as_they_are(void **state)
+{
+	struct spool *sp = world();
+	struct rows_index *x = rows_index_new(sp);
+	struct rows first = read_rows(x, NULL), second;
+
+	assert_int_equal(first.n, 9);
+	for (size_t i = 0; i < first.n; i++) {
+		cleanup_free char *kept = text_of(&first, &first.all[i]);
+		cleanup_free char *made = new_text_of(&first.all[i]);
+
+		assert_true(first.all[i].json_len > 0);
+		assert_string_equal(kept, made);
+	}
+	mark(&first);
+	change(sp);
+	second = read_rows(x, &first);
+	assert_int_equal(second.n, 10);
+	for (size_t i = 0; i < second.n; i++) {
+		cleanup_free char *kept = text_of(&second, &second.all[i]);
+		cleanup_free char *made = new_text_of(&second.all[i]);
+
+		assert_int_equal(is_marked(kept), !is_made_anew(&second.all[i]));
+		if (!is_marked(kept))
+			assert_string_equal(kept, made);
+	}
+	rows_clear(&first);
+	rows_clear(&second);
+	x = rows_index_free(x);
+	(void)spool_close(sp);
+}
+
+/* It is another word each time, so that it is never kept. */
+static void how_long_it_runs_is_said_as_of_now(void **state)
+{
+	static const struct {
+		const char *member; /* of its run */
+		const char *text;
+	} cases[] = {
+		{ "agent", "{\"id\":1,\"agent\":7,\"ran_s\":61.005}" },
+		{ "left_exit", "{\"id\":1,\"left_exit\":7}" },
+		{ "unfiled", "{\"id\":1,\"unfiled\":7}" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct rows all = { .n = 1, .all = xcalloc(1, sizeof(*all.all)) };
+		cleanup_free char *text = NULL;
+
+		all.all[0] = (struct row){ .started_ns = NOW_NS - 61005 * NS_PER_MS };
+		all.all[0].run = json_pack("{si si}", "id", 1, cases[i].member, 7);
+		rows_keep_json(&all, NULL);
+		text = text_of(&all, &all.all[0]);
+		assert_string_equal(text, cases[i].text);
+		rows_clear(&all);
+	}
+}
+
+static void no_more_json_is_kept_than_there_is_room_for(void **state)
+{
+	enum { N = 40 };
+	struct rows all = { .n = N, .all = xcalloc(N, sizeof(*all.all)) };
+	cleanup_strbuf struct strbuf why = STRBUF_INIT;
+	size_t kept = 0, bytes = 0;
+
+	strbuf_pad(&why, 'x', ROWS_JSON_MAX / 32);
+	for (size_t i = 0; i < N; i++)
+		all.all[i] = (struct row){ .name = { .id = i + 1, .name = "t" },
+					   .reason = json_pack("{ss ss}", "code", "c", "text",
+							       strbuf_str(&why)) };
+	rows_keep_json(&all, NULL);
+	for (size_t i = 0; i < N; i++) {
+		cleanup_free char *text = text_of(&all, &all.all[i]);
+		cleanup_free char *made = new_text_of(&all.all[i]);
+
+		kept += all.all[i].json_len > 0;
+		bytes += all.all[i].json_len;
+		assert_string_equal(text, made);
+	}
+	assert_int_equal(kept, 32);
+	assert_true(bytes <= ROWS_JSON_MAX + 2 * ROWS_JSON_MAX / 32);
+	rows_clear(&all);
+}
+
 int main(void)
 {
 #define IN_A_SPOOL(fn) cmocka_unit_test_setup_teardown(fn, cli_setup, cli_teardown)
@@ -400,6 +564,9 @@ int main(void)
 		IN_A_SPOOL(a_line_of_json_has_what_there_is),
 		IN_A_SPOOL(nothing_is_said_to_be_nothing),
 		IN_A_SPOOL(a_state_that_is_none_is_refused),
+		IN_A_SPOOL(json_is_kept_of_rows_that_stay_as_they_are),
+		cmocka_unit_test(how_long_it_runs_is_said_as_of_now),
+		cmocka_unit_test(no_more_json_is_kept_than_there_is_room_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

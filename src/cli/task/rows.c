@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/task/rows.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
+#include "base/hmap.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "cli/task/queue_facts.h"
 
@@ -146,6 +150,7 @@ void rows_clear(struct rows *r)
 		json_decref(r->all[i].forecast);
 	}
 	free(r->all);
+	free(r->json);
 	*r = (struct rows){ .n = 0 };
 }
 
@@ -203,23 +208,130 @@ int rows_read_ended(const struct spool *sp, size_t max, struct rows *ret, struct
 
 /* ---- as JSON ---- */
 
-static json_t *run_json(const struct row *row, uint64_t now_ns)
-{
-	json_t *o = json_copy(row->run);
-	bool over = json_object_get(o, "left_exit") || json_object_get(o, "unfiled");
-
-	if (row->started_ns && !over && now_ns > row->started_ns)
-		(void)json_object_set_new(
-			o, "ran_s",
-			json_real((double)((now_ns - row->started_ns) / NS_PER_MS) / 1e3));
-	return o;
-}
-
-json_t *row_json(const struct row *row, uint64_t now_ns)
+/* But for how long it has run, which is another word each time. */
+static char *make_json(const struct row *row)
 {
 	const struct task_view v = view_of(row);
-	json_t *o = row->run ? run_json(row, now_ns) : taskview_list_json(&v);
+	json_t *o = row->run ? json_copy(row->run) : taskview_list_json(&v);
+	char *text;
 
 	queue_facts_add(o, row->reason, row->forecast);
-	return o;
+	text = json_dumps(o, JSON_COMPACT);
+	json_decref(o);
+	return text ? text : xstrdup("{}"); /* never: names are UTF-8 */
+}
+
+static bool still_runs(const struct row *row)
+{
+	return row->started_ns && !json_object_get(row->run, "left_exit") &&
+	       !json_object_get(row->run, "unfiled");
+}
+
+void row_add_json(const struct rows *r, const struct row *row, uint64_t now_ns, struct strbuf *b)
+{
+	cleanup_free char *made = row->json_len ? NULL : make_json(row);
+	const char *text = made ? made : r->json + row->json_at;
+	size_t len = made ? strlen(made) : row->json_len;
+	uint64_t ran_ms;
+
+	strbuf_add(b, text, len);
+	if (!row->run || !still_runs(row) || now_ns <= row->started_ns)
+		return;
+	ran_ms = (now_ns - row->started_ns) / NS_PER_MS;
+	b->len--; /* the brace */
+	strbuf_addf(b, ",\"ran_s\":%" PRIu64 ".%03" PRIu64 "}", ran_ms / 1000, ran_ms % 1000);
+}
+
+static bool same_json(const json_t *a, const json_t *b)
+{
+	return a == b || (a && b && json_equal(a, b));
+}
+
+static bool same_text(const json_t *a, const json_t *b, const char *key)
+{
+	const char *x = json_get_str(a, key), *y = json_get_str(b, key);
+
+	return x == y || (x && y && strcmp(x, y) == 0);
+}
+
+/* In a reason there may be a list of all to whom it applies. */
+static bool same_words(const struct row *a, const struct row *b)
+{
+	return (a->reason == b->reason || (same_text(a->reason, b->reason, "code") &&
+					   same_text(a->reason, b->reason, "text"))) &&
+	       same_json(json_object_get(a->forecast, "forecast"),
+			 json_object_get(b->forecast, "forecast"));
+}
+
+static bool same_counts(const struct batch_counts *a, const struct batch_counts *b)
+{
+	return a->waiting == b->waiting && a->running == b->running && a->done == b->done &&
+	       a->failed == b->failed && a->cancelled == b->cancelled;
+}
+
+static bool is_same(const struct row *a, const struct row *b)
+{
+	return name_same(&a->name, &b->name) && a->dir == b->dir && a->state == b->state &&
+	       a->lane_paused == b->lane_paused && a->counted == b->counted &&
+	       same_counts(&a->counts, &b->counts) && same_json(a->run, b->run) && same_words(a, b);
+}
+
+/* A row of the reading before. */
+struct known {
+	struct hnode node;
+	const struct row *row;
+};
+
+static uint64_t hash_of(const struct row *row)
+{
+	return hash_u64(row->name.id, row->name.element);
+}
+
+static const struct row *find_known(const struct hmap *m, const struct row *row)
+{
+	for (struct hnode *n = hmap_find(m, hash_of(row)); n; n = hmap_same(n)) {
+		const struct row *before = ((struct known *)n)->row;
+
+		if (before->name.id == row->name.id && before->name.element == row->name.element)
+			return before;
+	}
+	return NULL;
+}
+
+static struct known *know(const struct rows *before, struct hmap *m)
+{
+	size_t n = before && before->json ? before->n : 0;
+	struct known *all = xcalloc(n + 1, sizeof(*all));
+
+	for (size_t i = 0; i < n; i++) {
+		all[i].row = &before->all[i];
+		hmap_insert(m, &all[i].node, hash_of(all[i].row));
+	}
+	return all;
+}
+
+void rows_keep_json(struct rows *r, const struct rows *before)
+{
+	struct hmap known = { .n = 0 };
+	struct known *all = know(before, &known);
+	struct strbuf b = STRBUF_INIT;
+
+	for (size_t i = 0; i < r->n && b.len < ROWS_JSON_MAX; i++) {
+		struct row *row = &r->all[i];
+		const struct row *was = find_known(&known, row);
+		size_t at = b.len;
+
+		if (was && was->json_len && is_same(was, row)) {
+			strbuf_add(&b, before->json + was->json_at, was->json_len);
+		} else {
+			cleanup_free char *text = make_json(row);
+
+			strbuf_adds(&b, text);
+		}
+		row->json_at = (uint32_t)at;
+		row->json_len = (uint32_t)(b.len - at);
+	}
+	hmap_clear(&known);
+	free(all);
+	r->json = strbuf_take(&b);
 }

@@ -9,13 +9,19 @@
  *
  *	struct rows_index *x = rows_index_new(sp);
  *	r = rows_read(x, &said, &rows, &e);	again and again
+ *	rows_keep_json(&rows, &before);		where they are asked for as JSON, often
  *	rows_clear(&rows);
  *	x = rows_index_free(x);
  */
 
 #include <jansson.h>
 
+#include "base/strbuf.h"
 #include "cli/task/taskstate.h"
+
+#define ROWS_JSON_MAX                                                                              \
+	(16UL << 20) /* bytes of JSON that are kept of rows; the rest is made anew                 \
+		      */
 
 struct row {
 	struct task_name name; /* of an element with what its batch says */
@@ -28,11 +34,13 @@ struct row {
 	json_t *run;	     /* of what runs: its members in a list, but for `ran_s`; else NULL */
 	json_t *reason;	     /* of what waits, as in a list: `code`, `text`; NULL: not known */
 	json_t *forecast;    /* and when it starts: `text`, and `forecast` as in a list; or NULL */
+	uint32_t json_at, json_len; /* in rows.json; 0: it is not kept */
 };
 
 struct rows {
 	size_t n;
 	struct row *all; /* in the planner's order */
+	char *json;	 /* of those whose JSON is kept, one behind the other; or NULL */
 };
 
 struct rows_index;
@@ -53,7 +61,10 @@ void rows_clear(struct rows *r);
 /* Those that have ended, the last one first, max at most. 0 or negative; then *ret is empty. */
 int rows_read_ended(const struct spool *sp, size_t max, struct rows *ret, struct err *e);
 
-/* As a list has it (docs/json.md), as of now_ns (wall). New reference. */
-json_t *row_json(const struct row *row, uint64_t now_ns);
+/* Make the JSON of each row, or take it from the rows of the last reading where nothing of it has
+ * changed since. before may be NULL, or keep none. */
+void rows_keep_json(struct rows *r, const struct rows *before);
+/* A row of r as a list has it (docs/json.md), as of now_ns (wall). */
+void row_add_json(const struct rows *r, const struct row *row, uint64_t now_ns, struct strbuf *b);
 
 #endif
