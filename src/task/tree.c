@@ -29,11 +29,14 @@
 
 #define AGENT_COMM	  "tenure"
 #define ENVIRON_BYTES_MAX (4UL * 1024 * 1024)
+#define ENVIRON_TRIES	  100
+#define ENVIRON_STEP_US	  1000
 
-/* What we are short of says nothing of a process; that it is gone, or not ours to read, does. */
+/* What we are short of says nothing of a process, nor does that it is in execve(); that it is gone,
+ * or not ours to read, does. */
 static bool is_no_answer(int r)
 {
-	return r == -EMFILE || r == -ENFILE || r == -ENOMEM;
+	return r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EAGAIN;
 }
 
 static ssize_t read_at(int proc_fd, const char *path, char *buf, size_t size)
@@ -300,20 +303,75 @@ static int is_of(pid_t pid, uid_t user)
 	return tree_parse_user(buf, &uid) && uid == user;
 }
 
-/* 1, 0, or what is_no_answer(). */
+int tree_parse_env_size(const char *stat, size_t *ret)
+{
+	const char *p = strrchr(stat, ')');
+	unsigned long long memory, code_end, start, end;
+
+	if (!p ||
+	    sscanf(p + 1,
+		   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+		   "%*d %*u %llu %*d %*u %*u %llu %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d "
+		   "%*d %*u %*u %*u %*u %*d %*u %*u %*u %*u %*u %llu %llu",
+		   &memory, &code_end, &start, &end) != 4)
+		return -ENODATA;
+	if (!memory)
+		return -ESRCH;
+	/* It is what execve() sets last. */
+	if (!code_end || end < start)
+		return -EAGAIN;
+	*ret = (size_t)(end - start);
+	return 0;
+}
+
+/* tree_parse_env_size() of a process. */
+static int env_size(const char *pid, size_t *ret)
+{
+	char path[48], buf[1024];
+
+	(void)str_print(path, sizeof(path), "/proc/%s/stat", pid);
+
+	ssize_t n = read_at(AT_FDCWD, path, buf, sizeof(buf));
+
+	return n < 0 ? (int)n : tree_parse_env_size(buf, ret);
+}
+
+/*
+ * A process in execve() has no environment for a moment, or the rest of one that is being read is
+ * missing: then it is shorter than the kernel says it is. Some kernels never say (gVisor).
+ */
+static bool is_cut(pid_t pid, size_t len)
+{
+	char name[16];
+	size_t whole;
+
+	(void)str_print(name, sizeof(name), "%d", (int)pid);
+
+	int r = env_size(name, &whole);
+
+	return r == 0 ? len != whole : r == -EAGAIN && env_size("self", &whole) == 0;
+}
+
+/* 1, 0, or what is_no_answer(); -EAGAIN: it is in execve(), and stays there. */
 static int has_env(pid_t pid, const char *name_value)
 {
 	char path[48];
-	cleanup_free char *env = NULL;
-	size_t len;
 
 	(void)str_print(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	for (int i = 0; i < ENVIRON_TRIES; i++) {
+		cleanup_free char *env = NULL;
+		size_t len;
+		int r = fs_read_file(path, ENVIRON_BYTES_MAX, &env, &len, NULL);
 
-	int r = fs_read_file(path, ENVIRON_BYTES_MAX, &env, &len, NULL);
-
-	if (r < 0)
-		return is_no_answer(r) ? r : 0;
-	return tree_parse_env(env, len, name_value);
+		if (r < 0)
+			return is_no_answer(r) ? r : 0;
+		if (tree_parse_env(env, len, name_value))
+			return 1;
+		if (!is_cut(pid, len))
+			return 0;
+		(void)usleep(ENVIRON_STEP_US);
+	}
+	return -EAGAIN;
 }
 
 bool tree_has_env(pid_t pid, const char *name_value)

@@ -53,6 +53,9 @@ int tree_parse_stat(char *text, pid_t pid, struct tree_proc *ret);
 bool tree_parse_user(const char *text, uid_t *ret);
 /* PID/status, all that is in a glance; 0 or -EIO. */
 int tree_parse_status(const char *text, pid_t pid, struct tree_proc *ret);
+/* PID/stat: the size of its environment in bytes. -ESRCH: it has ended, or is the kernel's own;
+ * -EAGAIN: it has none yet, being in execve(), or the kernel does not say; -ENODATA: nor that. */
+int tree_parse_env_size(const char *stat, size_t *ret);
 /* PID/environ, len bytes and a NUL. */
 bool tree_parse_env(const char *env, size_t len, const char *name_value);
 
@@ -77,7 +80,8 @@ void tree_keep_orphans(struct tree *t, pid_t server);
 /* Keep the processes of our user with TENURE_TASK_TOKEN=token in their environment or in the
  * token's cgroup, what descends from them, and what of our user is in a session of theirs; and the
  * orphans of our fork server and of those without an agent. Never ourselves or our ancestors.
- * 0, or -errno: one could not be looked at, for want of descriptors or memory. */
+ * 0, or -errno: one could not be looked at, for want of descriptors or memory, or as it is in
+ * execve() and a file there does not answer (-EAGAIN). */
 int tree_keep_token(struct tree *t, const char *token);
 
 /* The process of that PID, or NULL. */

@@ -47,9 +47,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	cleanup_free char *text = copy_of(data, size), *lines = copy_of(data, size);
 	char cgroup[64] = "";
 	struct tree_proc p;
+	size_t env;
 	uid_t uid;
 
 	read_stat(data, size);
+	(void)tree_parse_env_size(text, &env);
 	(void)tree_parse_user(text, &uid);
 	(void)tree_parse_status(text, 1, &p);
 	(void)proc_parse_ends_by(text, SIGUSR1);

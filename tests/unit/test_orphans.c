@@ -151,6 +151,18 @@ static void who_does_not_listen_is_killed_after_the_grace(void **state)
 	o = orphans_free(o);
 }
 
+/* In execve() a process has no environment for a moment, and is there all the same. */
+static void who_changes_its_program_is_found(void **state)
+{
+	pid_t pid = start(token, "echo; exec 1>&-; X='exec sh -c \"$X\"'; export X; eval \"$X\"");
+	int missed = 0;
+
+	for (int i = 0; i < 300; i++)
+		missed += orphans_count(token) != 1;
+	end(pid);
+	assert_int_equal(missed, 0);
+}
+
 static void nobody_there_is_done_at_once(void **state)
 {
 	struct orphans *o = orphans_begin(token, SIGTERM, GRACE_MS);
@@ -167,6 +179,7 @@ int main(void)
 		TEST(they_are_found_by_their_token),
 		TEST(the_signal_comes_first),
 		TEST(who_does_not_listen_is_killed_after_the_grace),
+		TEST(who_changes_its_program_is_found),
 		TEST(nobody_there_is_done_at_once),
 	};
 

@@ -159,6 +159,36 @@ static void a_status_is_read_as_it_is_written(void **state)
 	}
 }
 
+static void the_size_of_an_environment_is_read(void **state)
+{
+#define STAT_HEAD  "7 (a) b) R 1 7 7 0 -1 4194304 9 0 0 0 7 4 0 0 20 0 1 0 3065304 "
+#define STAT_REST  " 14073556 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 500 600 "
+#define IN_EXECVE  STAT_HEAD "253952 0 18446744073709551615 0 0" STAT_REST
+#define PROGRAM(m) STAT_HEAD m " 30 18446744073709551615 4096 8192" STAT_REST
+	static const struct {
+		const char *text;
+		int r;
+		size_t size;
+	} cases[] = {
+		{ PROGRAM("253952") "700 2151 0\n", 0, 1451 },
+		{ PROGRAM("253952") "700 700 0\n", 0, 0 },
+		{ PROGRAM("0") "0 0 0\n", -ESRCH, 0 },
+		{ IN_EXECVE "0 0 0\n", -EAGAIN, 0 },
+		{ IN_EXECVE "700 700 0\n", -EAGAIN, 0 },
+		{ PROGRAM("253952") "700 600 0\n", -EAGAIN, 0 },
+		{ "7 (sh) S 1 7 7", -ENODATA, 0 },
+		{ "7", -ENODATA, 0 },
+		{ "", -ENODATA, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		size_t size = 0;
+
+		assert_int_equal(tree_parse_env_size(cases[i].text, &size), cases[i].r);
+		assert_int_equal(size, cases[i].size);
+	}
+}
+
 static void an_ender_tells_each_once(void **state)
 {
 	pid_t pid = child();
@@ -226,6 +256,7 @@ int main(void)
 		cmocka_unit_test(a_signal_goes_to_that_process_only),
 		cmocka_unit_test(a_glance_has_no_start),
 		cmocka_unit_test(a_status_is_read_as_it_is_written),
+		cmocka_unit_test(the_size_of_an_environment_is_read),
 		cmocka_unit_test(an_ender_tells_each_once),
 		cmocka_unit_test(what_cannot_be_seen_is_not_gone),
 	};
