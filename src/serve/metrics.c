@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/hmap.h"
@@ -57,6 +58,7 @@ struct waiting {
 struct metrics {
 	struct serve *serve;
 	pthread_mutex_t lock;
+	char host[256];
 	uint64_t next_event, pulsed_ns, round;
 	double lost, outcomes[ARRAY_LEN(outcomes)], gpu_s;
 	struct device_sums devices[DEVICES_MAX];
@@ -71,6 +73,8 @@ struct metrics *metrics_new(struct serve *s)
 	struct metrics *m = xcalloc(1, sizeof(*m));
 
 	m->serve = s;
+	if (gethostname(m->host, sizeof(m->host) - 1) < 0)
+		m->host[0] = '\0';
 	m->to_verdict.bounds = m->to_freed.bounds = yield_bounds;
 	m->wait.bounds = m->run.bounds = task_bounds;
 	(void)pthread_mutex_init(&m->lock, NULL);
@@ -453,8 +457,10 @@ static void tell_agent(struct prom *p, const struct metrics *m, const struct mod
 	const json_t *agent = json_object_get(s->status, "agent");
 	const json_t *guard = json_object_get(s->status, "guard");
 
-	prom_family(p, "tenure_build", PROM_INFO, "Of this program.");
-	prom_sample(p, 1, "version", TENURE_VERSION, "instance", m->serve->instance, NULL);
+	/* Prometheus itself calls whom it asks "instance". */
+	prom_family(p, "tenure_build", PROM_INFO, "Of this program, its queue and its node.");
+	prom_sample(p, 1, "version", TENURE_VERSION, "tenure_instance", m->serve->instance, "node",
+		    m->host, NULL);
 	prom_family(p, "tenure_agent_up", PROM_GAUGE, "1: the agent of this node answers.");
 	prom_sample(p, s->connected, NULL, NULL);
 	prom_family(p, "tenure_guard_up", PROM_GAUGE, "1: its guard is connected.");

@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: MIT
-"""/metrics of `tenure serve`: right by Prometheus' own tool and by an OpenMetrics parser, and true."""
+"""/metrics of `tenure serve`: right by Prometheus' own tool and by an OpenMetrics parser, and true; and what a real
+Prometheus has of it for Grafana's dashboards."""
+import json
+import math
 import os
 import pathlib
+import re
 import shutil
+import socket
 import subprocess
+import urllib.parse
+import urllib.request
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from patience import HANG, must_come
-from weblib import Web
+from patience import HANG, must_come, wait_for
+from weblib import ROOT, Web
 
 OPEN = {"Accept": "application/openmetrics-text; version=1.0.0, text/plain;q=0.5"}
 
@@ -123,3 +130,169 @@ def test_many_lanes_do_not_explode(web, tmp_path):
     must_come(lambda: total(read(w)[1], "tenure_tasks", state="pending") == 200)
     lanes = {dict(own)["lane"] for n, own in read(w)[1] if n == "tenure_tasks"}
     assert len(lanes) == 65 and "(other)" in lanes
+
+
+# ---- Grafana's dashboards, by a Prometheus that asks us ----
+
+DASHBOARD = json.loads((ROOT / "data/grafana-dashboard.json").read_text())
+# Those of NVIDIA's dashboard 12239, by what dcgm-exporter's documentation calls the figures: temperature, its mean, power,
+# its sum, clock, utilisation, memory.
+OF_12239 = ['DCGM_FI_DEV_GPU_TEMP{instance=~"$instance",gpu=~"$gpu"}', 'avg(DCGM_FI_DEV_GPU_TEMP{instance=~"$instance",gpu=~"$gpu"})',
+            'DCGM_FI_DEV_POWER_USAGE{instance=~"$instance",gpu=~"$gpu"}', 'sum(DCGM_FI_DEV_POWER_USAGE{instance=~"$instance",gpu=~"$gpu"})',
+            'DCGM_FI_DEV_SM_CLOCK{instance=~"$instance",gpu=~"$gpu"} * 1000000', 'DCGM_FI_DEV_GPU_UTIL{instance=~"$instance",gpu=~"$gpu"}',
+            'DCGM_FI_DEV_FB_USED{instance=~"$instance",gpu=~"$gpu"}']
+
+
+class Prometheus:
+    """Debian's, which asks a node's tenure serve once a second: as the job `tenure`, and as `dcgm` by those names."""
+
+    def __init__(self, w, where):
+        where.mkdir()
+        self.out = where / "out"
+        w.node.run("web", "--print", "--read-only")  # makes the token
+        asks = {"scrape_interval": "1s", "authorization": {"credentials_file": str(w.config / "web-token-read")},
+                "static_configs": [{"targets": [w.address]}]}
+        (where / "prometheus.yml").write_text(json.dumps({"scrape_configs": [
+            {"job_name": "tenure", **asks}, {"job_name": "dcgm", "params": {"names": ["dcgm"]}, **asks}]}))
+        self.process = None
+        must_come(lambda: self.starts(where), 60)
+
+    def starts(self, where):
+        """False: somebody else had that port first."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{s.getsockname()[1]}"
+        with open(self.out, "wb") as out:
+            self.process = subprocess.Popen(["prometheus", f"--config.file={where}/prometheus.yml", f"--storage.tsdb.path={where}/data",
+                                             f"--web.listen-address={self.address}"], stdout=out, stderr=subprocess.STDOUT, cwd="/")
+        return wait_for(lambda: self.process.poll() is not None or self.is_ready()) and self.process.poll() is None
+
+    def is_ready(self):
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/-/ready", timeout=HANG) as answer:
+                return answer.status == 200
+        except OSError:
+            return False
+
+    def ask(self, what, **query):
+        """Of its API; what it finds wrong, as an expression that is none, fails."""
+        url = f"http://{self.address}/api/v1/{what}?{urllib.parse.urlencode(query)}"
+        try:
+            with urllib.request.urlopen(url, timeout=HANG) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as e:
+            raise AssertionError((query, e.read().decode())) from e
+
+    def values(self, expression):
+        """Of what there is now, but for what is no number."""
+        found = [float(r["value"][1]) for r in self.ask("query", query=expression)["result"]]
+        return [v for v in found if not math.isnan(v)]
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(HANG)
+
+
+@pytest.fixture
+def prometheus(queue, tmp_path):
+    """make(agent's arguments): it, and a tenure serve that it asks."""
+    if not shutil.which("prometheus"):
+        pytest.skip("no prometheus here")
+    made = []
+
+    def make(*agent):
+        node = queue()
+        node.start(*agent)
+        w = Web(node)
+        made.append(w)
+        must_come(lambda: (h := w.get("/api/v1/health").json)["queue"] and h["agent"])
+        made.append(Prometheus(w, tmp_path / "prometheus"))
+        return made[-1], w
+    yield make
+    for each in reversed(made):
+        each.end()
+
+
+class Grafana:
+    """How it puts the values of variables, all of which are chosen, in the place of their names."""
+
+    def __init__(self, prometheus, variables):
+        self.prometheus, self.values = prometheus, {"__rate_interval": "1h", "__range": "1h"}
+        for name, query in variables:
+            metric, label = re.fullmatch(r"label_values\((.*), (\w+)\)", query).groups()
+            found = must_come(lambda m=self.filled(metric), l=label: {s[l] for s in prometheus.ask("series", **{"match[]": m}) if l in s})
+            self.values[name] = "(" + "|".join(re.sub(r"[.]", r"\\\\.", v) for v in sorted(found)) + ")"
+
+    def filled(self, text):
+        return re.sub(r"\$(\w+)", lambda m: self.values[m.group(1)], text)
+
+    def data(self, expression):
+        return self.prometheus.values(self.filled(expression))
+
+
+def drawn():
+    """The dashboard's panels that draw something."""
+    return [p for p in DASHBOARD["panels"] if p["type"] != "row"]
+
+
+def test_the_dashboard_is_one_that_grafana_imports():
+    assert DASHBOARD["schemaVersion"] >= 36 and DASHBOARD["id"] is None and DASHBOARD["uid"] and DASHBOARD["title"] == "tenure"
+    # What an import asks for, and what of it is used.
+    wanted, = DASHBOARD["__inputs"]
+    assert (wanted["type"], wanted["pluginId"]) == ("datasource", "prometheus")
+    variables = {v["name"]: v for v in DASHBOARD["templating"]["list"]}
+    assert list(variables) == ["datasource", "instance", "node", "target", "device"]
+    assert variables["datasource"]["current"]["value"] == "${%s}" % wanted["name"] and variables["datasource"]["query"] == "prometheus"
+    required = {(r["type"], r["id"]) for r in DASHBOARD["__requires"]}
+    assert required == {("grafana", "grafana"), ("datasource", "prometheus")} | {("panel", p["type"]) for p in drawn()}
+    # Every panel once, and no two in one place.
+    panels = DASHBOARD["panels"]
+    assert len({p["id"] for p in panels}) == len(panels) and all(p["title"] for p in panels)
+    taken = {}
+    for p in panels:
+        at = p["gridPos"]
+        assert at["x"] >= 0 and at["w"] > 0 and at["h"] > 0 and at["x"] + at["w"] <= 24, p["title"]
+        for cell in ((x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])):
+            assert cell not in taken, (p["title"], taken[cell])
+            taken[cell] = p["title"]
+    # Everything is asked of the source that was chosen, and by variables that there are.
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    for p in drawn():
+        assert p["datasource"] == source and p["targets"] and p["fieldConfig"]["defaults"]["unit"], p["title"]
+        assert len({t["refId"] for t in p["targets"]}) == len(p["targets"])
+        for t in p["targets"]:
+            used = set(re.findall(r"\$(\w+)", t["expr"])) - {"__rate_interval", "__range"}
+            assert t["datasource"] == source and used and used <= set(variables), t["expr"]
+    assert all(v["datasource"] == source for v in variables.values() if v["type"] == "query")
+
+
+def test_each_expression_of_the_dashboard_has_data(prometheus):
+    p, w = prometheus("--lifetime", "12h")
+    q = w.node
+    q.run("up", "--engine", "local", "--min", "0")  # a pool, which wants no node
+    q.submit("-g", "0", "--paused", "-l", "week", "--", "true")
+    grafana = Grafana(p, [(v["name"], v["query"]["query"]) for v in DASHBOARD["templating"]["list"] if v["type"] == "query"])
+    must_come(lambda: len(p.values("tenure_device_use_seconds_total")) == 10)  # of two devices: a rate has what to begin with
+    must_come(lambda: p.values("tenure_task_wait_seconds_count") == [0])
+    q.wait(q.submit("-g", "0", "--", "true"), "done")
+    must_come(lambda: len(q.held()) == 2)
+    guest = subprocess.run([q.newcomer, "--take", "40%"], env=q.env, capture_output=True, text=True, timeout=HANG)
+    assert guest.returncode == 0, guest.stdout
+    for expression in (t["expr"] for panel in drawn() for t in panel["targets"]):
+        assert wait_for(lambda e=expression: grafana.data(e)), grafana.filled(expression)
+
+    def shown(title):
+        panel, = (each for each in drawn() if each["title"] == title)
+        return [v for t in panel["targets"] for v in grafana.data(t["expr"])]
+    # And they are true.
+    assert shown("GPUs") == [2] and shown("Agents that answer") == [1] and shown("Pools with an error") == [0]
+    assert 0 < min(shown("From the first sign to the verdict")) < 60
+    must_come(lambda: sum(shown("GPUs by state")) == 2)
+
+
+def test_expressions_of_dashboard_12239_have_data(prometheus):
+    p, _ = prometheus()
+    grafana = Grafana(p, [("instance", "label_values(DCGM_FI_DEV_GPU_TEMP, instance)"), ("gpu", "label_values(DCGM_FI_DEV_GPU_TEMP, gpu)")])
+    for expression in OF_12239:
+        found = must_come(lambda e=expression: grafana.data(e))
+        assert len(found) == (1 if "(" in expression.partition("{")[0] else 2), expression
