@@ -346,7 +346,7 @@ static enum agent_end run_parts(struct agent *a)
 	guardlink_start(a->link);
 	a->job = agent_job_new(a);
 	agent_job_start(a->job);
-	a->helpers = helpers_start(a, reload_given(a));
+	a->helpers = helpers_start(a, a->given);
 	(void)uv_run(&a->loop, UV_RUN_DEFAULT);
 	if (!close_parts(a))
 		a->c->stuck(a->c->user, a->end, a->e);

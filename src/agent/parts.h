@@ -8,6 +8,7 @@
  * the loop.
  */
 
+#include <jansson.h>
 #include <uv.h>
 
 #include "agent/node/config.h"
@@ -34,6 +35,7 @@ struct agent {
 	struct history *history;
 	struct verbs *verbs;
 	struct reload *reload;
+	json_t *given; /* the document that it goes by (reload.h), whose reload is; NULL */
 	struct watch *watch;
 	struct agent_job *job;	 /* NULL: it runs in none */
 	struct helpers *helpers; /* NULL: it is just starting, or has ended */

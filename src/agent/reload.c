@@ -26,7 +26,6 @@
 
 struct reload {
 	struct agent *a;
-	json_t *given; /* what it goes by */
 	/* While the guard is asked: who waits, or nobody any more, the answer, and what was before.
 	 */
 	bool asked;
@@ -49,6 +48,11 @@ static const bool fixed[SET_MAX] = {
 	[SET_LOG_LEVEL] = true,	  [SET_WORKLOAD] = true,     [SET_LANE_WIDTH] = true,
 	[SET_SWEEP_SPARE] = true,
 };
+
+bool reload_is_fixed(enum setting_id id)
+{
+	return fixed[id];
+}
 
 /* The smaller one of two limits; 0 is none. */
 static uint32_t smaller_limit(uint64_t a, uint64_t b)
@@ -276,8 +280,8 @@ static void undo(struct reload *r)
 	a->view.until_wall_ns = r->view_before.until_wall_ns;
 	a->view.life.released = r->view_before.life.released;
 	(void)memcpy(a->view.deadlines, r->view_before.deadlines, sizeof(a->view.deadlines));
-	json_decref(r->given);
-	r->given = take_ptr(r->given_before);
+	json_decref(r->a->given);
+	r->a->given = take_ptr(r->given_before);
 	life_deadlines_changed(a);
 }
 
@@ -304,7 +308,7 @@ static json_t *refusal(struct agent *a, int code, const char *why)
 
 static int may_begin(const struct agent *a, struct err *e)
 {
-	if (!a->reload->given)
+	if (!a->given)
 		return err_set(e, -ENOTSUP, "this agent was not given its settings");
 	if (a->reload->asked)
 		return err_set(e, -EBUSY, "another reload is under way; try again");
@@ -333,12 +337,12 @@ json_t *reload_begin(struct agent *a, struct ctl_client *client, const char *tex
 	if (code < 0) {
 		answer = refusal(a, code, e.text);
 	} else {
-		r->answer = compare(r->given, doc);
-		keep_fixed(doc, r->given);
+		r->answer = compare(r->a->given, doc);
+		keep_fixed(doc, r->a->given);
 		r->before = a->config;
 		r->view_before = a->view;
-		r->given_before = r->given;
-		r->given = json_incref(doc);
+		r->given_before = r->a->given;
+		r->a->given = json_incref(doc);
 		r->asked = true;
 		r->client = client;
 		take(a, s, &policy, doc);
@@ -363,7 +367,7 @@ bool reload_on_reply(struct agent *a, int code, const char *text)
 		answer = refusal(a, code, text);
 	} else {
 		json_decref(take_ptr(r->given_before));
-		helpers_change(a->helpers, r->given);
+		helpers_change(a->helpers, a->given);
 		say_changes(a, answer);
 	}
 	if (r->client)
@@ -381,14 +385,9 @@ void reload_forget(struct agent *a, const struct ctl_client *client)
 
 json_t *reload_options(const struct agent *a)
 {
-	json_t *options = json_object_get(a->reload->given, "options");
+	json_t *options = json_object_get(a->given, "options");
 
 	return options ? json_deep_copy(options) : json_object();
-}
-
-const json_t *reload_given(const struct agent *a)
-{
-	return a->reload->given;
 }
 
 static void on_run_over(void *user)
@@ -428,7 +427,7 @@ struct reload *reload_new(struct agent *a)
 	if (a->c->ignore_hangup)
 		(void)uv_signal_start(&r->hangup, on_hangup, SIGHUP);
 	if (a->c->given)
-		r->given = json_loads(a->c->given, 0, NULL);
+		r->a->given = json_loads(a->c->given, 0, NULL);
 	return r;
 }
 
@@ -436,7 +435,7 @@ static void on_closed(uv_handle_t *h)
 {
 	struct reload *r = h->data;
 
-	json_decref(r->given);
+	json_decref(r->a->given);
 	json_decref(r->given_before);
 	json_decref(r->answer);
 	free(r);

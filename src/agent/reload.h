@@ -30,6 +30,9 @@
 struct agent;
 struct ctl_client;
 
+/* A running agent cannot change it. */
+bool reload_is_fixed(enum setting_id id);
+
 struct reload *reload_new(struct agent *a);
 /* Its memory goes with its handle in the loop. */
 void reload_close(struct agent *a);
@@ -47,6 +50,4 @@ void reload_forget(struct agent *a, const struct ctl_client *client);
 bool reload_on_reply(struct agent *a, int code, const char *text);
 /* What was said on the command line. A new reference. */
 json_t *reload_options(const struct agent *a);
-/* The document that it goes by; borrowed, and valid until the next reload. NULL: it has none. */
-const json_t *reload_given(const struct agent *a);
 #endif

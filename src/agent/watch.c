@@ -46,12 +46,15 @@ struct watch {
 
 json_t *watch_status(struct agent *a, bool devices)
 {
+	const json_t *options = json_object_get(a->given, "options");
 	json_t *doc;
 
 	a->view.heard_ns = guardlink_heard_ns(a->link);
 	doc = (devices ? status_json : status_json_but_devices)(&a->view, a->agentlog, a->eventlog);
 	if (a->queue)
 		(void)json_object_set_new(doc, "queue", dispatch_report(a->queue));
+	(void)json_object_set_new(doc, "options",
+				  options ? json_deep_copy(options) : json_object());
 	(void)json_object_set_new(doc, "helpers", helpers_report(a->helpers));
 	return doc;
 }

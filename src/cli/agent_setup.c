@@ -80,6 +80,7 @@
 	}
 
 const struct opt agent_setup_opts[] = { OPT_FOR, OPT_UNTIL, { 0 } };
+const struct opt agent_setup_opts_change[] = { OPT_NO_HOLD, OPT_FOR, OPT_UNTIL, { 0 } };
 const struct opt agent_setup_opts_serves[] = { OPT_NO_HOLD, OPT_FOR,	     OPT_UNTIL,
 					       OPT_TOKEN,   OPT_POOL,	     OPT_POOL_ONLY,
 					       OPT_TIME,    OPT_SIGNAL_LEAD, { 0 } };

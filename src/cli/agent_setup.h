@@ -20,7 +20,9 @@
 
 /* --for, --until. */
 extern const struct opt agent_setup_opts[];
-/* The same with --no-hold, and what a pool gives to the agents of its jobs, for CMD_SERVES. */
+/* The same with --no-hold, for who changes an agent. */
+extern const struct opt agent_setup_opts_change[];
+/* And what a pool gives to the agents of its jobs, for CMD_SERVES. */
 extern const struct opt agent_setup_opts_serves[];
 
 /* An agent_config and the string that it borrows; agent_setup_clear() frees. */

@@ -86,6 +86,9 @@ void libexec_hand_on(const struct cmd_ctx *ctx)
 	for (size_t i = 0; i < SET_MAX; i++) {
 		const struct setting *row = setting_row((enum setting_id)i);
 
+		/* How it is served is nothing that they, or an agent, are to be told. */
+		if (row->groups & SETTING_GROUP_SERVE)
+			continue;
 		if (row->opt.env && opts_has(ctx->opts, row->opt.name) &&
 		    opts_given(ctx->opts, row->opt.name))
 			(void)setenv(row->opt.env, opts_text(ctx->opts, row->opt.name), 1);

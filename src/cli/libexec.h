@@ -26,7 +26,7 @@ char *libexec_find(const char *name, const char *needs, struct err *e);
  */
 int libexec_run(const struct cmd_ctx *ctx, const char *name, const char *needs, struct err *e);
 /* The commands that this process runs mean the same instance as its own command line: what that
- * says goes into the environment. */
+ * says goes into the environment, but for how it is served. */
 void libexec_hand_on(const struct cmd_ctx *ctx);
 /* The directory of this program, with PATH behind it; the caller frees it. NULL: it is not known.
  */

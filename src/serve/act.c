@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "serve/act.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +11,12 @@
 #include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/utf8.h"
+#include "cli/commands.h"
 #include "model/model.h"
 #include "serve/call.h"
 #include "serve/keys.h"
+#include "serve/options.h"
 #include "serve/serve.h"
 
 #define TASK_MAX 48
@@ -215,6 +219,185 @@ void act_resume_lane(struct serve *s, struct request *r)
 {
 	do_by(s, r, (struct call){ .args = { "resume", "--", r->name } });
 }
+
+/* ---- the policy ---- */
+
+static const struct opt no_hold_row = { .name = "no-hold", .spec = { VALUE_FLAG } };
+
+/* Of what is held, and when. */
+static const struct setting *find_policy(const char *key)
+{
+	const struct setting *row = setting_find(key);
+
+	return row && row->groups & SETTING_GROUP_HOLD && !(row->groups & SETTING_GROUP_SERVE)
+		       ? row
+		       : NULL;
+}
+
+static int refuse_policy(const char *key, struct err *e)
+{
+	const char *names[SET_MAX + 1];
+	cleanup_free char *shown = utf8_clean(xstrdup(key));
+	const char *near;
+	size_t n = 0;
+
+	for (int id = 0; id < SET_MAX; id++)
+		if (find_policy(setting_row((enum setting_id)id)->key))
+			names[n++] = setting_row((enum setting_id)id)->key;
+	names[n] = NULL;
+	near = str_nearest(key, names);
+	return err_set(e, -EINVAL, "\"%.80s\" is no setting of what is held%s%s%s", shown,
+		       near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
+/* null: what files say counts again. */
+static int add_policy(struct text_list *argv, const char *key, const json_t *value, struct err *e)
+{
+	bool hold = strcmp(key, "hold") == 0;
+	const struct setting *row = hold ? NULL : find_policy(key);
+
+	if (!hold && !row)
+		return refuse_policy(key, e);
+	if (json_is_null(value))
+		text_list_take(argv, xasprintf("--forget=%s", hold ? no_hold_row.name : key));
+	else if (!hold)
+		return options_add(argv, &row->opt, value, e);
+	else if (!json_is_boolean(value))
+		return err_set(e, -EINVAL, "hold: true or false is expected");
+	else
+		return options_add(argv, &no_hold_row,
+				   json_is_true(value) ? json_false() : json_true(), e);
+	return 0;
+}
+
+/* {code, changed, fixed} of the command */
+static void answer_changed(struct request *r, const struct call *c)
+{
+	json_t *doc = call_refused(c, r) ? NULL : call_object(c);
+
+	if (!r->answer.status)
+		answer_json(&r->answer, MHD_HTTP_OK,
+			    json_pack("{s:O?, s:o}", "changed", json_object_get(doc, "changed"),
+				      "notes", json_new_text(c->error)));
+	json_decref(doc);
+}
+
+/* As `tenure reload` with these options: those of before go on to count. */
+void act_change_hold(struct serve *s, struct request *r)
+{
+	struct call c = { .args = { "reload", "--json" }, .output = -1 };
+	struct text_list argv = { .n = 0 };
+	json_t *doc = request_object(r), *value;
+	struct err e = ERR_INIT;
+	const char *key;
+	int code = 0;
+
+	json_object_foreach(doc, key, value)
+	{
+		if (code == 0)
+			code = add_policy(&argv, key, value, &e);
+	}
+	if (code < 0)
+		answer_problem(&r->answer, MHD_HTTP_UNPROCESSABLE_CONTENT, "%s", e.text);
+	if (doc && code == 0) {
+		c.more = &argv;
+		call_run(s, &c);
+		answer_changed(r, &c);
+		model_look(s->model);
+		call_clear(&c);
+	}
+	text_list_clear(&argv);
+	json_decref(doc);
+}
+
+/* ---- pools ---- */
+
+#define ENGINE_WORDS "options" /* what stands behind -- */
+
+static const struct opt *find_up(const char *member)
+{
+	static const char *const not_here[] = { "pool" }; /* name */
+
+	for (const struct opt *row = cmd_up.opts; row->name; row++)
+		if (options_is(row, member))
+			return strcmp(row->name, not_here[0]) == 0 ? NULL : row;
+	return NULL;
+}
+
+static int add_engine_words(struct text_list *argv, const json_t *list, struct err *e)
+{
+	const json_t *word;
+	size_t i;
+
+	if (!json_is_array(list))
+		return err_set(e, -EINVAL, ENGINE_WORDS ": a list of texts is expected");
+	text_list_add(argv, "--");
+	json_array_foreach(list, i, word)
+	{
+		if (!json_is_string(word))
+			return err_set(e, -EINVAL, ENGINE_WORDS ": a list of texts is expected");
+		text_list_add(argv, json_string_value(word));
+	}
+	return 0;
+}
+
+/* As options, and the engine's own words behind them. */
+static int add_pool(struct text_list *argv, json_t *doc, struct err *e)
+{
+	const json_t *words = json_object_get(doc, ENGINE_WORDS);
+	json_t *value;
+	const char *key;
+	int r = 0;
+
+	json_object_foreach(doc, key, value)
+	{
+		const struct opt *row = find_up(key);
+		cleanup_free char *shown = utf8_clean(xstrdup(key));
+
+		if (strcmp(key, "name") == 0 && json_is_string(value))
+			text_list_take(argv, xasprintf("--pool=%s", json_string_value(value)));
+		else if (row)
+			r = options_add(argv, row, value, e);
+		else if (strcmp(key, ENGINE_WORDS) != 0)
+			r = err_set(e, -EINVAL,
+				    "\"%.80s\" is nothing that a pool has; tenure up --help shows "
+				    "what one has, with _ for each -",
+				    shown);
+		if (r < 0)
+			return r;
+	}
+	return words ? add_engine_words(argv, words, e) : 0;
+}
+
+void act_up(struct serve *s, struct request *r)
+{
+	struct text_list argv = { .n = 0 };
+	json_t *doc = request_object(r);
+	struct err e = ERR_INIT;
+
+	if (doc && add_pool(&argv, doc, &e) < 0)
+		answer_problem(&r->answer, MHD_HTTP_UNPROCESSABLE_CONTENT, "%s", e.text);
+	else if (doc)
+		do_by(s, r, (struct call){ .args = { "up" }, .more = &argv });
+	text_list_clear(&argv);
+	json_decref(doc);
+}
+
+void act_down(struct serve *s, struct request *r)
+{
+	const char *now = request_query(r, "now");
+	cleanup_free char *pool = xasprintf("--pool=%s", r->name);
+	bool at_once = now && strcmp(now, "false") != 0;
+
+	do_by(s, r, (struct call){ .args = { "down", pool, at_once ? "--now" : "--no-now" } });
+}
+
+void act_tick(struct serve *s, struct request *r)
+{
+	do_by(s, r, (struct call){ .args = { "tick" } });
+}
+
+/* ---- allocations ---- */
 
 /* It waits for nothing: what becomes of it is in the list. */
 void act_allocate(struct serve *s, struct request *r)

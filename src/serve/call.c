@@ -87,15 +87,19 @@ static char *sentences(char *text)
 
 void call_run(const struct serve *s, struct call *c)
 {
-	const char *argv[CALL_ARGS_MAX + 1] = { "tenure" };
+	size_t n = c->more ? c->more->n : 0, at = 0;
+	cleanup_free const char **argv = xcalloc(1 + CALL_ARGS_MAX + n + 1, sizeof(char *));
 	cleanup_fd int in = c->input ? memory_file(c->input) : -1;
 	cleanup_fd int out = c->output < 0 ? memory_file(NULL) : -1;
 	cleanup_fd int err = memory_file(NULL);
 	struct spawn spawn = SPAWN_INIT;
 	pid_t pid;
 
-	memcpy(argv + 1, c->args, sizeof(c->args));
-	argv[CALL_ARGS_MAX] = NULL;
+	argv[at++] = "tenure";
+	for (size_t i = 0; i < CALL_ARGS_MAX && c->args[i]; i++)
+		argv[at++] = c->args[i];
+	for (size_t i = 0; i < n; i++)
+		argv[at++] = c->more->texts[i];
 	spawn.path = s->program;
 	spawn.argv = (char *const *)(uintptr_t)argv;
 	spawn.env = environ;

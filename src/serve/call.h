@@ -10,6 +10,7 @@
 
 #include <jansson.h>
 
+#include "base/textlist.h"
 #include "serve/request.h"
 
 #define CALL_LIMIT_MS	20000
@@ -18,6 +19,7 @@
 
 struct call {
 	const char *args[CALL_ARGS_MAX]; /* behind "tenure"; ends with NULL */
+	const struct text_list *more;	 /* behind those; NULL: nothing */
 	const char *input;		 /* its standard input; NULL: nothing */
 	int output;			 /* where its output goes, or -1: it is gathered */
 	/* What came of it: */

@@ -289,6 +289,16 @@ static void stop(struct program *p)
 		listen_unix_close(&p->unix_socket);
 }
 
+static void forget_environment(void)
+{
+	for (int id = 0; id < SET_MAX; id++) {
+		const struct setting *row = setting_row((enum setting_id)id);
+
+		if (row->groups & SETTING_GROUP_SERVE && row->opt.env)
+			(void)unsetenv(row->opt.env);
+	}
+}
+
 static int run(const struct cmd_ctx *ctx, struct err *e)
 {
 	static struct program p = { .unix_socket.ep = ENDPOINT_NONE,
@@ -305,6 +315,9 @@ static int run(const struct cmd_ctx *ctx, struct err *e)
 	(void)pthread_mutex_init(&p.serve.tokens_lock, NULL);
 	(void)pthread_mutex_init(&p.serve.keys_lock, NULL);
 	libexec_hand_on(ctx);
+	/* A command that changes an agent would take them for what that is to be told. */
+	if (p.end_fd < 0)
+		forget_environment();
 	/* Whoever floods us is not to be noticed elsewhere. */
 	(void)setpriority(PRIO_PROCESS, 0, NICE);
 	r = start(&p, e);

@@ -111,6 +111,33 @@ def test_on_with_other_options(machine, home, tmp_path):  # noqa: F811
     m.cmd("off")
 
 
+def test_reload_with_options(machine, home):  # noqa: F811
+    """They are laid over those of before; what is forgotten is as the files say."""
+    m = machine(gpus=2)
+    config(home, "memory: 20G\nload: none\n")
+    assert m.cmd("on", *ON, "--memory", "30G", "--gpus", "0").returncode == 0
+    m.wait_state(0, "held")
+    assert m.cmd("reload", "--load", "sm", "--util", "60").stdout.splitlines() == ["load: none -> sm", "util: 75% -> 60%"]
+    assert m.status()["options"] == {"gpus": "0", "idle_for": "0", "load": "sm", "memory": "30G", "refresh": "200ms",
+                                     "util": "60%"}
+    assert m.cmd("reload", "--load", "light", "--no-hold").stdout.splitlines() == ["hold: on -> off", "load: sm -> light"]
+    must_come(lambda: not m.used()[0])
+    assert "Nothing has changed" in m.cmd("reload").stdout
+    done = m.cmd("reload", "--forget", "no-hold,memory,util", "--json")
+    assert sorted(json.loads(done.stdout)["changed"]) == ["hold: off -> on", "memory: 30G -> 20G", "util: 60% -> 75%"]
+    must_come(lambda: 20 * GIB < m.used()[0] < 30 * GIB)
+    assert m.cmd("reload", "--forget", "load", "--load", "sm").stdout == "load: light -> sm\n"  # said is not forgotten
+    assert "gpus: 0 -> all" in m.cmd("reload", "--forget", "all", *ON).stdout
+    m.wait_state(1, "held")
+    assert m.status()["options"] == {"idle_for": "0", "refresh": "200ms"}
+    for words, text in ((("--forget", "memroy"), "no option of tenure on"), (("--memory", "40"), "memory"),
+                        (("--beat", "1s"), "--beat"), (("--gpus", "7"), "7")):
+        done = m.cmd("reload", *words)
+        assert done.returncode == 2 and text in done.stderr, done
+    assert "Nothing has changed" in m.cmd("reload").stdout
+    m.cmd("off")
+
+
 def test_what_cannot_change_is_named(machine, home, tmp_path):  # noqa: F811
     m = machine(gpus=1)
     assert m.cmd("on", *ON, "--memory", "20G", "--load", "none").returncode == 0

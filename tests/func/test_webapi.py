@@ -12,6 +12,7 @@ import pytest
 
 from machine import until
 from patience import HANG, Limit, must_come
+from poolsite import Site
 from weblib import OPENAPI, Web
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(os.environ.get("TENURE_BUILD", "build"), "tenure-serve").exists(),
@@ -280,13 +281,13 @@ def test_who_looks_changes_nothing(web):
     i = submit(w, command="true")
     read = must_come(lambda: w.get("/api/v1/tasks", tcp=True, headers=w.bearer(read=True)).status == 200) and w.bearer(True)
     for path, item in OPENAPI["paths"].items():
-        for method in item.keys() & {"post", "delete"}:
+        for method in item.keys() & {"post", "delete", "patch"}:
             if path == "/api/v1/session":
                 continue
             real = path.replace("{task}", str(i)).replace("{name}", "x")
-            answer = w.ask(method.upper(), real, {} if method == "post" else None, read, tcp=True, checked=False)
+            answer = w.ask(method.upper(), real, None if method == "delete" else {}, read, tcp=True, checked=False)
             assert answer.status == 403 and "look" in answer.json["detail"], (method, real, answer.text)
-            assert w.ask(method.upper(), real, {} if method == "post" else None, tcp=True, checked=False).status == 401
+            assert w.ask(method.upper(), real, None if method == "delete" else {}, tcp=True, checked=False).status == 401
     assert tasks(w)["total"] == 1
 
 
@@ -308,6 +309,109 @@ def test_what_the_agent_tells(web):
     assert w.get("/api/v1/health").json["ok"]
     w.node.start()
     must_come(lambda: w.get("/api/v1/status").json["agent"])
+
+
+def change(w, **policy):
+    answer = w.ask("PATCH", "/api/v1/hold", policy)
+    assert answer.status == 200, answer.text
+    return sorted(answer.json["changed"])
+
+
+def test_the_policy_is_changed_and_the_hold_stays(web):
+    w = web(agent=())
+    must_come(lambda: len(w.node.held()) == 2)
+    holders = [w.node.device(n)["holder_pid"] for n in (0, 1)]
+    assert change(w, memory="20G", rehold_after="2m") == ["memory: 88% -> 20G", "rehold_after: 1m -> 2m"]
+    must_come(lambda: all(w.node.device(n)["held_bytes"] == 20 << 30 for n in (0, 1)))
+    assert [w.node.device(n)["holder_pid"] for n in (0, 1)] == holders
+    # What was said before goes on to count, in whatever form it is said.
+    assert change(w, util_band=[40, 60, 80], together=True, ignore_pid=[1]) == \
+        ["ignore_pid: none -> 1", "together: false -> true", "util_band: 50,70,85 -> 40,60,80"]
+    options = must_come(lambda: (o := w.get("/api/v1/hold").json["options"]).get("together") == "true" and o)
+    assert (options["memory"], options["idle_for"], options["util_band"]) == ("20G", "0", "40,60,80")
+    assert change(w, memory=None, util_band=None) == ["memory: 20G -> 88%", "util_band: 40,60,80 -> 50,70,85"]
+    assert change(w) == []
+    assert change(w, hold=False) == ["hold: on -> off"]
+    must_come(lambda: not w.node.held())
+    assert change(w, hold=True, gpus="0", together=False) == ["gpus: all -> 0", "hold: off -> on", "together: true -> false"]
+    must_come(lambda: w.node.held() == [0])
+    assert change(w, hold=None) == []
+
+
+@pytest.mark.parametrize("body, text", [
+    ({"memory": "40"}, "40"), ({"memory": 40}, "40"), ({"memory": True}, "a text or a number"), ({"memory": {}}, "a text or a number"),
+    ({"together": "yes"}, "true or false"), ({"hold": "no"}, "true or false"), ({"memroy": "4G"}, "did you mean memory?"),
+    ({"listen": "0.0.0.0:1"}, "no setting of what is held"), ({"root": "/"}, "no setting of what is held"),
+    ({"gpus": "9"}, "9"), ({"gpus": [[0]]}, "a list of texts or numbers"), ({"util_band": "90,20,10"}, "three rising percentages"),
+    ({"load": "--help"}, "load"), ({"rehold_after": "9m", "memory": "900G"}, "900.0 GiB"), ({"\u001b[31m": 1}, "no setting")])
+def test_a_policy_that_is_none_changes_nothing(web, body, text):
+    w = web(agent=("--memory", "20G"))
+    must_come(lambda: len(w.node.held()) == 2)
+    answer = w.ask("PATCH", "/api/v1/hold", body, checked=False)
+    assert answer.status == 422 and text in answer.json["detail"], answer.text
+    assert not any(b < 32 for b in answer.body)
+    assert change(w) == [] and len(w.node.held()) == 2
+
+
+def test_without_an_agent_there_is_no_policy(web):
+    w = web(agent=None)
+    answer = w.ask("PATCH", "/api/v1/hold", {"memory": "20G"})
+    assert answer.status == 503 and "tenure is not running" in answer.json["detail"], answer.text
+    assert w.node.run("status", check=False).returncode == 3  # and it has started none
+
+
+def options_of(build, command, *heads):
+    """Long options of these parts of its help, as members are called."""
+    text = subprocess.run([build / "tenure", command, "--help"], capture_output=True, text=True, timeout=HANG).stdout
+    parts = {p.partition(":\n")[0]: p for p in text.split("\n\n")}
+    return {m.replace("-", "_") for head in heads for m in re.findall(r"^ {2,6}(?:-\w, )?--([\w-]+)", parts[head], re.M)}
+
+
+def test_the_document_has_all_options(build):
+    schemas = OPENAPI["components"]["schemas"]
+    policy = options_of(build, "hold", "What to hold", "When to hold", "Load", "Other people's work")
+    assert policy - {"workload", "workload_grace"} | {"hold"} == set(schemas["Policy"]["properties"])
+    up = options_of(build, "up", "Options")
+    assert up - {"pool"} | {"name", "options"} == set(schemas["NewPool"]["properties"])
+
+
+def test_pools_come_and_go(web, build, env, tmp_path, queue):
+    site = Site(build, env, tmp_path)
+    q = queue()
+    q.env = {**q.env, "PATH": site.env["PATH"]}
+    w = web(node=q, agent=None)
+    answer = w.ask("POST", "/api/v1/pools", {"name": "big", "engine": "slurm", "gpus": 2, "nodes": 1, "time": "24h",
+                                             "agent_option": ["--load=none"], "options": ["--partition=gpu"]})
+    assert answer.status == 200, answer.text
+    assert "Pool big of instance default: up to 1 node with 2 GPUs each from slurm" in answer.json["text"]
+    pool = must_come(lambda: next((p for p in w.get("/api/v1/pools").json["pools"] if p["pool"] == "big"), None))
+    assert (pool["engine"], pool["gpus"]) == ("slurm", 2)
+    assert len(site.open_jobs()) == 1
+    script = (site.dir / "script").read_text()
+    assert "#SBATCH --partition=gpu" in script and "--load=none" in script
+    # What is not said stays.
+    assert w.ask("POST", "/api/v1/pools", {"name": "big", "max": 3}).status == 200
+    pool = must_come(lambda: next((p for p in w.get("/api/v1/pools").json["pools"] if p["cap"] == 3), None))
+    assert pool["gpus"] == 2
+    assert w.ask("POST", "/api/v1/pools/tick").status == 200
+    plan = w.ask("POST", "/api/v1/pools", {"name": "other", "engine": "slurm", "dry_run": True})
+    assert plan.status == 200 and "#SBATCH" in plan.json["text"] and len(w.get("/api/v1/pools").json["pools"]) == 1
+    answer = w.ask("DELETE", "/api/v1/pools/big?now=true")
+    assert answer.status == 200 and "Pool big of instance default is down" in answer.json["text"]
+    assert not [j for j in site.open_jobs() if "-big-" in j]  # of a plan Slurm is asked, too
+    assert w.ask("DELETE", "/api/v1/pools/nothing").status in (409, 422)
+
+
+@pytest.mark.parametrize("body, text", [
+    ({"gpus": 65}, "gpus"), ({"gpus": "x"}, "gpus"), ({"name": "../x"}, "is not a name"), ({"name": 7}, "nothing that a pool has"),
+    ({"pool": "x"}, "nothing that a pool has"), ({"root": "/tmp"}, "nothing that a pool has"), ({"keep": "yes"}, "true or false"),
+    ({"engine": "nonsense"}, "nonsense"), ({"options": "x"}, "a list of texts"), ({"options": [1]}, "a list of texts"),
+    ({"agent_option": ["--laod=gemm"]}, "did you mean --load"), ({"drop": [{}]}, "a list of texts"), ({"time": "--help"}, "time")])
+def test_pools_that_are_none(web, body, text):
+    w = web(agent=None)
+    answer = w.ask("POST", "/api/v1/pools", {"engine": "local", **body}, checked=False)
+    assert answer.status == 422 and text in answer.json["detail"], answer.text
+    assert w.get("/api/v1/pools").json["pools"] == []
 
 
 def test_allocations(web):

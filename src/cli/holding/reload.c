@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/reload.h"
 #include "base/clock.h"
 #include "base/json_get.h"
 #include "base/mem.h"
@@ -152,7 +153,58 @@ int reload_with_options(const struct cmd_ctx *ctx, bool *ret_done, struct err *e
 
 /* ---- reload ---- */
 
-/* Settings as the agent's command line had them, over files and variables as they are now. */
+#define FORGET	"forget"
+#define ALL	"all"
+#define NO_HOLD "no-hold"
+
+/* "util-band" as it is called in files. */
+static char *key_of(const char *name)
+{
+	char *key = xstrdup(name);
+
+	for (char *p = key; *p; p++)
+		*p = *p == '-' ? '_' : *p;
+	return key;
+}
+
+/* --forget names that option, by its name or as it is called in files. */
+static bool is_forgotten(const struct cmd_ctx *ctx, const char *key)
+{
+	const struct value *v =
+		opts_given(ctx->opts, FORGET) ? opts_value(ctx->opts, FORGET) : NULL;
+	bool found = false;
+
+	for (size_t i = 0; v && i < v->words.n && !found; i++) {
+		cleanup_free char *word = key_of(v->words.texts[i]);
+
+		found = strcmp(word, key) == 0 || strcmp(word, ALL) == 0;
+	}
+	return found;
+}
+
+static int check_forget(const struct cmd_ctx *ctx, struct err *e)
+{
+	const struct value *v =
+		opts_given(ctx->opts, FORGET) ? opts_value(ctx->opts, FORGET) : NULL;
+
+	for (size_t i = 0; v && i < v->words.n; i++) {
+		const char *word = v->words.texts[i];
+		cleanup_free char *key = key_of(word);
+
+		if (!setting_find(key) && strcmp(key, AGENT_SETUP_NO_HOLD) != 0 &&
+		    strcmp(key, ALL) != 0) {
+			(void)err_set(e, -EINVAL,
+				      "--forget %s: that is no option of tenure on; write it like "
+				      "memory, util-band or all",
+				      word);
+			return CMD_USAGE;
+		}
+	}
+	return CMD_OK;
+}
+
+/* Settings as the agent's command line had them, over files and variables as they are now, and what
+ * is said here over those. */
 static int read_anew(const struct cmd_ctx *ctx, json_t *options, struct settings *s, struct err *e)
 {
 	const struct setting_origin from = { .layer = SETTING_FROM_COMMAND_LINE };
@@ -164,7 +216,7 @@ static int read_anew(const struct cmd_ctx *ctx, json_t *options, struct settings
 	{
 		const struct setting *row = setting_find(key);
 
-		if (r == 0 && row && json_is_string(text) &&
+		if (r == 0 && row && json_is_string(text) && !is_forgotten(ctx, key) &&
 		    !(opts_has(ctx->opts, row->opt.name) && opts_given(ctx->opts, row->opt.name)))
 			r = settings_set(s, (enum setting_id)(row - settings_table),
 					 json_string_value(text), &from, e);
@@ -178,16 +230,35 @@ static int read_anew(const struct cmd_ctx *ctx, json_t *options, struct settings
 	return r < 0 ? r == -EPERM ? CMD_DENIED : CMD_USAGE : CMD_OK;
 }
 
+/* The words of a `tenure on` that is told so, but for settings. */
+static struct text_list words_of_on(const struct cmd_ctx *ctx, const json_t *options)
+{
+	static const char *const ends[] = { "for", "until" };
+	bool no_hold = json_is_true(json_object_get(options, AGENT_SETUP_NO_HOLD)) &&
+		       !is_forgotten(ctx, AGENT_SETUP_NO_HOLD);
+	struct text_list words = { .n = 0 };
+
+	if (opts_given(ctx->opts, NO_HOLD))
+		no_hold = opts_flag(ctx->opts, NO_HOLD);
+	text_list_add(&words, cmd_on.name);
+	if (no_hold)
+		text_list_add(&words, "--" NO_HOLD);
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+		if (opts_given(ctx->opts, ends[i]))
+			text_list_take(&words, xasprintf("--%s=%s", ends[i],
+							 opts_text(ctx->opts, ends[i])));
+	return words;
+}
+
 static int reload_as(const struct cmd_ctx *ctx, const json_t *options, struct settings *s,
 		     struct err *e)
 {
-	bool no_hold = json_is_true(json_object_get(options, AGENT_SETUP_NO_HOLD));
-	char word[] = "on", option[] = "--no-hold";
-	char *argv[] = { word, option, NULL };
+	struct text_list words = words_of_on(ctx, options);
 	struct opts *o = cmd_opts(&cmd_on);
 	struct cmd_ctx on = { .cmd = &cmd_on, .opts = o, .settings = s, .job = ctx->job };
 	struct agent_setup r = { 0 };
-	int code = opts_parse(o, no_hold ? 2 : 1, argv, OPTS_DEFAULT, e) < 0 ? CMD_USAGE : CMD_OK;
+	int code =
+		opts_parse(o, (int)words.n, words.texts, OPTS_DEFAULT, e) < 0 ? CMD_USAGE : CMD_OK;
 
 	if (code == CMD_OK)
 		code = agent_setup_prepare(&on, &r, e);
@@ -195,16 +266,19 @@ static int reload_as(const struct cmd_ctx *ctx, const json_t *options, struct se
 		code = tell_agent(ctx, &r, e);
 	agent_setup_clear(&r);
 	(void)opts_free(o);
+	text_list_clear(&words);
 	return code;
 }
 
 static int run_reload(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct settings *s = settings_new();
-	json_t *doc = NULL;
-	int code = agent_ask(ctx, AGENT_VERB(CTL_PING), LIMIT_MS, &doc, NULL, e);
-	json_t *options = json_object_get(doc, "options");
+	json_t *doc = NULL, *options;
+	int code = check_forget(ctx, e);
 
+	if (code == CMD_OK)
+		code = agent_ask(ctx, AGENT_VERB(CTL_PING), LIMIT_MS, &doc, NULL, e);
+	options = json_object_get(doc, "options");
 	if (code == CMD_OK && !options) {
 		(void)err_set(e, -ENOTSUP,
 			      "the agent is of a version that cannot change its settings; tenure "
@@ -220,16 +294,41 @@ static int run_reload(const struct cmd_ctx *ctx, struct err *e)
 	return code;
 }
 
+static const struct opt forget_row = {
+	.name = FORGET,
+	.spec = { VALUE_WORDS },
+	.arg = "OPTIONS",
+	.help = "options of before that are to count no more, by name, or all of them: memory,load; "
+		"what files say counts then",
+};
+
+/* Those that a running agent can change, but for which one is meant. */
+static void add_opts(struct opts *o)
+{
+	opts_add_row(o, &forget_row);
+	opts_add_rows(o, agent_setup_opts_change);
+	for (int id = 0; id < SET_MAX; id++) {
+		const struct setting *row = setting_row((enum setting_id)id);
+
+		if (row->groups & AGENT_SETTING_GROUPS && !(row->groups & WHICH_GROUPS) &&
+		    !reload_is_fixed((enum setting_id)id))
+			opts_add_row(o, &row->opt);
+	}
+}
+
 static const struct cmd_example examples[] = {
 	{ "tenure reload", "the config files have changed: the agent follows, holds stay" },
-	{ "tenure on --memory 40G", "the same with other options, where an agent runs already" },
+	{ "tenure reload --memory 40G",
+	  "and 40 GiB from now on; its other options count as before" },
+	{ "tenure reload --forget memory", "as much as the files say" },
+	{ "tenure on --memory 40G", "that option alone, and none of those of before" },
 	{ 0 },
 };
 
 const struct cmd cmd_reload = {
 	.name = "reload",
 	.group = "Holding GPUs",
-	.summary = "have the agent of this node read the config files again",
+	.summary = "have the agent of this node read the config files again, or change its options",
 	.description =
 		"Prints a line for each setting that changes, with the value before and after. What "
 		"is held stays held: memory, load and times change in place. What a running agent "
@@ -237,10 +336,11 @@ const struct cmd cmd_reload = {
 		"workload, sweep_spare, log_level) is named, and the rest changes all the same. With "
 		"a mistake in a file, or where the guard refuses, nothing changes, and the reason is "
 		"said. The options that the agent was started with, or last got from tenure on, go "
-		"before the files as ever.\n\n"
+		"before the files as ever, and those that are given here are added to them.\n\n"
 		"A SIGHUP to the agent that tenure on has started does the same, and its log has what "
 		"came of it.",
 	.examples = examples,
+	.add_opts = add_opts,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT,
 	.flags = CMD_HOLDS | CMD_JSON,
 	.run = run_reload,
