@@ -37,6 +37,17 @@ void strbuf_addc(struct strbuf *b, char c)
 	strbuf_add(b, &c, 1);
 }
 
+void strbuf_add_u64(struct strbuf *b, uint64_t v)
+{
+	char digits[20]; /* of the largest */
+	size_t at = sizeof(digits);
+
+	do
+		digits[--at] = (char)('0' + v % 10);
+	while (v /= 10);
+	strbuf_add(b, digits + at, sizeof(digits) - at);
+}
+
 void strbuf_addv(struct strbuf *b, const char *fmt, va_list ap)
 {
 	va_list again;

@@ -9,6 +9,7 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct strbuf {
 	char *data; /* NULL while empty: read through strbuf_str() */
@@ -30,6 +31,8 @@ void strbuf_add_word(struct strbuf *b, const char *word);
 /* The same where all has to stay on one line: $'a\nb'. */
 void strbuf_add_word_in_line(struct strbuf *b, const char *word);
 void strbuf_addc(struct strbuf *b, char c);
+/* In decimal; for long lists, in which strbuf_addf() takes most of the time. */
+void strbuf_add_u64(struct strbuf *b, uint64_t v);
 void strbuf_addf(struct strbuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void strbuf_addv(struct strbuf *b, const char *fmt, va_list ap)
 	__attribute__((format(printf, 2, 0)));

@@ -117,6 +117,18 @@ static void test_strbuf(void **state)
 	assert_int_equal(b.len, 0);
 }
 
+static void numbers_are_added_in_decimal(void **state)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+	strbuf_add_u64(&b, 0);
+	strbuf_addc(&b, ' ');
+	strbuf_add_u64(&b, 907);
+	strbuf_addc(&b, ' ');
+	strbuf_add_u64(&b, UINT64_MAX);
+	assert_string_equal(strbuf_str(&b), "0 907 18446744073709551615");
+}
+
 static void only_the_first_of_many_are_told(void **state)
 {
 	static const struct {
@@ -293,6 +305,7 @@ int main(void)
 		cmocka_unit_test(test_suffix),
 		cmocka_unit_test(test_to_u64),
 		cmocka_unit_test(test_strbuf),
+		cmocka_unit_test(numbers_are_added_in_decimal),
 		cmocka_unit_test(only_the_first_of_many_are_told),
 		cmocka_unit_test(numbers_are_compared_whole),
 		cmocka_unit_test(a_text_of_a_list_is_there_as_a_whole),

@@ -293,7 +293,10 @@ CELL(id_cell)
 {
 	char id[SELECT_ID_MAX];
 
-	strbuf_adds(b, select_format_id(v->name.id, v->name.element, id));
+	if (v->name.element)
+		strbuf_adds(b, select_format_id(v->name.id, v->name.element, id));
+	else
+		strbuf_add_u64(b, v->name.id);
 }
 
 CELL(state_cell)
@@ -303,7 +306,7 @@ CELL(state_cell)
 
 CELL(priority_cell)
 {
-	strbuf_addf(b, "%" PRIu64, v->name.priority);
+	strbuf_add_u64(b, v->name.priority);
 }
 
 CELL(gpus_cell)
@@ -311,7 +314,7 @@ CELL(gpus_cell)
 	if (v->name.gpus == SPEC_ALL)
 		strbuf_adds(b, "all");
 	else
-		strbuf_addf(b, "%" PRIu64, v->name.gpus);
+		strbuf_add_u64(b, v->name.gpus);
 }
 
 CELL(lane_cell)
@@ -642,26 +645,33 @@ static void count(struct totals *n, const struct task_view *v)
 	}
 }
 
-static void load(struct list *l, const struct list_row *r, struct task_view *ret)
+/*
+ * v is empty, or another row's. A view has room for all that there can be of what runs, and most
+ * rows are of what does not: so only what these have is set, and only what ran is cleared.
+ */
+static void load(struct list *l, const struct list_row *r, struct task_view *v)
 {
-	*ret = (struct task_view){ .sp = l->sp,
-				   .place = { .dir = r->t.dir },
-				   .name = r->t.name,
-				   .state = r->state,
-				   .lane_paused = r->lane_paused };
+	if (v->place.dir == SPOOL_RUNNING) {
+		taskview_clear(v);
+		*v = (struct task_view){ .sp = l->sp };
+	}
+	v->place.dir = r->t.dir;
+	v->name = r->t.name;
+	v->state = r->state;
+	v->lane_paused = r->lane_paused;
 	if (r->t.dir == SPOOL_RUNNING) {
 		l->tasks = l->tasks ? l->tasks : taskview_agents(l->ctx);
-		taskview_load_claim(ret, l->tasks);
-		if (ret->name.element)
-			taskrun_take_gangs(&ret->run, queue_facts_gangs(&l->facts));
+		taskview_load_claim(v, l->tasks);
+		if (v->name.element)
+			taskrun_take_gangs(&v->run, queue_facts_gangs(&l->facts));
 	}
-	ret->counted = ret->name.count && r->t.dir == SPOOL_PENDING &&
-		       taskstate_counts(l->sp, &ret->name, &l->active, &ret->counts, NULL) == 0;
+	v->counted = v->name.count && r->t.dir == SPOOL_PENDING &&
+		     taskstate_counts(l->sp, &v->name, &l->active, &v->counts, NULL) == 0;
 }
 
 static void show_rows(struct list *l, size_t limit)
 {
-	struct task_view v;
+	struct task_view v = { .sp = l->sp };
 
 	for (size_t i = 0; i < l->n_rows; i++) {
 		load(l, &l->rows[i], &v);
@@ -670,8 +680,8 @@ static void show_rows(struct list *l, size_t limit)
 			show_row(l, &v);
 		else if (i < limit)
 			show_json(l, &v);
-		taskview_clear(&v);
 	}
+	taskview_clear(&v);
 }
 
 static int add_ended(void *data, const struct task_name *n, const char *dir)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/json_get.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/strbuf.h"
 #include "sched/reason.h"
 #include "spool/lane.h"
@@ -23,6 +24,14 @@ struct queue_said {
 	size_t n;
 	struct said *all; /* by their ids */
 	json_t *rest;	  /* of all that are not among them; or NULL */
+	json_t *words;	  /* of reasons: those of each group, once */
+};
+
+/* Of very many tasks that wait most do for the same reason: it is made once. */
+struct known_reason {
+	json_t *made;
+	uint64_t wall_ns;
+	char lane[SPEC_NAME_MAX + 1];
 };
 
 static int compare_said(const void *a, const void *b)
@@ -59,6 +68,7 @@ static void said_free(struct queue_said *s)
 	if (!s)
 		return;
 	json_decref(s->answer);
+	json_decref(s->words);
 	free(s->all);
 	free(s);
 }
@@ -81,19 +91,28 @@ static json_t *find_said(const struct queue_said *s, uint64_t id)
 	return s ? s->rest : NULL;
 }
 
-static void take_group(struct queue_said *s, json_t *group)
+static json_t *words_of(const char *code, const char *text)
 {
-	json_t *tasks = json_object_get(group, "tasks"), *t;
+	return json_pack("{ss ss}", "code", code, "text", text);
+}
+
+/* A group without words, as of an agent of another version, says nothing of its tasks. */
+static void take_group(struct queue_said *s, const json_t *group)
+{
+	json_t *tasks = json_object_get(group, "tasks"), *t, *words;
+	const char *code = json_get_str(group, "code"), *text = json_get_str(group, "text");
 	size_t i;
 
+	words = code && text ? words_of(code, text) : json_null();
+	(void)json_array_append_new(s->words, words);
 	if (!tasks)
-		s->rest = group;
+		s->rest = words;
 	json_array_foreach(tasks, i, t)
 	{
 		const json_t *id = json_is_array(t) ? json_array_get(t, 0) : t;
 
 		add_said(s, (uint64_t)json_integer_value(id),
-			 (uint64_t)json_integer_value(json_array_get(t, 1)), group);
+			 (uint64_t)json_integer_value(json_array_get(t, 1)), words);
 	}
 }
 
@@ -103,6 +122,7 @@ void queue_facts_take_reasons(struct queue_facts *f, json_t *answer)
 	size_t i;
 
 	f->reasons = said_new(answer);
+	f->reasons->words = json_array();
 	json_array_foreach(json_object_get(answer, "groups"), i, group)
 	{
 		take_group(f->reasons, group);
@@ -158,6 +178,7 @@ int queue_facts_read(struct queue_facts *f, const struct spool *sp,
 		     const struct task_set *const *sets, size_t n_sets, struct err *e)
 {
 	f->sp = sp;
+	f->known = xcalloc(REASON_MAX, sizeof(*f->known));
 	find_batches(f, sets, n_sets);
 	return lanes_paused(sp, add_lane, f, e);
 }
@@ -169,6 +190,9 @@ void queue_facts_clear(struct queue_facts *f)
 	gang_clear(&f->gangs);
 	said_free(f->reasons);
 	said_free(f->forecasts);
+	for (size_t i = 0; f->known && i < REASON_MAX; i++)
+		json_decref(f->known[i].made);
+	free(f->known);
 	*f = (struct queue_facts){ .n_batches = 0 };
 }
 
@@ -251,23 +275,35 @@ static bool is_all_taken(const struct task_view *v)
 	return v->counted && !v->counts.waiting;
 }
 
+/* What find_known() leaves of a reason is all that its words can have. */
+static json_t *known_words(const struct queue_facts *f, const struct reason *r)
+{
+	cleanup_strbuf struct strbuf brief = STRBUF_INIT;
+	const char *lane = r->code == REASON_LANE_PAUSED ? r->lane : "";
+	struct known_reason *k = &f->known[r->code];
+
+	if (k->made && k->wall_ns == r->wall_ns && strcmp(k->lane, lane) == 0)
+		return json_incref(k->made);
+	reason_brief(r, &brief);
+	json_decref(k->made);
+	k->made = words_of(reason_code_name(r->code), strbuf_str(&brief));
+	k->wall_ns = r->wall_ns;
+	(void)str_copy(k->lane, sizeof(k->lane), lane);
+	return json_incref(k->made);
+}
+
 json_t *queue_facts_reason(const struct queue_facts *f, const struct task_view *v)
 {
 	bool waits = v->place.dir == SPOOL_PENDING && v->state != TASKSTATE_RUNNING;
-	cleanup_strbuf struct strbuf brief = STRBUF_INIT;
 	struct reason known;
-	json_t *group;
+	json_t *said;
 
 	if (!waits || is_all_taken(v))
 		return NULL;
-	group = find_said(f->reasons, v->name.id);
-	if (json_get_str(group, "text") && json_get_str(group, "code"))
-		return json_incref(group);
-	if (!find_known(f, v, &known))
-		return NULL;
-	reason_brief(&known, &brief);
-	return json_pack("{ss ss}", "code", reason_code_name(known.code), "text",
-			 strbuf_str(&brief));
+	said = find_said(f->reasons, v->name.id);
+	if (json_is_object(said))
+		return json_incref(said);
+	return find_known(f, v, &known) ? known_words(f, &known) : NULL;
 }
 
 json_t *queue_facts_forecast(const struct queue_facts *f, const struct task_view *v)
@@ -277,14 +313,12 @@ json_t *queue_facts_forecast(const struct queue_facts *f, const struct task_view
 		       : NULL;
 }
 
-void queue_facts_add(json_t *row, const json_t *reason, const json_t *forecast)
+void queue_facts_add(json_t *row, json_t *reason, const json_t *forecast)
 {
-	const char *code = json_get_str(reason, "code"), *text = json_get_str(reason, "text");
 	json_t *when = json_object_get(forecast, "forecast");
 
 	if (when)
 		(void)json_object_set(row, "forecast", when);
-	if (code && text)
-		(void)json_object_set_new(row, "reason",
-					  json_pack("{ss ss}", "code", code, "text", text));
+	if (reason)
+		(void)json_object_set(row, "reason", reason);
 }

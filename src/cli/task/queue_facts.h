@@ -17,6 +17,7 @@
 #include "cli/task/view.h"
 
 struct queue_said;
+struct known_reason;
 
 struct queue_facts {
 	const struct spool *sp;
@@ -27,6 +28,7 @@ struct queue_facts {
 	bool gangs_read;
 	bool unserved; /* no agent runs, here or on another node */
 	struct queue_said *reasons, *forecasts;
+	struct known_reason *known; /* of each code, the last that was found without an agent */
 };
 
 /* Of the tasks of these sets, which outlive it. 0 or negative; queue_facts_clear() in each case. */
@@ -54,7 +56,7 @@ const struct gangs_read *queue_facts_gangs(struct queue_facts *f);
 json_t *queue_facts_reason(const struct queue_facts *f, const struct task_view *v);
 /* When it starts: `text`, and `forecast` (docs/json.md). Borrowed; NULL: that is not known. */
 json_t *queue_facts_forecast(const struct queue_facts *f, const struct task_view *v);
-/* Both, as members of its row in a list; either may be NULL. */
-void queue_facts_add(json_t *row, const json_t *reason, const json_t *forecast);
+/* Both, as members of its row in a list, which shares them; either may be NULL. */
+void queue_facts_add(json_t *row, json_t *reason, const json_t *forecast);
 
 #endif

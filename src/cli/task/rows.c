@@ -23,6 +23,7 @@ struct reading {
 	const struct rows_said *said;
 	struct task_set all;
 	struct queue_facts facts;
+	struct task_view view; /* of the row that is made: large, and most of it is of what runs */
 };
 
 struct rows_index *rows_index_new(const struct spool *sp)
@@ -79,22 +80,23 @@ static int read_queue(struct rows_index *x, struct reading *k, struct err *e)
 
 /* ---- rows of it ---- */
 
-static struct task_view view_of(const struct row *row)
+/* What a row has; the rest of the view stays empty. */
+static void set_view(struct task_view *v, const struct row *row)
 {
-	return (struct task_view){ .place = { .dir = row->dir },
-				   .name = row->name,
-				   .state = row->state,
-				   .lane_paused = row->lane_paused,
-				   .counted = row->counted,
-				   .counts = row->counts };
+	v->place.dir = row->dir;
+	v->name = row->name;
+	v->state = row->state;
+	v->lane_paused = row->lane_paused;
+	v->counted = row->counted;
+	v->counts = row->counts;
 }
 
 /* What its claim says, and the agent here. */
 static void take_run(struct reading *k, struct row *row)
 {
-	struct task_view v = view_of(row);
+	struct task_view v = { .sp = k->sp };
 
-	v.sp = k->sp;
+	set_view(&v, row);
 	taskview_load_claim(&v, k->said->agents);
 	if (v.name.element)
 		taskrun_take_gangs(&v.run, queue_facts_gangs(&k->facts));
@@ -105,12 +107,11 @@ static void take_run(struct reading *k, struct row *row)
 }
 
 /* Why it waits, and when it starts. */
-static void take_words(const struct reading *k, struct row *row)
+static void take_words(struct reading *k, struct row *row)
 {
-	const struct task_view v = view_of(row);
-
-	row->reason = queue_facts_reason(&k->facts, &v);
-	row->forecast = json_incref(queue_facts_forecast(&k->facts, &v));
+	set_view(&k->view, row);
+	row->reason = queue_facts_reason(&k->facts, &k->view);
+	row->forecast = json_incref(queue_facts_forecast(&k->facts, &k->view));
 }
 
 static void make_row(struct reading *k, const struct scan_task *t, struct row *row)
@@ -211,10 +212,12 @@ int rows_read_ended(const struct spool *sp, size_t max, struct rows *ret, struct
 /* But for how long it has run, which is another word each time. */
 static char *make_json(const struct row *row)
 {
-	const struct task_view v = view_of(row);
-	json_t *o = row->run ? json_copy(row->run) : taskview_list_json(&v);
+	struct task_view v = { .name.id = 0 };
+	json_t *o;
 	char *text;
 
+	set_view(&v, row);
+	o = row->run ? json_copy(row->run) : taskview_list_json(&v);
 	queue_facts_add(o, row->reason, row->forecast);
 	text = json_dumps(o, JSON_COMPACT);
 	json_decref(o);
