@@ -3,9 +3,10 @@
 /*
  * A hash table of tasks by id and element, and a generation: what an update does not meet again is
  * gone. running/, which is small, is read before and after pending/, so that a task is met
- * whichever way it goes meanwhile; where it was met last is where it is. What a directory hides for
- * a moment, as a name that changes while it is read, comes with the next update; therefore one is
- * only gone when two updates in a row did not meet it.
+ * whichever way it goes meanwhile; where it was met last is where it is. A name that changes while
+ * its directory is read may not be met at all: so pending/ is read once more where it has changed
+ * meanwhile and something that was there is missed, or nothing was known yet; and a task is only
+ * gone when two updates in a row did not meet it.
  *
  * Files of other users are looked at one by one only where others can write: in a directory that is
  * its owner's alone every file was put there by him.
@@ -28,7 +29,8 @@
 
 #define NOTES_MAX	4096
 #define ROUNDS_MAX	3
-#define SETTLED_S	2 /* so old a change is no part of a tick that goes on */
+#define TICK_NS		(10 * NS_PER_MS) /* of a kernel, at most */
+#define SETTLED_S	2		 /* so old a change is no part of a tick that goes on */
 #define AGAIN_DOUBLINGS 6 /* a bare file that cannot be taken is tried every minute at last */
 
 /* A name's numbers as they are, and its texts one behind the other: most are short, and there may
@@ -569,10 +571,37 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
+/* Of those in pending/ that are known. */
+static bool misses_one(const struct scan *s)
+{
+	for (size_t i = 0; i < s->size; i++)
+		if (s->slots[i] && s->slots[i]->dir == SPOOL_PENDING &&
+		    s->slots[i]->seen != s->generation)
+			return true;
+	return false;
+}
+
+/*
+ * Whether one in pending/ may have been renamed before it was met. A directory's time is as coarse
+ * as a tick: what has changed in the last one may have changed since. Who knows nothing yet cannot
+ * tell that one is missed, and goes by that time alone, since most of those come straight behind a
+ * change.
+ */
+static bool may_hide_one(const struct scan *s, const struct timespec *before,
+			 const struct timespec *after, uint64_t began_ns)
+{
+	bool changed = !same_time(before, after);
+
+	if (s->generation == 1)
+		return changed;
+	return (changed || clock_timespec_ns(before) + TICK_NS > began_ns) && misses_one(s);
+}
+
 /*
  * A task that is claimed meanwhile is found in running/, one that comes back in pending/. One that
  * does both, as one that fails at once and is tried again at once, may be missed in each: so where
- * both have changed meanwhile they are read again, a few times.
+ * both have changed meanwhile they are read again, a few times. One that is renamed may be missed
+ * in pending/.
  */
 static int read_dirs(struct update *u, struct err *e)
 {
@@ -580,6 +609,8 @@ static int read_dirs(struct update *u, struct err *e)
 
 	for (int round = 0; round < ROUNDS_MAX && r == 0; round++) {
 		struct changes before = changed_at(u->s->sp), after;
+		uint64_t began_ns = clock_wall_ns();
+		bool again;
 
 		strbuf_reset(&u->s->notes); /* once is enough */
 		u->n_raws = u->s->n_raws;
@@ -587,8 +618,11 @@ static int read_dirs(struct update *u, struct err *e)
 		if (r == 0)
 			r = read_dir(u, SPOOL_RUNNING, e);
 		after = changed_at(u->s->sp);
-		if (same_time(&before.pending, &after.pending) ||
-		    same_time(&before.running, &after.running))
+		again = !same_time(&before.pending, &after.pending) &&
+			!same_time(&before.running, &after.running);
+		if (!again && round == 0)
+			again = may_hide_one(u->s, &before.pending, &after.pending, began_ns);
+		if (!again)
 			break;
 		sort_raws(u->s);
 	}

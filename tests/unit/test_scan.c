@@ -2,6 +2,7 @@
 
 /* What a look at the queue tells (spool_world.h). */
 
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "base/mem.h"
 #include "spool/instance.h"
 #include "spool/own.h"
+#include "spool/transit.h"
 #include "spool_world.h"
 
 struct read_dirs {
@@ -202,6 +204,89 @@ static void test_scan_settled(void **state)
 	sp = spool_close(sp);
 }
 
+/* -------- what a directory hides for a moment -------- */
+
+/* Of a task that is renamed while its directory is read, neither name may be met. */
+static struct {
+	uint64_t id;
+	unsigned int times; /* so often yet; then it has been renamed */
+	unsigned int reads; /* of pending/ */
+} hiding;
+
+struct passing {
+	const struct spool *sp;
+	spool_entry_fn fn;
+	void *data;
+	bool renamed;
+};
+
+static int pass_others(void *data, const char *file, unsigned char type)
+{
+	struct passing *p = data;
+	struct task_name n;
+
+	if (!hiding.times || !name_parse(file, &n) || n.id != hiding.id)
+		return p->fn(p->data, file, type);
+	if (!p->renamed)
+		assert_int_equal(transit_pause(p->sp, &n, !(n.flags & NAME_PAUSED), NULL), 0);
+	p->renamed = true;
+	return 0;
+}
+
+int __real_spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void *data,
+		      struct err *e);
+int __wrap_spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void *data,
+		      struct err *e);
+int __wrap_spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void *data,
+		      struct err *e)
+{
+	struct passing p = { .sp = sp, .fn = fn, .data = data };
+	int r;
+
+	if (strcmp(dir, "pending") != 0)
+		return __real_spool_each(sp, dir, fn, data, e);
+	hiding.reads++;
+	r = __real_spool_each(sp, dir, pass_others, &p, e);
+	hiding.times -= p.renamed;
+	return r;
+}
+
+static void a_task_that_is_renamed_meanwhile_is_there(void **state)
+{
+	struct spool *sp = open_spool();
+	uint64_t id = submit(sp, "{\"argv\":[\"true\"]}"), other;
+	struct scan *s = scan_new(sp, 0);
+	struct changes ch = { { 0 } };
+
+	/* By who looks for the first time, and knows nothing of it. */
+	set_time(sp, "pending", 999);
+	hiding.id = id;
+	hiding.times = 1;
+	assert_int_equal(scan_update(s, count_change, &ch, NULL), 0);
+	assert_int_equal(hiding.times, 0);
+	assert_non_null(scan_find(s, id, 0));
+	assert_true(scan_find(s, id, 0)->name.flags & NAME_PAUSED);
+	assert_int_equal(scan_count(s, SPOOL_PENDING), 1);
+	/* By who knows it, whenever he looks: it never seems to be gone. */
+	for (unsigned int i = 0; i < 4; i++) {
+		set_time(sp, "pending", 1000 + i);
+		hiding.times = 1;
+		assert_int_equal(scan_update(s, count_change, &ch, NULL), 0);
+		assert_int_equal(hiding.times, 0);
+		assert_non_null(scan_find(s, id, 0));
+		assert_int_equal(!!(scan_find(s, id, 0)->name.flags & NAME_PAUSED), i % 2);
+	}
+	assert_int_equal(ch.n[SCAN_REMOVED], 0);
+	/* Where nothing is missed one reading is enough, whatever else has come meanwhile. */
+	hiding.reads = 0;
+	other = submit(sp, "{\"argv\":[\"true\"]}");
+	assert_int_equal(scan_update(s, count_change, &ch, NULL), 0);
+	assert_non_null(scan_find(s, other, 0));
+	assert_int_equal(hiding.reads, 1);
+	s = scan_free(s);
+	sp = spool_close(sp);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
 
 int main(void)
@@ -211,6 +296,7 @@ int main(void)
 		TEST(test_scan_of_what_ended),
 		TEST(test_scan_of_edits),
 		TEST(test_scan_settled),
+		TEST(a_task_that_is_renamed_meanwhile_is_there),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
