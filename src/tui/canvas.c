@@ -71,6 +71,11 @@ static size_t put_one(struct canvas *c, size_t x, size_t y, enum ink ink, const 
 	*ret = len ? utf8_width(code) : 1;
 	if (*ret > columns)
 		return 0;
+	if (c->ascii && len > 1) {
+		for (size_t i = 0; i < *ret; i++)
+			set(c, x + i, y, ink, "?", 1);
+		return len;
+	}
 	if (*ret)
 		set(c, x, y, ink, len ? p : "?", len ? len : 1);
 	else

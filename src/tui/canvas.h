@@ -36,6 +36,7 @@ struct cell {
 
 struct canvas {
 	size_t width, height;
+	bool ascii;	    /* where it goes no other characters are shown: they become ? */
 	struct cell *cells; /* by rows */
 };
 

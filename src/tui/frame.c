@@ -13,11 +13,13 @@
 #include "base/units.h"
 #include "base/utf8.h"
 
-#define BAR	     12
-#define TREND	     8	 /* columns of a device's history; each has two samples */
-#define WIDE	     120 /* from so many columns on, why a device is as it is stands beside it */
-#define EVENTS_LEAST 3
-#define TASKS_LEAST  4
+#define BAR	    12
+#define TREND	    8  /* columns of a device's history at least, */
+#define TREND_MORE  52 /* and so many more */
+#define TREND_WIDE  140
+#define WIDE	    120 /* from so many columns on, why a device is as it is stands beside it */
+#define SHARE_LEAST 3	/* lines of a part, with its heading */
+#define TASKS_LEAST 4
 
 static const char *text_of(const json_t *o, const char *key)
 {
@@ -46,41 +48,17 @@ static const char *duration(double s, char buf[UNIT_TEXT_MAX])
 	return unit_format_duration((uint64_t)(s < 0 ? 0 : s) * 1000, buf);
 }
 
+void frame_clear(struct frame_ui *ui)
+{
+	listing_clear(&ui->listing);
+	trends_clear(&ui->trends);
+}
+
 /* -------- history -------- */
 
-static struct frame_history *history_of(struct frame_ui *ui, const char *uuid)
+void frame_sample(struct frame_ui *ui, const struct frame_look *l)
 {
-	for (size_t i = 0; i < ui->n_histories; i++)
-		if (strcmp(ui->histories[i].uuid, uuid) == 0)
-			return &ui->histories[i];
-	if (ui->n_histories == FRAME_DEVICES)
-		return NULL;
-	(void)str_copy(ui->histories[ui->n_histories].uuid, sizeof(ui->histories[0].uuid), uuid);
-	return &ui->histories[ui->n_histories++];
-}
-
-void frame_sample(struct frame_ui *ui, const struct model_snapshot *s)
-{
-	const json_t *d;
-	size_t i;
-
-	json_array_foreach(json_object_get(s->status, "devices"), i, d)
-	{
-		struct frame_history *h = history_of(ui, text_of(d, "uuid"));
-
-		if (h)
-			h->util[h->n++ % FRAME_HISTORY] =
-				is_known(d, "utilisation")
-					? (unsigned char)json_get_small(d, "utilisation", 100)
-					: FRAME_UNKNOWN;
-	}
-}
-
-/* The i-th sample before the last one. */
-static unsigned int sample_before(const struct frame_history *h, size_t i)
-{
-	return h && i < h->n && i < FRAME_HISTORY ? h->util[(h->n - 1 - i) % FRAME_HISTORY]
-						  : FRAME_UNKNOWN;
+	trends_sample(&ui->trends, json_object_get(l->s->status, "devices"), l->now_ns);
 }
 
 /* Dots from the bottom up, of the left and of the right column of a Braille character. */
@@ -88,28 +66,170 @@ static unsigned int dots(unsigned int util, bool left)
 {
 	static const unsigned char marks[2][4] = { { 0x80, 0x20, 0x10, 0x08 },
 						   { 0x40, 0x04, 0x02, 0x01 } };
-	unsigned int n = util == FRAME_UNKNOWN ? 0 : util >= 88 ? 4 : (util + 12) / 25, all = 0;
+	unsigned int n = util == TREND_UNKNOWN ? 0 : util >= 88 ? 4 : (util + 12) / 25, all = 0;
 
 	for (unsigned int i = 0; i < n; i++)
 		all |= marks[left][i];
 	return all;
 }
 
-static void draw_trend(struct canvas *c, size_t x, size_t y, const struct frame_history *h,
+/* Columns of a device's history, each of two steps: what a wide terminal has room for. */
+static size_t trend_columns(const struct canvas *c)
+{
+	size_t more = c->width > TREND_WIDE ? (c->width - TREND_WIDE) / 2 : 0;
+
+	return TREND + (more < TREND_MORE ? more : TREND_MORE);
+}
+
+static void draw_trend(struct canvas *c, size_t x, size_t y, const struct trend *t, uint64_t now_ns,
 		       bool ascii)
 {
 	static const char levels[] = " .:|#";
+	size_t n = trend_columns(c);
 
-	for (size_t i = 0; i < TREND; i++) {
-		unsigned int right = sample_before(h, 2 * i), left = sample_before(h, 2 * i + 1);
+	for (size_t i = 0; i < n; i++) {
+		unsigned int right = trend_before(t, now_ns, 2 * i);
+		unsigned int left = trend_before(t, now_ns, 2 * i + 1);
 		unsigned int code = 0x2800 + (dots(left, true) | dots(right, false));
+		unsigned int level = right == TREND_UNKNOWN ? left : right;
 		char text[4] = { (char)(0xe0 | code >> 12), (char)(0x80 | (code >> 6 & 63)),
 				 (char)(0x80 | (code & 63)), '\0' };
-		char plain[2] = { right == FRAME_UNKNOWN ? ' ' : levels[(right + 12) / 25 % 5],
+		char plain[2] = { level == TREND_UNKNOWN ? ' ' : levels[(level + 12) / 25 % 5],
 				  '\0' };
 
-		(void)canvas_put(c, x + TREND - 1 - i, y, INK_PLAIN, ascii ? plain : text, 1);
+		(void)canvas_put(c, x + n - 1 - i, y, INK_PLAIN, ascii ? plain : text, 1);
 	}
+}
+
+/* -------- what is chosen -------- */
+
+size_t frame_tasks(const struct model_snapshot *s, struct frame_ui *ui,
+		   const struct row *const **ret)
+{
+	listing_of(&ui->listing, s, &ui->wanted);
+	*ret = ui->listing.all;
+	return ui->listing.n;
+}
+
+static size_t find_text(const json_t *list, const char *key, const char *text)
+{
+	const json_t *o;
+	size_t i;
+
+	json_array_foreach(list, i, o)
+	{
+		if (strcmp(text_of(o, key), text) == 0)
+			return i;
+	}
+	return SIZE_MAX;
+}
+
+static const json_t *devices_of(const struct frame_look *l)
+{
+	return json_object_get(l->s->status, "devices");
+}
+
+static bool is_chosen_task(const struct frame_ui *ui, const struct row *row)
+{
+	return row->name.id == ui->task && row->name.element == ui->element;
+}
+
+/* Most often it is where it was. */
+static size_t find_task(const struct frame_look *l, struct frame_ui *ui)
+{
+	const struct row *const *tasks;
+	size_t n = frame_tasks(l->s, ui, &tasks);
+
+	if (!ui->task)
+		return SIZE_MAX;
+	if (ui->chosen_hint < n && is_chosen_task(ui, tasks[ui->chosen_hint]))
+		return ui->chosen_hint;
+	for (size_t i = 0; i < n; i++)
+		if (is_chosen_task(ui, tasks[i]))
+			return ui->chosen_hint = i;
+	return SIZE_MAX;
+}
+
+size_t frame_rows(const struct frame_look *l, struct frame_ui *ui, enum frame_part part)
+{
+	const struct row *const *tasks;
+	size_t nodes = json_array_size(l->s->nodes);
+
+	switch (part) {
+	case PART_TASKS:
+		return frame_tasks(l->s, ui, &tasks);
+	case PART_DEVICES:
+		return json_array_size(devices_of(l));
+	case PART_NODES:
+		return nodes > 1 ? nodes : 0;
+	default:
+		return l->n_events;
+	}
+}
+
+size_t frame_chosen(const struct frame_look *l, struct frame_ui *ui, enum frame_part part)
+{
+	switch (part) {
+	case PART_TASKS:
+		return find_task(l, ui);
+	case PART_DEVICES:
+		return ui->uuid[0] ? find_text(devices_of(l), "uuid", ui->uuid) : SIZE_MAX;
+	case PART_NODES:
+		return ui->node[0] ? find_text(l->s->nodes, "agent", ui->node) : SIZE_MAX;
+	default: /* what is kept no more leaves the first one that is */
+		if (!l->n_events)
+			return SIZE_MAX;
+		if (!ui->event || ui->event >= l->first_event + l->n_events)
+			return l->n_events - 1;
+		return ui->event < l->first_event ? 0 : ui->event - l->first_event;
+	}
+}
+
+void frame_choose(const struct frame_look *l, struct frame_ui *ui, enum frame_part part, size_t i)
+{
+	const struct row *const *tasks;
+
+	if (i >= frame_rows(l, ui, part))
+		return;
+	switch (part) {
+	case PART_TASKS:
+		(void)frame_tasks(l->s, ui, &tasks);
+		ui->task = tasks[i]->name.id;
+		ui->element = tasks[i]->name.element;
+		break;
+	case PART_DEVICES:
+		json_get_text(json_array_get(devices_of(l), i), "uuid", ui->uuid, sizeof(ui->uuid));
+		break;
+	case PART_NODES:
+		json_get_text(json_array_get(l->s->nodes, i), "agent", ui->node, sizeof(ui->node));
+		break;
+	default:
+		ui->event = i + 1 == l->n_events ? 0 : l->first_event + i;
+	}
+}
+
+enum frame_part frame_at(const struct frame_look *l, struct frame_ui *ui, size_t y, size_t *ret)
+{
+	for (enum frame_part part = 0; part < PART_MAX; part++) {
+		const struct frame_pane *p = &ui->panes[part];
+
+		if (y < p->y || y >= p->y + p->rows * p->lines)
+			continue;
+		*ret = p->scroll + (y - p->y) / p->lines;
+		return *ret < frame_rows(l, ui, part) ? part : PART_MAX;
+	}
+	return PART_MAX;
+}
+
+json_t *frame_thing(const struct frame_look *l, struct frame_ui *ui, enum frame_part part)
+{
+	size_t i = frame_chosen(l, ui, part);
+
+	if (i >= frame_rows(l, ui, part) || part == PART_TASKS)
+		return NULL;
+	if (part == PART_EVENTS)
+		return json_loads(l->events[i], 0, NULL);
+	return json_incref(json_array_get(part == PART_DEVICES ? devices_of(l) : l->s->nodes, i));
 }
 
 /* -------- devices -------- */
@@ -160,39 +280,50 @@ static void draw_memory(struct canvas *c, size_t x, size_t y, const json_t *d, b
 	}
 }
 
-static enum ink util_ink(const json_t *d, unsigned int util)
+/* Whether it is where its load is to keep it, for those too who see no colours. */
+static void draw_band(struct canvas *c, size_t x, size_t y, const json_t *d)
 {
 	const json_t *band = json_object_get(d, "utilisation_band");
 	json_int_t low = json_integer_value(json_array_get(band, 0));
 	json_int_t high = json_integer_value(json_array_get(band, 1));
+	json_int_t util = json_get_small(d, "utilisation", 100);
+	bool within = util >= low && util <= high;
 
-	if (!json_is_array(band))
-		return INK_PLAIN;
-	return util >= low && util <= high ? INK_GOOD : INK_WARN;
+	if (!json_is_array(band) || !is_known(d, "utilisation"))
+		return;
+	canvas_tint(c, x - 4, y, 4, within ? INK_GOOD : INK_WARN);
+	(void)canvas_put(c, x, y, within ? INK_GOOD : INK_WARN,
+			 within	      ? "="
+			 : util < low ? "<"
+				      : ">",
+			 1);
 }
 
-static void draw_figures(struct canvas *c, size_t x, size_t y, const json_t *d, struct frame_ui *ui)
+static void draw_figures(struct canvas *c, size_t x, size_t y, const json_t *d,
+			 const struct frame_ui *ui, uint64_t now_ns)
 {
+	size_t trend = trend_columns(c);
 	char text[64];
-	unsigned int util = json_get_small(d, "utilisation", 100);
 
 	(void)str_print(text, sizeof(text), "%.1f/%.1f",
 			(double)json_get_u64(d, "memory_used_bytes") / (double)(1ULL << 30),
 			(double)json_get_u64(d, "memory_total_bytes") / (double)(1ULL << 30));
 	canvas_right(c, x, y, INK_PLAIN, is_known(d, "memory_used_bytes") ? text : "?", 11);
-	(void)str_print(text, sizeof(text), "%u%%", util);
-	canvas_right(c, x + 12, y, util_ink(d, util), is_known(d, "utilisation") ? text : "?", 4);
-	draw_trend(c, x + 17, y, history_of(ui, text_of(d, "uuid")), ui->ascii);
+	(void)str_print(text, sizeof(text), "%u%%", json_get_small(d, "utilisation", 100));
+	canvas_right(c, x + 12, y, INK_PLAIN, is_known(d, "utilisation") ? text : "?", 4);
+	draw_band(c, x + 16, y, d);
+	draw_trend(c, x + 17, y, trends_find(&ui->trends, text_of(d, "uuid")), now_ns, ui->ascii);
 	(void)str_print(text, sizeof(text), "%.0f", json_get_num(d, "power_w"));
-	canvas_right(c, x + 18 + TREND, y, INK_PLAIN, is_known(d, "power_w") ? text : "?", 4);
+	canvas_right(c, x + 18 + trend, y, INK_PLAIN, is_known(d, "power_w") ? text : "?", 4);
 	(void)str_print(text, sizeof(text), "%u", json_get_small(d, "temperature_c", 999));
-	canvas_right(c, x + 23 + TREND, y, INK_PLAIN, is_known(d, "temperature_c") ? text : "?", 3);
+	canvas_right(c, x + 23 + trend, y, INK_PLAIN, is_known(d, "temperature_c") ? text : "?", 3);
 }
 
 /* Why it is as it is. */
 static void draw_why(struct canvas *c, size_t x, size_t y, const json_t *d)
 {
 	const char *use = text_of(d, "use"), *reason = text_of(d, "reason");
+	const json_t *band = json_object_get(d, "utilisation_band");
 	char time[UNIT_TEXT_MAX];
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
@@ -202,10 +333,16 @@ static void draw_why(struct canvas *c, size_t x, size_t y, const json_t *d)
 	if (is_known(d, "hold_in_s"))
 		strbuf_addf(&b, "%sto be held in %s", b.len ? "; " : "",
 			    duration(json_get_num(d, "hold_in_s"), time));
+	if (json_is_array(band))
+		strbuf_addf(&b,
+			    "%sto be kept at %" JSON_INTEGER_FORMAT "-%" JSON_INTEGER_FORMAT " %%",
+			    b.len ? "; " : "", json_integer_value(json_array_get(band, 0)),
+			    json_integer_value(json_array_get(band, 1)));
 	(void)canvas_put(c, x, y, use[0] ? INK_TASK : INK_DIM, strbuf_str(&b), c->width);
 }
 
-static void draw_device(struct canvas *c, size_t y, const json_t *d, struct frame_ui *ui)
+static void draw_device(struct canvas *c, size_t y, const json_t *d, const struct frame_ui *ui,
+			uint64_t now_ns)
 {
 	char label[16], time[UNIT_TEXT_MAX];
 	const char *state = text_of(d, "state"), *name = text_of(d, "name");
@@ -216,143 +353,78 @@ static void draw_device(struct canvas *c, size_t y, const json_t *d, struct fram
 	(void)canvas_put(c, 14, y, state_ink(state), state, 8);
 	canvas_right(c, 22, y, INK_DIM, duration(json_get_num(d, "for_s"), time), 7);
 	draw_memory(c, 30, y, d, ui->ascii);
-	draw_figures(c, 30 + BAR + 1, y, d, ui);
-	if (ui->device_lines == 2)
+	draw_figures(c, 30 + BAR + 1, y, d, ui, now_ns);
+	if (ui->panes[PART_DEVICES].lines == 2)
 		draw_why(c, 14, y + 1, d);
 	else if (c->width >= WIDE)
-		draw_why(c, 79, y, d);
+		draw_why(c, 71 + trend_columns(c), y, d);
 	if (ui->part == PART_DEVICES && strcmp(text_of(d, "uuid"), ui->uuid) == 0)
 		canvas_tint(c, 0, y, 29, INK_CHOSEN);
 }
 
+/* The heading of a part; that of the one that keys are about is marked. */
+static void draw_head(struct canvas *c, size_t y, const struct frame_ui *ui, enum frame_part part,
+		      const char *text)
+{
+	canvas_tint(c, 0, y, c->width, INK_HEAD);
+	(void)canvas_put(c, 0, y, INK_HEAD, text, c->width);
+	if (ui->part == part)
+		(void)canvas_put(c, 0, y, INK_HEAD, ">", 1);
+}
+
+/* The rows of a part that are shown: the chosen one is among them. */
+static struct frame_pane *place(const struct frame_look *l, struct frame_ui *ui,
+				enum frame_part part, size_t y, size_t room)
+{
+	struct frame_pane *p = &ui->panes[part];
+	size_t n = frame_rows(l, ui, part), at = frame_chosen(l, ui, part);
+
+	p->lines = p->lines ? p->lines : 1;
+	p->y = y;
+	room /= p->lines;
+	if (at < n && at < p->scroll)
+		p->scroll = at;
+	else if (at < n && at >= p->scroll + room)
+		p->scroll = at - room + (room > 0);
+	if (p->scroll + room > n)
+		p->scroll = n > room ? n - room : 0;
+	p->rows = n - p->scroll < room ? n - p->scroll : room;
+	return p;
+}
+
+static void draw_devices_head(struct canvas *c, size_t y, const struct frame_ui *ui)
+{
+	size_t trend = trend_columns(c);
+
+	draw_head(c, y, ui, PART_DEVICES,
+		  " GPU NAME     STATE        FOR MEMORY         USED/GiB UTIL HISTORY");
+	canvas_right(c, 61 + trend, y, INK_HEAD, "W", 4);
+	canvas_right(c, 66 + trend, y, INK_HEAD, ui->ascii ? "C" : "°C", 3);
+}
+
 /* The first row behind them. */
-static size_t draw_devices(struct canvas *c, size_t y, const struct model_snapshot *s,
+static size_t draw_devices(struct canvas *c, size_t y, const struct frame_look *l,
 			   struct frame_ui *ui)
 {
-	const json_t *devices = json_object_get(s->status, "devices"), *d;
+	const json_t *devices = json_object_get(l->s->status, "devices");
 	size_t n = json_array_size(devices),
 	       room = c->height / 2 > y + 2 ? c->height / 2 - y - 1 : 1;
-	size_t i;
+	struct frame_pane *p = &ui->panes[PART_DEVICES];
 
-	(void)canvas_put(
-		c, 0, y, INK_HEAD,
-		" GPU NAME     STATE        FOR MEMORY         USED/GiB UTIL HISTORY    W  °C",
-		c->width);
-	canvas_tint(c, 0, y, c->width, INK_HEAD);
-	y++;
-	ui->first_device_y = y;
-	ui->device_lines = c->width < WIDE && n * 2 <= room ? 2 : 1;
-	ui->n_device_rows = n * ui->device_lines <= room ? n : room / ui->device_lines;
+	draw_devices_head(c, y++, ui);
+	p->lines = c->width < WIDE && n * 2 <= room ? 2 : 1;
+	(void)place(l, ui, PART_DEVICES, y, room);
 	if (!n)
-		(void)canvas_put(c, 5, y++, INK_DIM, s->trouble[0] ? s->trouble : "none is known",
-				 c->width);
-	json_array_foreach(devices, i, d)
-	{
-		if (i == ui->n_device_rows)
-			break;
-		draw_device(c, y, d, ui);
-		y += ui->device_lines;
-	}
-	if (n > ui->n_device_rows)
-		(void)canvas_print(c, 5, y++, INK_DIM, ".. and %zu more", n - ui->n_device_rows);
+		(void)canvas_put(c, 5, y++, INK_DIM,
+				 l->s->trouble[0] ? l->s->trouble : "none is known", c->width);
+	for (size_t i = 0; i < p->rows; i++, y += p->lines)
+		draw_device(c, y, json_array_get(devices, p->scroll + i), ui, l->now_ns);
+	if (n > p->rows)
+		(void)canvas_print(c, 5, y++, INK_DIM, ".. and %zu more", n - p->rows);
 	return y;
 }
 
 /* -------- the queue -------- */
-
-static bool contains(const char *text, const char *part)
-{
-	size_t n = strlen(part);
-
-	for (; *text; text++)
-		if (strncasecmp(text, part, n) == 0)
-			return true;
-	return false;
-}
-
-static bool passes(const struct row *row, const char *filter)
-{
-	char id[64];
-
-	(void)str_print(id, sizeof(id), "%" PRIu64, row->name.id);
-	return !filter[0] || contains(row->name.name, filter) || contains(row->name.lane, filter) ||
-	       contains(row->name.agent, filter) || str_has_prefix(id, filter) ||
-	       contains(taskstate_name(row->state), filter);
-}
-
-/* What runs comes first, whatever else they are sorted by. */
-static int by_running(const struct row *a, const struct row *b)
-{
-	return (b->dir == SPOOL_RUNNING) - (a->dir == SPOOL_RUNNING);
-}
-
-static int compare_ids(const struct row *a, const struct row *b)
-{
-	if (a->name.id != b->name.id)
-		return a->name.id < b->name.id ? -1 : 1;
-	return a->name.element < b->name.element ? -1 : a->name.element > b->name.element;
-}
-
-static int by_plan(const void *x, const void *y)
-{
-	const struct row *a = *(const struct row *const *)x, *b = *(const struct row *const *)y;
-	int r = by_running(a, b);
-
-	return r ? r : a < b ? -1 : a > b; /* as they are */
-}
-
-static int by_ids(const void *x, const void *y)
-{
-	return compare_ids(*(const struct row *const *)x, *(const struct row *const *)y);
-}
-
-static int by_names(const void *x, const void *y)
-{
-	const struct row *a = *(const struct row *const *)x, *b = *(const struct row *const *)y;
-	int r = strcmp(a->name.name, b->name.name);
-
-	return r ? r : compare_ids(a, b);
-}
-
-static int by_times(const void *x, const void *y)
-{
-	const struct row *a = *(const struct row *const *)x, *b = *(const struct row *const *)y;
-	int r = by_running(a, b);
-
-	if (r || a->started_ns == b->started_ns)
-		return r ? r : compare_ids(a, b);
-	return a->started_ns < b->started_ns ? -1 : 1;
-}
-
-static size_t add_rows(const struct rows *rows, const struct frame_ui *ui, const struct row **to)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < rows->n; i++)
-		if (passes(&rows->all[i], ui->filter))
-			to[n++] = &rows->all[i];
-	return n;
-}
-
-size_t frame_tasks(const struct model_snapshot *s, const struct frame_ui *ui,
-		   const struct row ***ret)
-{
-	static int (*const orders[SORT_MAX])(const void *, const void *) = {
-		[SORT_PLAN] = by_plan,
-		[SORT_ID] = by_ids,
-		[SORT_NAME] = by_names,
-		[SORT_TIME] = by_times,
-	};
-	const struct row **all = xcalloc(s->rows.n + s->ended.n + 1, sizeof(*all));
-	size_t n = add_rows(&s->rows, ui, all);
-
-	if (n)
-		qsort(all, n, sizeof(*all), orders[ui->sort]);
-	if (ui->ended)
-		n += add_rows(&s->ended, ui, all + n);
-	*ret = all;
-	return n;
-}
 
 static enum ink task_ink(const struct row *row)
 {
@@ -440,63 +512,40 @@ static void draw_task(struct canvas *c, size_t y, const struct row *row, const s
 		canvas_tint(c, 0, y, c->width, INK_CHOSEN);
 }
 
-/* The chosen row stays where it can be seen. */
-static void scroll_to_chosen(struct frame_ui *ui, const struct row **tasks, size_t n, size_t room)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (tasks[i]->name.id != ui->task || tasks[i]->name.element != ui->element)
-			continue;
-		if (i < ui->scroll)
-			ui->scroll = i;
-		else if (i >= ui->scroll + room)
-			ui->scroll = i - room + 1;
-		return;
-	}
-	if (ui->scroll + room > n)
-		ui->scroll = n > room ? n - room : 0;
-}
-
 static void draw_queue_head(struct canvas *c, size_t y, const struct model_snapshot *s,
 			    const struct frame_ui *ui)
 {
 	static const char *const sorts[SORT_MAX] = { "", ", by id", ", by name", ", by start" };
-	size_t running = 0;
+	const char *filter = ui->wanted.filter;
 	char text[160];
 
-	for (size_t i = 0; i < s->rows.n; i++)
-		running += s->rows.all[i].dir == SPOOL_RUNNING;
-	canvas_tint(c, 0, y, c->width, INK_HEAD);
-	(void)canvas_put(c, 0, y, INK_HEAD,
-			 "       ID STATE     GPUS LANE    NAME            ELAPSED", c->width);
-	(void)str_print(text, sizeof(text), "%zu run, %zu wait%s%s%s", running, s->rows.n - running,
-			sorts[ui->sort], ui->filter[0] ? ", with " : "", ui->filter);
+	draw_head(c, y, ui, PART_TASKS, "       ID STATE     GPUS LANE    NAME            ELAPSED");
+	(void)str_print(text, sizeof(text), "%zu run, %zu wait%s%s%s", ui->listing.running,
+			s->rows.n - ui->listing.running, sorts[ui->wanted.sort],
+			filter[0] ? ", with " : "", filter);
 	if (c->width > 57)
 		canvas_right(c, 57, y, INK_HEAD, text, c->width - 57);
 }
 
-static size_t draw_queue(struct canvas *c, size_t y, size_t room, const struct model_snapshot *s,
-			 struct frame_ui *ui, uint64_t now_ns)
+static size_t draw_queue(struct canvas *c, size_t y, size_t room, const struct frame_look *l,
+			 struct frame_ui *ui)
 {
-	const struct row **tasks;
+	const struct model_snapshot *s = l->s;
+	const struct row *const *tasks;
 	size_t n = frame_tasks(s, ui, &tasks);
+	const struct frame_pane *p = place(l, ui, PART_TASKS, y + 1, room - 1);
 
 	draw_queue_head(c, y++, s, ui);
-	room--;
-	ui->first_task_y = y;
-	ui->n_tasks = n;
-	scroll_to_chosen(ui, tasks, n, room);
-	ui->n_task_rows = n - ui->scroll < room ? n - ui->scroll : room;
-	for (size_t i = 0; i < ui->n_task_rows; i++)
-		draw_task(c, y + i, tasks[ui->scroll + i], ui, now_ns);
+	for (size_t i = 0; i < p->rows; i++)
+		draw_task(c, y + i, tasks[p->scroll + i], ui, l->now_ns);
 	if (!n)
 		(void)canvas_put(c, 10, y, INK_DIM,
-				 s->queue_trouble[0] ? s->queue_trouble
-				 : !s->read	     ? "the queue is being read"
-				 : ui->filter[0]     ? "nothing is like that"
-						     : "nothing waits or runs",
+				 s->queue_trouble[0]	? s->queue_trouble
+				 : !s->read		? "the queue is being read"
+				 : ui->wanted.filter[0] ? "nothing is like that"
+							: "nothing waits or runs",
 				 c->width);
-	free(tasks);
-	return y + room;
+	return y + room - 1;
 }
 
 /* -------- the rest -------- */
@@ -518,30 +567,52 @@ static void draw_header(struct canvas *c, const struct model_snapshot *s, const 
 	canvas_right(c, c->width > 9 ? c->width - 9 : 0, 0, INK_DIM, clock, 9);
 }
 
-static size_t draw_nodes(struct canvas *c, size_t y, const struct model_snapshot *s)
+static void draw_node(struct canvas *c, size_t y, const json_t *node, const struct frame_ui *ui)
 {
-	const json_t *node;
-	size_t i, x = 0;
+	const char *state = text_of(node, "state"), *name = text_of(node, "agent");
+	const char *version = text_of(node, "version");
+	enum ink ink = strcmp(state, "alive") == 0 ? INK_PLAIN : INK_WARN;
+	cleanup_strbuf struct strbuf note = STRBUF_INIT;
+	char time[UNIT_TEXT_MAX];
+	static const char *const counts[] = { "devices", "held", "lent", "idle", "running" };
 
-	if (json_array_size(s->nodes) < 2)
-		return y;
-	canvas_tint(c, 0, y, c->width, INK_HEAD);
-	(void)canvas_print(c, 0, y++, INK_HEAD, " %zu NODES", json_array_size(s->nodes));
-	json_array_foreach(s->nodes, i, node)
-	{
-		const char *state = text_of(node, "state");
-		char text[160];
+	(void)canvas_put(c, 1, y, INK_BOLD, name, 19);
+	(void)canvas_put(c, 21, y, ink, state, 8);
+	for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+		char text[16];
 
-		(void)str_print(
-			text, sizeof(text), " %s %s, %u GPUs, %u held, %u run ",
-			text_of(node, "agent"), state, json_get_small(node, "devices", 9999),
-			json_get_small(node, "held", 9999), json_get_small(node, "running", 99999));
-		if (x && x + utf8_columns(text) > c->width)
-			break;
-		x = canvas_put(c, x, y, strcmp(state, "alive") == 0 ? INK_PLAIN : INK_WARN, text,
-			       c->width);
+		(void)str_print(text, sizeof(text), "%u", json_get_small(node, counts[i], 99999));
+		canvas_right(c, 29 + 5 * i, y, INK_PLAIN, text, 5);
 	}
-	return y + 1;
+	strbuf_adds(&note, json_get_flag(node, "draining") ? "it drains; " : "");
+	if (json_get_flag(node, "here"))
+		strbuf_adds(&note, "this one");
+	else if (is_known(node, "age_s"))
+		strbuf_addf(&note, "heard of %s ago", duration(json_get_num(node, "age_s"), time));
+	if (version[0])
+		strbuf_addf(&note, "%sversion %s", note.len ? "; " : "", version);
+	(void)canvas_put(c, 56, y, INK_DIM, strbuf_str(&note), c->width);
+	if (ui->part == PART_NODES && strcmp(name, ui->node) == 0)
+		canvas_tint(c, 0, y, c->width, INK_CHOSEN);
+}
+
+static size_t draw_nodes(struct canvas *c, size_t y, size_t room, const struct frame_look *l,
+			 struct frame_ui *ui)
+{
+	const struct frame_pane *p;
+	char text[160];
+
+	if (room < 2)
+		return y;
+	(void)str_print(text, sizeof(text), " %-19.19s STATE     GPUS HELD LENT IDLE  RUN", "NODE");
+	draw_head(c, y++, ui, PART_NODES, text);
+	p = place(l, ui, PART_NODES, y, room - 1);
+	(void)str_print(text, sizeof(text), "%zu nodes", json_array_size(l->s->nodes));
+	if (c->width > 57)
+		canvas_right(c, 57, y - 1, INK_HEAD, text, c->width - 57);
+	for (size_t i = 0; i < p->rows; i++)
+		draw_node(c, y + i, json_array_get(l->s->nodes, p->scroll + i), ui);
+	return y + p->rows;
 }
 
 static enum ink level_ink(const char *level)
@@ -552,62 +623,74 @@ static enum ink level_ink(const char *level)
 					       : INK_PLAIN;
 }
 
-static void draw_events(struct canvas *c, size_t y, size_t room, char *const *events, size_t n)
+static void draw_event(struct canvas *c, size_t y, const char *event)
 {
-	size_t from;
+	json_t *o = json_loads(event, 0, NULL);
+	const char *iso = text_of(o, "time"); /* "2026-11-25T18:30:00.000+01:00" */
+	char time[16];
+
+	(void)str_print(time, sizeof(time), "%.8s", strlen(iso) > 19 ? iso + 11 : "");
+	(void)canvas_put(c, 1, y, INK_DIM, time, 8);
+	(void)canvas_put(c, 10, y, level_ink(text_of(o, "level")), text_of(o, "text"), c->width);
+	json_decref(o);
+}
+
+static void draw_events(struct canvas *c, size_t y, size_t room, const struct frame_look *l,
+			struct frame_ui *ui)
+{
+	const struct frame_pane *p;
 
 	if (room < 2)
 		return;
-	canvas_tint(c, 0, y, c->width, INK_HEAD);
-	(void)canvas_put(c, 0, y++, INK_HEAD, " EVENTS", c->width);
-	from = n > room - 1 ? n - (room - 1) : 0;
-	for (size_t i = from; i < n; i++) {
-		json_t *o = json_loads(events[i], 0, NULL);
-		const char *iso = text_of(o, "time"); /* "2026-11-25T18:30:00.000+01:00" */
-		char time[16];
-
-		(void)str_print(time, sizeof(time), "%.8s", strlen(iso) > 19 ? iso + 11 : "");
-		(void)canvas_put(c, 1, y, INK_DIM, time, 8);
-		(void)canvas_put(c, 10, y++, level_ink(text_of(o, "level")), text_of(o, "text"),
-				 c->width);
-		json_decref(o);
+	draw_head(c, y++, ui, PART_EVENTS, " EVENTS");
+	p = place(l, ui, PART_EVENTS, y, room - 1);
+	for (size_t i = 0; i < p->rows; i++) {
+		draw_event(c, y + i, l->events[p->scroll + i]);
+		if (ui->part == PART_EVENTS && p->scroll + i == frame_chosen(l, ui, PART_EVENTS))
+			canvas_tint(c, 0, y + i, c->width, INK_CHOSEN);
 	}
 }
 
 static void draw_footer(struct canvas *c, const struct frame_ui *ui)
 {
+	static const char *const keys[PART_MAX] = {
+		[PART_TASKS] = "h help  q end  Tab GPUs  l log  w why  s stop  p pause  / filter  "
+			       "o order  +- priority  e ended",
+		[PART_DEVICES] = "h help  q end  Tab on  Enter all of it  w why  l log of its task",
+		[PART_NODES] = "h help  q end  Tab on  Enter all of it",
+		[PART_EVENTS] = "h help  q end  Tab on  Enter all of it  w why  l log of its task",
+	};
 	size_t y = c->height - 1;
 
 	if (ui->typing)
 		(void)canvas_print(c, 0, y, INK_BOLD, "/%s_   Enter: take it, Esc: all",
-				   ui->filter);
+				   ui->wanted.filter);
 	else if (ui->message[0])
 		(void)canvas_put(c, 0, y, ui->message_is_bad ? INK_BAD : INK_GOOD, ui->message,
 				 c->width);
 	else
-		(void)canvas_put(
-			c, 0, y, INK_DIM,
-			"q end  h help  / filter  o order  e ended  Tab GPUs  l log  w why  "
-			"s stop  p pause  +- priority",
-			c->width);
+		(void)canvas_put(c, 0, y, INK_DIM, keys[ui->part], c->width);
 }
 
 static void draw_help(struct canvas *c)
 {
 	static const char *const lines[] = {
 		"Keys",
-		"  up, down, PgUp, PgDn, Home, End   choose a task (or, after Tab, a GPU)",
-		"  Tab        between tasks and GPUs; a click chooses, too",
+		"  Tab        from the queue to GPUs, nodes, events, and back; a click does, too",
+		"  up, down, PgUp, PgDn, Home, End, wheel   choose a row there",
 		"  /          only what contains what you type: names, lanes, ids, states, nodes",
 		"  o          order: as planned, by id, by name, by start",
 		"  e          with or without what has ended",
-		"  l, Enter   follow the task's log; Ctrl-C comes back",
-		"  w          why it waits, or how a GPU is",
+		"  l          follow the task's log; Ctrl-C comes back",
+		"  w          why it waits, or how the GPU is; of an event what it is about",
+		"  Enter      of a task its log, of a GPU, node or event all that is known",
 		"  s          stop it (asks first)      p   pause it, or let it go on",
 		"  + -        before, or behind, what waits with the same priority",
 		"  q, Ctrl-C  end; nothing else ends with it",
 		"",
 		"Memory: ours is given back to whoever comes; then tasks of ours, others, free.",
+		"Utilisation: = is within the band that it is kept in, < below it, > above it.",
+		"History: ten seconds a dot, the last one on the right.",
 		"Any key goes back.",
 	};
 
@@ -615,24 +698,42 @@ static void draw_help(struct canvas *c)
 		(void)canvas_put(c, 2, i, i ? INK_PLAIN : INK_BOLD, lines[i], c->width);
 }
 
-void frame_draw(struct canvas *c, const struct model_snapshot *s, char *const *events,
-		size_t n_events, struct frame_ui *ui, const char *instance, uint64_t now_ns)
+/* Lines of a part with its heading; the one that keys are about gets more of what there is. */
+static size_t share_of(const struct frame_ui *ui, enum frame_part part, size_t room)
 {
-	size_t y, room, events_room;
+	static const unsigned char shares[PART_MAX][2] = {
+		[PART_NODES] = { 6, 3 }, [PART_EVENTS] = { 4, 2 }
+	};
+	size_t n = room / shares[part][ui->part == part];
 
+	return n > SHARE_LEAST ? n : SHARE_LEAST;
+}
+
+void frame_draw(struct canvas *c, const struct frame_look *l, struct frame_ui *ui)
+{
+	size_t y, room, nodes_room, events_room, nodes = frame_rows(l, ui, PART_NODES);
+
+	c->ascii = ui->ascii;
+	for (size_t i = 0; i < PART_MAX; i++)
+		ui->panes[i].rows = 0;
 	if (ui->help) {
 		draw_help(c);
 		return;
 	}
-	draw_header(c, s, instance, now_ns);
-	y = draw_devices(c, 1, s, ui);
-	y = draw_nodes(c, y, s);
+	draw_header(c, l->s, l->instance, l->now_ns);
+	y = draw_devices(c, 1, l, ui);
 	room = c->height > y + 1 ? c->height - y - 1 : 0;
-	events_room = room / 4 > EVENTS_LEAST ? room / 4 : EVENTS_LEAST;
+	nodes_room = nodes ? share_of(ui, PART_NODES, room) : 0;
+	nodes_room = nodes_room > nodes + 1 ? nodes + 1 : nodes_room;
+	if (room < nodes_room + TASKS_LEAST)
+		nodes_room = 0;
+	y = draw_nodes(c, y, nodes_room, l, ui);
+	room -= nodes_room;
+	events_room = share_of(ui, PART_EVENTS, room);
 	if (room < events_room + TASKS_LEAST)
 		events_room = room > TASKS_LEAST ? room - TASKS_LEAST : 0;
 	if (room > events_room)
-		y = draw_queue(c, y, room - events_room, s, ui, now_ns);
-	draw_events(c, y, events_room, events, n_events);
+		y = draw_queue(c, y, room - events_room, l, ui);
+	draw_events(c, y, events_room, l, ui);
 	draw_footer(c, ui);
 }

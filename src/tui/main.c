@@ -27,14 +27,17 @@
 #include "base/strbuf.h"
 #include "base/textlist.h"
 #include "base/utf8.h"
+#include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/libexec.h"
 #include "cli/term.h"
 #include "model/model.h"
 #include "tui/frame.h"
+#include "tui/page.h"
 #include "tui/screen.h"
 
 #define TICK_MS	   1000
+#define HISTORY_MS 500	/* for what the agent has kept of the devices it waits so long, once */
 #define ONCE_MS	   3000 /* for one frame it waits so long until all is known */
 #define OUTPUT_MAX (64UL * 1024)
 #define ONCE_LINES 24
@@ -54,14 +57,15 @@ struct top {
 	size_t n_events;
 	uint64_t told_events;
 	uint64_t sampled_ns;
+	bool asked_history;
 	/* A command that runs, and what it has printed. */
 	pid_t pid;
 	int fd;
 	struct strbuf output;
-	bool shows; /* on a page of its own, in place of in the last line */
-	/* What a command has printed, until a key is pressed; "" : nothing. */
-	struct strbuf page;
-	enum asked asked;
+	bool shows;	  /* on a page of its own, in place of in the last line */
+	struct page page; /* what a command has printed, or all of a thing */
+	enum asked asked; /* about a task */
+	uint64_t asked_id, asked_element;
 	bool quit;
 };
 
@@ -114,8 +118,8 @@ static void show_output(struct top *t, bool failed)
 	cleanup_free char *text = xstrdup(strbuf_str(&t->output));
 
 	if (t->shows) {
-		strbuf_reset(&t->page);
-		strbuf_adds(&t->page, text);
+		page_close(&t->page);
+		strbuf_adds(&t->page.text, text);
 		say(t, failed, "");
 		return;
 	}
@@ -174,250 +178,346 @@ static void follow_log(struct top *t, const char *id)
 
 /* -------- what is chosen -------- */
 
-static const struct row *chosen_row(const struct top *t)
+static struct frame_look look_of(const struct top *t)
 {
-	return t->ui.task ? model_find(t->s, t->ui.task, t->ui.element) : NULL;
-}
-
-static void choose_row(struct top *t, const struct row *row)
-{
-	t->ui.task = row->name.id;
-	t->ui.element = row->name.element;
-}
-
-static void move_in_tasks(struct top *t, long by)
-{
-	const struct row **tasks;
-	long n = (long)frame_tasks(t->s, &t->ui, &tasks), at = by > 0 ? -1 : n;
-
-	for (long i = 0; i < n; i++)
-		if (tasks[i]->name.id == t->ui.task && tasks[i]->name.element == t->ui.element)
-			at = i;
-	at += by;
-	at = at < 0 ? 0 : at >= n ? n - 1 : at;
-	if (n)
-		choose_row(t, tasks[at]);
-	free(tasks);
-}
-
-static void move_in_devices(struct top *t, long by)
-{
-	const json_t *devices = json_object_get(t->s->status, "devices"), *d;
-	long n = (long)json_array_size(devices), at = by > 0 ? -1 : n;
-	size_t i;
-
-	json_array_foreach(devices, i, d) if (strcmp(json_get_str(d, "uuid"), t->ui.uuid) == 0) at =
-		(long)i;
-	at += by;
-	at = at < 0 ? 0 : at >= n ? n - 1 : at;
-	if (n)
-		json_get_text(json_array_get(devices, (size_t)at), "uuid", t->ui.uuid,
-			      sizeof(t->ui.uuid));
+	return (struct frame_look){ .s = t->s,
+				    .events = t->events,
+				    .n_events = t->n_events,
+				    .first_event = t->told_events - t->n_events + 1,
+				    .instance = settings_str(t->ctx->settings, SET_INSTANCE),
+				    .now_ns = clock_wall_ns() };
 }
 
 static void move(struct top *t, long by)
 {
-	(t->ui.part == PART_TASKS ? move_in_tasks : move_in_devices)(t, by);
+	struct frame_look l = look_of(t);
+	size_t n = frame_rows(&l, &t->ui, t->ui.part), now = frame_chosen(&l, &t->ui, t->ui.part);
+	long at = now < n ? (long)now : by > 0 ? -1 : (long)n;
+
+	at += by;
+	at = at < 0 ? 0 : at >= (long)n ? (long)n - 1 : at;
+	if (n)
+		frame_choose(&l, &t->ui, t->ui.part, (size_t)at);
+}
+
+/* The next part that has rows; in one where nothing was chosen the first row is. */
+static void turn_to_part(struct top *t, unsigned int by)
+{
+	struct frame_look l = look_of(t);
+	enum frame_part part = t->ui.part;
+
+	do
+		part = (part + by) % PART_MAX;
+	while (part != PART_TASKS && !frame_rows(&l, &t->ui, part));
+	t->ui.part = part;
+	if (part != PART_TASKS && frame_chosen(&l, &t->ui, part) == SIZE_MAX)
+		frame_choose(&l, &t->ui, part, 0);
 }
 
 static void click(struct top *t)
 {
-	struct frame_ui *ui = &t->ui;
-	const struct row **tasks;
-	size_t x, y, n;
+	struct frame_look l = look_of(t);
+	enum frame_part part;
+	size_t x, y, i;
 
 	screen_click(&x, &y);
-	if (y >= ui->first_task_y && y < ui->first_task_y + ui->n_task_rows) {
-		n = frame_tasks(t->s, ui, &tasks);
-		ui->part = PART_TASKS;
-		if (ui->scroll + y - ui->first_task_y < n)
-			choose_row(t, tasks[ui->scroll + y - ui->first_task_y]);
-		free(tasks);
-	} else if (y >= ui->first_device_y &&
-		   y < ui->first_device_y + ui->n_device_rows * ui->device_lines) {
-		ui->part = PART_DEVICES;
-		json_get_text(json_array_get(json_object_get(t->s->status, "devices"),
-					     (y - ui->first_device_y) / ui->device_lines),
-			      "uuid", ui->uuid, sizeof(ui->uuid));
+	part = frame_at(&l, &t->ui, y, &i);
+	if (part == PART_MAX)
+		return;
+	t->ui.part = part;
+	frame_choose(&l, &t->ui, part, i);
+}
+
+/* The first one that runs on a GPU of this node; of parts of it (MIG) that is not known. */
+static void task_on_device(const struct top *t, const json_t *device, uint64_t *ret_id,
+			   uint64_t *ret_element)
+{
+	const json_t *task, *gpu;
+	size_t i, k;
+
+	json_array_foreach((json_t *)(uintptr_t)agent_tasks(t->s->status), i, task)
+	{
+		json_array_foreach(json_object_get(task, "gpus"), k, gpu)
+		{
+			if (!json_equal(gpu, json_object_get(device, "gpu")) ||
+			    json_is_integer(json_object_get(device, "mig")))
+				continue;
+			*ret_id = json_get_u64(task, "id");
+			*ret_element = json_get_u64(task, "element");
+			return;
+		}
 	}
+}
+
+/* The task that keys are about: the chosen one, that of the chosen GPU, or the event's. False:
+ * there is none. */
+static bool chosen_task(struct top *t, uint64_t *ret_id, uint64_t *ret_element)
+{
+	struct frame_look l = look_of(t);
+	json_t *thing;
+
+	if (t->ui.part == PART_TASKS) {
+		*ret_id = frame_chosen(&l, &t->ui, PART_TASKS) == SIZE_MAX ? 0 : t->ui.task;
+		*ret_element = t->ui.element;
+		return *ret_id > 0;
+	}
+	thing = frame_thing(&l, &t->ui, t->ui.part);
+	*ret_id = json_get_u64(thing, "task");
+	*ret_element = json_get_u64(thing, "element");
+	if (t->ui.part == PART_DEVICES)
+		task_on_device(t, thing, ret_id, ret_element);
+	json_decref(thing);
+	return *ret_id > 0;
 }
 
 /* -------- keys -------- */
 
-static void format_id(const struct row *row, char id[SELECT_ID_MAX])
+static void change_priority(struct top *t, uint64_t id, uint64_t element, bool sooner)
 {
-	(void)select_format_id(row->name.id, row->name.element, id);
-}
+	const struct row *row = model_find(t->s, id, element);
+	char text[SELECT_ID_MAX], n[24];
+	uint64_t p = row ? row->name.priority : 0;
 
-static void change_priority(struct top *t, const struct row *row, bool sooner)
-{
-	char id[SELECT_ID_MAX], n[24];
-	uint64_t p = row->name.priority;
-
+	if (!row)
+		return;
 	(void)str_print(n, sizeof(n), "%llu",
 			(unsigned long long)(sooner ? (p ? p - 1 : 0) : p + 1));
-	format_id(row, id);
-	begin_command(t, "priority", n, id, false);
+	begin_command(t, "priority", n, select_format_id(id, element, text), false);
 }
 
-static void ask_to_stop(struct top *t, const struct row *row)
+static void ask_to_stop(struct top *t, uint64_t id, uint64_t element)
 {
-	char id[SELECT_ID_MAX], text[200];
+	const struct row *row = model_find(t->s, id, element);
+	char text[200], name[SELECT_ID_MAX];
 
-	format_id(row, id);
+	(void)select_format_id(id, element, name);
 	t->asked = ASKED_STOP;
+	t->asked_id = id;
+	t->asked_element = element;
 	say(t, true,
-	    str_print(text, sizeof(text), "stop %s (%s)? y: yes, any other key: no", id,
-		      row->name.name));
+	    str_print(text, sizeof(text), "stop %s%s%s%s? y: yes, any other key: no", name,
+		      row ? " (" : "", row ? row->name.name : "", row ? ")" : ""));
 }
 
-static void explain(struct top *t, const struct row *row)
+static void explain(struct top *t, uint64_t id, uint64_t element)
 {
-	char id[SELECT_ID_MAX];
+	const struct row *row = model_find(t->s, id, element);
+	char text[SELECT_ID_MAX];
 
-	format_id(row, id);
-	begin_command(t, row->dir == SPOOL_PENDING ? "why" : "show", NULL, id, true);
+	begin_command(t, row && row->dir == SPOOL_PENDING ? "why" : "show", NULL,
+		      select_format_id(id, element, text), true);
 }
 
-static void pause_or_resume(struct top *t, const struct row *row)
+static void pause_or_resume(struct top *t, uint64_t id, uint64_t element)
 {
-	char id[SELECT_ID_MAX];
+	const struct row *row = model_find(t->s, id, element);
+	char text[SELECT_ID_MAX];
 
-	format_id(row, id);
-	begin_command(t, row->state == TASKSTATE_PAUSED ? "resume" : "pause", NULL, id, false);
+	begin_command(t, row && row->state == TASKSTATE_PAUSED ? "resume" : "pause", NULL,
+		      select_format_id(id, element, text), false);
 }
 
-static void log_of(struct top *t, const struct row *row)
+static void log_of(struct top *t, uint64_t id, uint64_t element)
 {
-	char id[SELECT_ID_MAX];
+	char text[SELECT_ID_MAX];
 
-	format_id(row, id);
-	follow_log(t, id);
+	follow_log(t, select_format_id(id, element, text));
 }
 
-static void sooner(struct top *t, const struct row *row)
+static void sooner(struct top *t, uint64_t id, uint64_t element)
 {
-	change_priority(t, row, true);
+	change_priority(t, id, element, true);
 }
 
-static void later(struct top *t, const struct row *row)
+static void later(struct top *t, uint64_t id, uint64_t element)
 {
-	change_priority(t, row, false);
+	change_priority(t, id, element, false);
 }
 
-/* Keys about the chosen task. */
-static const struct {
+/* Keys about a task: the chosen one, or, of those that change nothing unasked, that of the chosen
+ * GPU or event. */
+static const struct task_key {
 	int key;
-	void (*act)(struct top *t, const struct row *row);
-} task_keys[] = { { 'l', log_of },	{ '\r', log_of },	  { '\n', log_of },
-		  { 'w', explain },	{ '?', explain },	  { 's', ask_to_stop },
-		  { 'k', ask_to_stop }, { 'p', pause_or_resume }, { '+', sooner },
+	void (*act)(struct top *t, uint64_t id, uint64_t element);
+	bool anywhere;
+} task_keys[] = { { 'l', log_of, true },
+		  { '\r', log_of },
+		  { '\n', log_of },
+		  { 'w', explain, true },
+		  { 's', ask_to_stop, true },
+		  { 'k', ask_to_stop, true },
+		  { 'p', pause_or_resume },
+		  { '+', sooner },
 		  { '-', later } };
+
+/* What is known of the chosen GPU, node or event, on a page. */
+static void show_thing(struct top *t, const json_t *thing)
+{
+	page_close(&t->page);
+	if (json_get_str(thing, "text"))
+		strbuf_addf(&t->page.text, "%s\n\n", json_get_str(thing, "text"));
+	page_add_members(&t->page, thing);
+}
+
+/* Of an event about a GPU and no task: that GPU, as it is now. */
+static void explain_thing(struct top *t, const json_t *thing)
+{
+	const json_t *devices = json_object_get(t->s->status, "devices"), *d;
+	const char *uuid = json_get_str(thing, "uuid");
+	size_t i;
+
+	json_array_foreach(devices, i, d)
+	{
+		if (uuid && json_equal(json_object_get(d, "uuid"), json_object_get(thing, "uuid")))
+			thing = d;
+	}
+	show_thing(t, thing);
+}
+
+static bool thing_key(struct top *t, int key)
+{
+	struct frame_look l = look_of(t);
+	json_t *thing = frame_thing(&l, &t->ui, t->ui.part);
+	uint64_t id, element;
+	bool enter = key == '\r' || key == '\n';
+	bool explains = key == 'w' && !(t->ui.part == PART_EVENTS && chosen_task(t, &id, &element));
+
+	if (thing && enter)
+		show_thing(t, thing);
+	else if (thing && explains)
+		explain_thing(t, thing);
+	json_decref(thing);
+	return thing && (enter || explains);
+}
 
 static bool task_key(struct top *t, int key)
 {
-	const struct row *row = chosen_row(t);
+	static const char *const none[PART_MAX] = {
+		[PART_TASKS] = "choose a task first: up and down",
+		[PART_DEVICES] = "no task of this instance runs on this GPU",
+		[PART_NODES] = "this key is about a task: Tab goes to the queue",
+		[PART_EVENTS] = "this event is about no task",
+	};
+	const struct task_key *k = NULL;
+	uint64_t id, element;
 
-	for (size_t i = 0; i < ARRAY_LEN(task_keys); i++) {
-		if (task_keys[i].key != key)
-			continue;
-		if (t->ui.part == PART_DEVICES && (key == 'w' || key == '?'))
-			begin_command(t, "devices", NULL, NULL, true);
-		else if (row)
-			task_keys[i].act(t, row);
-		else
-			say(t, true, "choose a task first: up and down");
-		return true;
-	}
-	return false;
+	for (size_t i = 0; i < ARRAY_LEN(task_keys) && !k; i++)
+		if (task_keys[i].key == key)
+			k = &task_keys[i];
+	if (!k)
+		return false;
+	if (t->ui.part != PART_TASKS && !k->anywhere)
+		say(t, true, none[PART_NODES]);
+	else if (chosen_task(t, &id, &element))
+		k->act(t, id, element);
+	else
+		say(t, true, none[t->ui.part]);
+	return true;
 }
 
-static void page_keys(struct top *t, int key)
+/* By how many rows a key moves among so many that are shown; 0: it does not. */
+static long step_of(int key, size_t rows)
 {
-	long page = t->ui.n_task_rows ? (long)t->ui.n_task_rows : 1;
+	long page = rows ? (long)rows : 1;
 	const struct {
 		int key;
 		long by;
 	} moves[] = { { KEY_UP_, -1 },		{ KEY_DOWN_, 1 },	 { KEY_PAGE_UP_, -page },
 		      { KEY_PAGE_DOWN_, page }, { KEY_HOME_, -1000000 }, { KEY_END_, 1000000 },
-		      { KEY_WHEEL_UP_, -3 },	{ KEY_WHEEL_DOWN_, 3 } };
+		      { KEY_WHEEL_UP_, -3 },	{ KEY_WHEEL_DOWN_, 3 },	 { 'g', -1000000 },
+		      { 'G', 1000000 } };
 
 	for (size_t i = 0; i < ARRAY_LEN(moves); i++)
 		if (moves[i].key == key)
-			move(t, moves[i].by);
+			return moves[i].by;
+	return 0;
 }
 
 static void plain_key(struct top *t, int key)
 {
 	struct frame_ui *ui = &t->ui;
+	long by = step_of(key, ui->panes[ui->part].rows);
 
 	switch (key) {
 	case 'q':
 		t->quit = true;
 		break;
 	case 'h':
+	case '?':
 		ui->help = true;
 		break;
 	case '/':
 		ui->typing = true;
 		break;
 	case 'o':
-		ui->sort = (ui->sort + 1) % SORT_MAX;
+		ui->wanted.sort = (ui->wanted.sort + 1) % SORT_MAX;
 		break;
 	case 'e':
-		ui->ended = !ui->ended;
+		ui->wanted.ended = !ui->wanted.ended;
 		break;
 	case '\t':
-		ui->part = (ui->part + 1) % PART_MAX;
+		turn_to_part(t, 1);
+		break;
+	case KEY_BACK_TAB_:
+		turn_to_part(t, PART_MAX - 1);
 		break;
 	case KEY_CLICK_:
 		click(t);
 		break;
+	case KEY_REDRAW_:
+		screen_resume();
+		break;
 	default:
-		page_keys(t, key);
+		if (by)
+			move(t, by);
+		else if (key > ' ' && key < 127)
+			say(t, true, "no such key; h shows them");
 	}
 }
 
 static void type_filter(struct top *t, int key)
 {
 	struct frame_ui *ui = &t->ui;
-	size_t n = strlen(ui->filter);
+	char *filter = ui->wanted.filter;
+	size_t n = strlen(filter);
 
 	if (key == 27)
-		ui->filter[0] = '\0';
+		filter[0] = '\0';
 	if (key == 27 || key == '\r' || key == '\n')
 		ui->typing = false;
 	else if (key == KEY_BACKSPACE_ && n)
-		ui->filter[utf8_whole(ui->filter, n - 1)] = '\0';
-	else if (key >= ' ' && key < 256 && n + 1 < sizeof(ui->filter))
-		ui->filter[n] = (char)key, ui->filter[n + 1] = '\0';
+		filter[utf8_whole(filter, n - 1)] = '\0';
+	else if (key >= ' ' && key < 256 && n + 1 < sizeof(ui->wanted.filter))
+		filter[n] = (char)key, filter[n + 1] = '\0';
 }
 
 static void answer(struct top *t, int key)
 {
-	const struct row *row = chosen_row(t);
 	char id[SELECT_ID_MAX];
 
 	t->asked = ASKED_NOTHING;
 	say(t, false, "");
-	if (key != 'y' || !row)
-		return;
-	format_id(row, id);
-	begin_command(t, "stop", NULL, id, false);
+	if (key == 'y')
+		begin_command(t, "stop", NULL, select_format_id(t->asked_id, t->asked_element, id),
+			      false);
 }
 
 static void take_key(struct top *t, int key)
 {
-	if (t->ui.help || t->page.len) {
+	if (t->ui.help) {
 		t->ui.help = false;
-		strbuf_reset(&t->page);
+	} else if (t->page.text.len) {
+		long by = step_of(key, t->page.room);
+
+		if (!by || !page_move(&t->page, by))
+			page_close(&t->page);
 	} else if (t->asked) {
 		answer(t, key);
 	} else if (t->ui.typing) {
 		type_filter(t, key);
 	} else {
 		say(t, false, "");
-		if (!task_key(t, key))
+		if (!thing_key(t, key) && !task_key(t, key))
 			plain_key(t, key);
 	}
 }
@@ -443,32 +543,39 @@ static void take_events(struct top *t)
 	}
 }
 
+/* What the agent has seen of the devices before us; once, since what comes is seen here. */
+static void ask_history(struct top *t)
+{
+	struct ctl_request req = { .verb = CTL_HISTORY,
+				   .task = (uint64_t)TREND_STEPS * TREND_STEP_S,
+				   .element = TREND_STEP_S };
+	json_t *doc = NULL;
+
+	if (t->asked_history || !t->s->connected)
+		return;
+	t->asked_history = true;
+	if (agent_ask(t->ctx, &req, HISTORY_MS, &doc, NULL, NULL) == CMD_OK)
+		trends_take(&t->ui.trends, doc);
+	json_decref(doc);
+}
+
 static void take_snapshot(struct top *t)
 {
 	(void)model_put(t->s);
 	t->s = model_get(t->model);
 	take_events(t);
-}
-
-static void draw_page(struct canvas *c, const char *text)
-{
-	for (size_t y = 0; *text && y + 1 < c->height; y++) {
-		size_t len = strcspn(text, "\n");
-		cleanup_free char *line = xasprintf("%.*s", (int)len, text);
-
-		(void)canvas_put(c, 0, y, INK_PLAIN, line, c->width);
-		text += len + (text[len] == '\n');
-	}
-	(void)canvas_put(c, 0, c->height - 1, INK_DIM, "any key goes back", c->width);
+	ask_history(t);
 }
 
 static void draw(struct top *t, struct canvas *c)
 {
-	if (t->page.len)
-		draw_page(c, strbuf_str(&t->page));
+	struct frame_look l = look_of(t);
+
+	c->ascii = t->ui.ascii;
+	if (t->page.text.len)
+		page_draw(&t->page, c);
 	else
-		frame_draw(c, t->s, t->events, t->n_events, &t->ui,
-			   settings_str(t->ctx->settings, SET_INSTANCE), clock_wall_ns());
+		frame_draw(c, &l, &t->ui);
 }
 
 static void show(struct top *t)
@@ -487,11 +594,12 @@ static void show(struct top *t)
 static void sample(struct top *t)
 {
 	uint64_t now = clock_mono_ns();
+	struct frame_look l = look_of(t);
 
 	if (now < t->sampled_ns + TICK_MS * NS_PER_MS)
 		return;
 	t->sampled_ns = now;
-	frame_sample(&t->ui, t->s);
+	frame_sample(&t->ui, &l);
 }
 
 static void watch(struct top *t)
@@ -539,7 +647,7 @@ static int print_once(struct top *t)
 	if (!lines && given)
 		lines = strtoul(given, NULL, 10);
 	lines = lines < ONCE_LINES ? ONCE_LINES : lines < 1000 ? lines : 1000;
-	frame_sample(&t->ui, t->s);
+	sample(t);
 	c = canvas_new(term_width(STDOUT_FILENO), lines);
 	draw(t, c);
 	canvas_write(c, stdout);
@@ -565,7 +673,8 @@ static void top_clear(struct top *t)
 	for (size_t i = 0; i < t->n_events; i++)
 		free(t->events[i]);
 	strbuf_clear(&t->output);
-	strbuf_clear(&t->page);
+	page_close(&t->page);
+	frame_clear(&t->ui);
 	free(t->program);
 }
 
@@ -573,12 +682,14 @@ static int run(const struct cmd_ctx *ctx, struct err *e)
 {
 	bool once = opts_flag(ctx->opts, "once") || !isatty(STDOUT_FILENO);
 	const char *program = opts_text(ctx->opts, "program");
-	struct top t = { .ctx = ctx, .fd = -1, .output = STRBUF_INIT, .page = STRBUF_INIT };
+	struct top t = {
+		.ctx = ctx, .fd = -1, .output = STRBUF_INIT, .page = { .text = STRBUF_INIT }
+	};
 	int r;
 
 	libexec_hand_on(ctx);
 	t.program = program ? xstrdup(program) : libexec_own("tenure");
-	t.ui.ended = opts_flag(ctx->opts, "ended");
+	t.ui.wanted.ended = opts_flag(ctx->opts, "ended");
 	t.ui.ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
 	r = model_new(ctx, MODEL_ENDED, &t.model, e);
 	if (r < 0)

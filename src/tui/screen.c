@@ -128,7 +128,16 @@ int screen_key(void)
 		     { KEY_END, KEY_END_ },
 		     { KEY_BACKSPACE, KEY_BACKSPACE_ },
 		     { 127, KEY_BACKSPACE_ },
-		     { '\b', KEY_BACKSPACE_ } };
+		     { '\b', KEY_BACKSPACE_ },
+		     { KEY_BTAB, KEY_BACK_TAB_ },
+		     { 'L' & 31, KEY_REDRAW_ },
+		     { KEY_ENTER, '\r' },
+		     { KEY_F(1), 'h' },
+		     { KEY_F(3), '/' },
+		     { KEY_F(4), '/' },
+		     { KEY_F(6), 'o' },
+		     { KEY_F(9), 's' },
+		     { KEY_F(10), 'q' } };
 	int key = getch();
 
 	if (key == ERR)

@@ -28,13 +28,16 @@ enum screen_key {
 	KEY_HOME_,
 	KEY_END_,
 	KEY_BACKSPACE_,
+	KEY_BACK_TAB_,
+	KEY_REDRAW_,
 	KEY_CLICK_, /* screen_click() */
 	KEY_WHEEL_UP_,
 	KEY_WHEEL_DOWN_,
 	KEY_OTHER_, /* and a change of size */
 };
 
-/* The next key: one of the above, or a character. Does not wait. */
+/* The next key: one of the above, or a character, which function keys are, too, as other programs
+ * of this kind have them (F1 help, F10 end). Does not wait. */
 int screen_key(void);
 /* Where the last click was. */
 void screen_click(size_t *ret_x, size_t *ret_y);

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from patience import Limit
+from patience import Limit, must_come
 
 pyte = pytest.importorskip("pyte")
 
@@ -68,6 +68,23 @@ class Terminal:
     def line(self, what):
         return next(line for line in self.screen.display if what in line)
 
+    def chosen(self):
+        """The row that is chosen, which is bold and reverse."""
+        for y, line in enumerate(self.screen.display):
+            if self.screen.buffer[y][12].reverse and self.screen.buffer[y][12].bold:
+                return line
+        return ""
+
+    def click(self, what, limit=20.0):
+        """On that row until it is chosen: others may move it meanwhile."""
+        patience = Limit(limit)
+        while what not in self.chosen():
+            assert not patience.over(), self.text()
+            at = next((y for y, line in enumerate(self.screen.display) if what in line), None)
+            if at is not None:
+                self.type(f"\033[<0;15;{at + 1}M\033[<0;15;{at + 1}m")
+            self.read(0.3)
+
     def type(self, keys):
         os.write(self.fd, keys.encode())
 
@@ -100,7 +117,7 @@ def terminal(top_built):
         t.close()
 
 
-DOWN, ENTER, TAB = "\033OB", "\r", "\t"
+UP, DOWN, ENTER, TAB, BACK_TAB = "\033OA", "\033OB", "\r", "\t", "\033[Z"
 
 
 def test_one_look_as_text(queue, top_built):
@@ -143,8 +160,8 @@ def test_what_a_person_does(queue, terminal):
     q.wait(first, "running")
     second = q.submit("-n", "second", "--", "true")
     t = terminal(q)
-    t.until("first")
-    assert "second" in t.text() and "HISTORY" in t.text()
+    t.until(f"{second} pending")
+    assert f"{first} running" in t.text() and "HISTORY" in t.text()
     # Choose the second, and have it explained.
     t.type(DOWN + DOWN + "w")
     t.until("any key goes back")
@@ -178,6 +195,65 @@ def test_what_a_person_does(queue, terminal):
     t.type("q")
     assert t.ends() == 0
     assert q.task(first)["state"] == "running"  # nothing else ended with it
+
+
+def test_events_and_gpus_are_rows_too(queue, terminal):
+    """Tab turns to them; what is known of one, and what an event is about, is a key away."""
+    q = queue(gpus=1)
+    q.start()
+    first = q.submit("-n", "first", "--", "sh", "-c", "echo hello from it; exec sleep 600")
+    q.wait(first, "running")
+    t = terminal(q)
+    t.until(f"task {first} (first) has started")
+    t.type(TAB + ENTER)  # the GPU, and all of it
+    t.until("memory_total_bytes")
+    assert "uuid" in t.text() and "lines 1 to 23 of" in t.text()
+    t.type("\033OF")  # End
+    t.until("lines 1 to 23 of", gone=True)
+    t.type("x")
+    t.until(">GPU")
+    t.type("l")  # the log of the task that has it
+    t.until("hello from it")
+    t.type("\x03")
+    t.until("Enter goes back")
+    t.type(ENTER)
+    t.until(">GPU")
+    t.type("p")
+    t.until("this key is about a task")
+    t.type(TAB)
+    t.until(">EVENTS")
+    t.click(f"task {first} (first) has started")
+    t.type(ENTER)
+    t.until("task-started")
+    t.type("x")
+    t.until(">EVENTS")
+    t.type("w")
+    t.until("argv")
+    t.type("x")
+    t.until(">EVENTS")
+    t.type("z")
+    t.until("no such key; h shows them")
+    t.type(BACK_TAB + BACK_TAB + DOWN)
+    t.until(">      ID")
+    t.type("\033OS")  # F4, as in htop
+    t.until("Enter: take it")
+    t.type(ENTER + "\033[21~")  # F10
+    assert t.ends() == 0
+
+
+def test_the_trend_and_the_band_are_there_from_the_first_frame(queue, top_built):
+    q = queue(gpus=1)
+    q.start("--load", "light")
+
+    def kept():
+        doc = json.loads(q.m.run(q.m.tenure, "devices", "--history", "1h", "--json").stdout)
+        return [u for d in doc["devices"] for u in d["samples"]["util"] if u]
+    must_come(lambda: len(kept()) >= 2, 60)
+    shown = must_come(lambda: next((line for line in q.run("top", "--once").stdout.splitlines()
+                                    if re.search(r" 0 H200 +held .*%[<=>]", line)), None))
+    trend = re.search("%[<=>]([\u2800-\u28ff]{8})", shown)[1]
+    # The last character has this step and the one before it; the agent's are those before.
+    assert any(ord(c) != 0x2800 for c in trend[:-1]) or ord(trend[-1]) & 0x47, shown
 
 
 def test_filter_order_and_help(queue, terminal):
