@@ -194,30 +194,42 @@ static void has_used(struct server *sv, uint64_t ns)
 
 /* ---- the head of a request ---- */
 
+struct counts {
+	size_t hosts, lengths; /* headers that say which host is meant, how long the body is */
+};
+
 static enum MHD_Result count_value(void *cls, enum MHD_ValueKind kind, const char *key,
 				   const char *value)
 {
-	size_t *n = cls;
+	struct counts *n = cls;
 
 	(void)kind;
 	(void)value;
-	*n += strcasecmp(key, MHD_HTTP_HEADER_HOST) == 0;
+	n->hosts += strcasecmp(key, MHD_HTTP_HEADER_HOST) == 0;
+	n->lengths += strcasecmp(key, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0 ||
+		      strcasecmp(key, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0;
 	return MHD_YES;
 }
 
-static struct access_claim claim_of(const struct request *r, bool local)
+static struct counts count_headers(const struct request *r)
 {
-	struct access_claim c = {
+	struct counts n = { 0 };
+
+	(void)MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, count_value, &n);
+	return n;
+}
+
+static struct access_claim claim_of(const struct request *r, bool local, size_t n_hosts)
+{
+	return (struct access_claim){
 		.host = request_header(r, MHD_HTTP_HEADER_HOST),
 		.origin = request_header(r, MHD_HTTP_HEADER_ORIGIN),
 		.fetch_site = request_header(r, "Sec-Fetch-Site"),
 		.authorization = request_header(r, MHD_HTTP_HEADER_AUTHORIZATION),
 		.cookie = request_header(r, MHD_HTTP_HEADER_COOKIE),
 		.local = local,
+		.n_hosts = n_hosts,
 	};
-
-	(void)MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, count_value, &c.n_hosts);
-	return c;
 }
 
 static bool admit_right(struct server *sv, struct request *r, const struct access_claim *c)
@@ -248,9 +260,18 @@ static bool admit_right(struct server *sv, struct request *r, const struct acces
 static bool admit(struct server *sv, struct request *r, const struct connection *conn,
 		  const char *method, const char *path)
 {
-	struct access_claim c = claim_of(r, conn->local);
+	struct counts n = count_headers(r);
+	struct access_claim c = claim_of(r, conn->local, n.hosts);
 
 	r->secure = c.origin && str_has_prefix(c.origin, "https://");
+	/* A proxy may see the end of it elsewhere, and what follows as a request of somebody else.
+	 */
+	if (n.lengths > 1) {
+		answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST,
+			       "it is said more than once how long the body is");
+		answer_header(&r->answer, MHD_HTTP_HEADER_CONNECTION, "close");
+		return false;
+	}
 	if (conn->stranger) {
 		answer_problem(&r->answer, MHD_HTTP_FORBIDDEN, "this socket is another user's");
 		return false;

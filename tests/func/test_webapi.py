@@ -204,6 +204,68 @@ def test_names_stay_data(web, name):
     assert answer.json["tasks"][0]["name"] == w.get(f"/api/v1/tasks/{answer.json['tasks'][0]['id']}").json["task"]["name"]
 
 
+@pytest.mark.parametrize("name", ["a\nevent: end\n\n", "\u0000", "\ud800", "x" * 5000])
+def test_names_that_are_none(web, name):
+    w = web(agent=None)
+    answer = w.ask("POST", "/api/v1/tasks", json.dumps({"argv": ["true"], "name": name}), checked=False)
+    assert answer.status in (400, 409, 422) and not any(b < 32 for b in answer.body), answer.text
+    assert tasks(w)["total"] == 0
+
+
+def test_what_a_task_prints_stays_text(web):
+    w = web()
+    says = "\033]0;title\007\033[31m<script>alert(1)</script>"
+    i = submit(w, argv=["printf", "%s", says], gpus=0)
+    must_come(lambda: w.get(f"/api/v1/tasks/{i}").json["state"] == "done")
+    answer = w.get(f"/api/v1/tasks/{i}/log")
+    assert says in answer.text  # byte by byte, for who looks at it elsewhere
+    assert answer.kind == "text/plain" and answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+
+
+WRITES = [(method.upper(), path.replace("{task}", "1").replace("{name}", "x"))
+          for path, item in OPENAPI["paths"].items() for method in item.keys() & {"post", "patch", "delete"}
+          if path != "/api/v1/session"]
+
+
+def test_a_page_of_another_origin_changes_nothing(web):
+    w = web(agent=None)
+    i = submit(w, command="true")
+    answer = w.ask("POST", "/api/v1/session", {"token": w.token()}, {"Origin": f"http://{w.address}"}, tcp=True)
+    cookie = {"Cookie": answer.headers["Set-Cookie"].partition(";")[0]}
+    assert i == 1 and w.get("/api/v1/tasks", tcp=True, headers=cookie).status == 200
+    for method, path in WRITES:
+        for more in ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}, {}):
+            answer = w.ask(method, path, {} if method != "DELETE" else None, {**cookie, **more}, tcp=True, checked=False)
+            assert answer.status == 403 and "another origin" in answer.json["detail"], (method, path, more, answer.text)
+    # What a form can send is no JSON.
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        for path in ("/api/v1/tasks", "/api/v1/pools", "/api/v1/allocations", f"/api/v1/tasks/{i}/priority"):
+            answer = w.ask("POST", path, '{"command":"true"}', {"Content-Type": kind}, checked=False)
+            assert answer.status == 415, (path, answer.text)
+    assert [t["state"] for t in must_come(lambda: tasks(w)["tasks"])] == ["pending"]
+
+
+@pytest.mark.parametrize("body", [
+    "[" * 500000, '{"a":' * 100000, '{"command":"' + "\\u0041" * 150000 + '"}', '{"gpus":1e999}', '{"gpus":' + "9" * 5000 + "}",
+    '{"command":"a","command":"b"}', '{"command":"\\ud800"}', '{"command":"\\u0000"}', b'{"command":"\xff\xfe"}', "", "null",
+    "{" + ",".join(f'"k{n}":1' for n in range(50000)) + "}", '{"' + "k" * 500000 + '":1}', '{"command":"true"}x'],
+    ids=range(14))
+def test_json_that_means_no_good(web, body):
+    w = web(agent=None)
+    for method, path in (("POST", "/api/v1/tasks"), ("PATCH", "/api/v1/hold"), ("POST", "/api/v1/pools"),
+                         ("POST", "/api/v1/allocations")):
+        answer = w.ask(method, path, body, {"Content-Type": "application/json"}, checked=False)
+        if answer.status == 201:  # a long command is one
+            assert "150000" not in path and len(body) > 500000
+            assert w.ask("POST", f"/api/v1/tasks/{answer.json['id']}/stop").status == 200
+            continue
+        assert answer.status in (400, 409, 422) and answer.kind == "application/problem+json", (path, answer.status)
+        assert len(answer.body) < 2000 and not any(b < 32 for b in answer.body), answer.body[:300]
+    assert w.get("/api/v1/health").status == 200
+    must_come(lambda: tasks(w)["total"] == 0)
+
+
 def test_a_key_is_done_once(web):
     w = web(agent=None)
     task = {"command": "true", "name": "once"}
