@@ -23,4 +23,11 @@
  */
 int serving_spec(const struct cmd_ctx *ctx, json_t **ret, struct err *e);
 
+/* What the agent's status says of it (docs/json.md, `helpers`); borrowed. NULL: nothing is served
+ * by that agent. */
+const json_t *serving_helper(const json_t *status);
+/* Tell the user where the agent that has just been told so serves, or what keeps it from that; for
+ * which it is waited some seconds. Nothing where it is to serve nothing. */
+void serving_tell(const struct cmd_ctx *ctx);
+
 #endif

@@ -44,7 +44,7 @@
 #define CHECK_MS      1000
 #define TOKENS_MS     2000
 #define END_LIMIT_MS  2000
-#define OPEN_LIMIT_MS 4000
+#define OPEN_LIMIT_MS 3000 /* longer than END_LIMIT_MS of the one before it */
 #define NICE	      10
 #define TIDY_S	      600
 
@@ -161,8 +161,7 @@ static int open_sockets(struct program *p, struct err *e)
 static void print_sockets(const struct program *p)
 {
 	if (p->end_fd >= 0) {
-		printf(LOG_INFO_MARK "http://%s/ (tenure web has the address with the token)\n",
-		       p->serve.listens);
+		printf(LOG_INFO_MARK "http://%s/ (tenure web opens it)\n", p->serve.listens);
 		(void)fflush(stdout);
 		return;
 	}

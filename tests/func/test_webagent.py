@@ -130,6 +130,21 @@ def test_a_port_that_somebody_has(queue):
     assert helper(q)["trouble"] is None
 
 
+def test_on_says_where_it_is_served(queue):
+    q = queue(gpus=1)
+    done = q.run("on", "--no-hold", "--listen", ANY_PORT)
+    address = helper(q)["text"]
+    assert done.stdout.endswith(address + "\n") and not done.stderr
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        done = q.run("on", "--no-hold", "--listen", taken)
+        assert f"listen: {ANY_PORT} -> {taken}" in done.stdout
+        assert f"nothing is served yet: cannot listen on {taken}: Address already in use" in " ".join(done.stderr.split())
+    assert served(q)["address"] == taken
+    assert q.run("reload", "--listen", "none").stdout.splitlines() == [f"listen: {taken} -> none", "tenure-serve: on -> off"]
+    q.run("off")
+
+
 def test_a_token_that_is_none(queue):
     q = queue()
     path = pathlib.Path(q.home, ".config/tenure/web-token")

@@ -24,6 +24,7 @@
 #include "cli/agent_setup.h"
 #include "cli/commands.h"
 #include "cli/holding/reload.h"
+#include "cli/serving.h"
 #include "cli/term.h"
 #include "hold/endpoint_names.h"
 
@@ -218,6 +219,7 @@ static void print_news(const struct cmd_ctx *ctx, const struct agent_setup *r, c
 
 	term_print_wrapped(stdout, n->text, 0);
 	term_print_wrapped(stdout, where, 0);
+	serving_tell(ctx);
 }
 
 static int run_on(const struct cmd_ctx *ctx, struct err *e)

@@ -17,8 +17,10 @@
 #include "base/clock.h"
 #include "base/json_get.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "cli/agent_client.h"
 #include "cli/commands.h"
+#include "cli/serving.h"
 #include "cli/term.h"
 #include "hold/endpoint_names.h"
 
@@ -28,6 +30,21 @@
 
 /* Which agent is meant, and where things are, is nothing that could change. */
 #define WHICH_GROUPS (SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT)
+
+static bool is_about_serving(const json_t *changed)
+{
+	static const char *const heads[] = { "listen", SERVE_PROGRAM };
+	json_t *text;
+	size_t i;
+
+	json_array_foreach(changed, i, text)
+	{
+		for (size_t h = 0; h < ARRAY_LEN(heads); h++)
+			if (str_has_prefix(json_string_value(text), heads[h]))
+				return true;
+	}
+	return false;
+}
 
 static int print_changes(const struct cmd_ctx *ctx, const json_t *answer, struct err *e)
 {
@@ -46,6 +63,8 @@ static int print_changes(const struct cmd_ctx *ctx, const json_t *answer, struct
 		if (!opts_flag(ctx->opts, "json"))
 			term_print_wrapped(stdout, json_string_value(text), 0);
 	}
+	if (!opts_flag(ctx->opts, "json") && is_about_serving(changed))
+		serving_tell(ctx);
 	json_array_foreach(fixed, i, text)
 	{
 		strbuf_addf(&why, "%s%s", i ? "\n" : "", json_string_value(text));

@@ -89,25 +89,17 @@ const struct cmd cmd_serve = {
 /* The agent has it served, but not just now: why. False: it does not. */
 static bool ask_agent(const struct cmd_ctx *ctx, struct err *e)
 {
-	json_t *doc = NULL, *h;
 	struct err none = ERR_INIT;
-	bool found = false;
-	size_t i;
+	json_t *status = agent_status(ctx, TELL_LIMIT_MS, &none);
+	const json_t *h = serving_helper(status);
+	const char *why = json_get_str(h, "trouble");
 
-	(void)agent_ask(ctx, AGENT_VERB(CTL_STATUS), TELL_LIMIT_MS, &doc, NULL, &none);
-	json_array_foreach(json_object_get(doc, "helpers"), i, h)
-	{
-		const char *name = json_get_str(h, "name"), *why = json_get_str(h, "trouble");
-
-		if (!name || strcmp(name, SERVE_PROGRAM) != 0)
-			continue;
-		found = true;
+	if (h)
 		(void)err_set(e, -EAGAIN, "the agent of instance %s has it served, but not now: %s",
 			      settings_str(ctx->settings, SET_INSTANCE),
 			      why ? why : "it is just starting; try again");
-	}
-	json_decref(doc);
-	return found;
+	json_decref(status);
+	return h;
 }
 
 static json_t *ask_where(const struct cmd_ctx *ctx, struct err *e)
