@@ -84,7 +84,7 @@ static const struct opt list_opts[] = {
 };
 
 struct list_row {
-	struct scan_task t; /* with the whole name of an element */
+	const struct scan_task *t; /* of the sets below; of an element with its batch's name */
 	enum taskstate state;
 	bool lane_paused;
 	uint64_t started_ns; /* where it is sorted by that */
@@ -273,17 +273,17 @@ static int compare_numbers(uint64_t a, uint64_t b)
 	}
 #define BY_NUMBER(name_, field_) BY(name_, compare_numbers(a->field_, b->field_))
 
-BY(by_id, a->t.name.id != b->t.name.id ? compare_numbers(a->t.name.id, b->t.name.id)
-				       : compare_numbers(a->t.name.element, b->t.name.element))
+BY(by_id, a->t->name.id != b->t->name.id ? compare_numbers(a->t->name.id, b->t->name.id)
+					 : compare_numbers(a->t->name.element, b->t->name.element))
 BY_NUMBER(by_state, state)
-BY_NUMBER(by_priority, t.name.priority)
-BY_NUMBER(by_gpus, t.name.gpus)
-BY(by_lane, strcmp(a->t.name.lane, b->t.name.lane))
-BY(by_name, strcmp(a->t.name.name, b->t.name.name))
-BY_NUMBER(by_begin, t.name.begin_s)
-BY_NUMBER(by_ended, t.name.ended_s)
-BY_NUMBER(by_exit, t.name.exit)
-BY_NUMBER(by_elements, t.name.count)
+BY_NUMBER(by_priority, t->name.priority)
+BY_NUMBER(by_gpus, t->name.gpus)
+BY(by_lane, strcmp(a->t->name.lane, b->t->name.lane))
+BY(by_name, strcmp(a->t->name.name, b->t->name.name))
+BY_NUMBER(by_begin, t->name.begin_s)
+BY_NUMBER(by_ended, t->name.ended_s)
+BY_NUMBER(by_exit, t->name.exit)
+BY_NUMBER(by_elements, t->name.count)
 
 /* What has run for the shortest time first, and before that what does not run. */
 BY(by_elapsed, compare_numbers(b->started_ns ? b->started_ns : UINT64_MAX,
@@ -580,20 +580,20 @@ static bool is_sorted_by(const struct list *l, compare_fn compare)
 }
 
 /* A row, if it is wanted. */
-static void choose(struct list *l, const struct scan_task *t)
+static void choose(struct list *l, struct scan_task *t)
 {
-	struct list_row r = { .t = *t, .place = l->n_rows };
+	struct list_row r = { .t = t, .place = l->n_rows };
 	struct taskrun run;
 
 	r.state = queue_facts_state(&l->facts, t, &r.lane_paused);
 	if (!wanted_state(l->ctx, r.state))
 		return;
 	if (t->name.element)
-		queue_facts_name(&l->facts, &r.t.name);
-	if (!wanted(l->ctx, &r.t.name))
+		queue_facts_name(&l->facts, &t->name);
+	if (!wanted(l->ctx, &t->name))
 		return;
 	if (t->dir == SPOOL_RUNNING && is_sorted_by(l, by_elapsed)) {
-		taskrun_read_claim(l->sp, &r.t.name, r.t.name.name, &run);
+		taskrun_read_claim(l->sp, &t->name, t->name.name, &run);
 		r.started_ns = run.started_ns;
 	}
 	l->rows = xgrow(l->rows, l->n_rows, sizeof(*l->rows));
@@ -655,17 +655,17 @@ static void load(struct list *l, const struct list_row *r, struct task_view *v)
 		taskview_clear(v);
 		*v = (struct task_view){ .sp = l->sp };
 	}
-	v->place.dir = r->t.dir;
-	v->name = r->t.name;
+	v->place.dir = r->t->dir;
+	v->name = r->t->name;
 	v->state = r->state;
 	v->lane_paused = r->lane_paused;
-	if (r->t.dir == SPOOL_RUNNING) {
+	if (r->t->dir == SPOOL_RUNNING) {
 		l->tasks = l->tasks ? l->tasks : taskview_agents(l->ctx);
 		taskview_load_claim(v, l->tasks);
 		if (v->name.element)
 			taskrun_take_gangs(&v->run, queue_facts_gangs(&l->facts));
 	}
-	v->counted = v->name.count && r->t.dir == SPOOL_PENDING &&
+	v->counted = v->name.count && r->t->dir == SPOOL_PENDING &&
 		     taskstate_counts(l->sp, &v->name, &l->active, &v->counts, NULL) == 0;
 }
 
@@ -806,7 +806,7 @@ static void print(struct list *l)
 	char now[CLOCK_TEXT_MAX];
 
 	for (size_t i = 0; i < limit; i++)
-		waits = waits || l->rows[i].t.dir == SPOOL_PENDING;
+		waits = waits || l->rows[i].t->dir == SPOOL_PENDING;
 	if (waits)
 		ask_reasons(l);
 	if (opts_flag(l->ctx->opts, "json")) {
