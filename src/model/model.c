@@ -505,7 +505,8 @@ static uint64_t done_due_ns(const struct model *m)
 	return m->done_ns + m->done_took_ns * DONE_SHARE;
 }
 
-/* After the queue, so that nothing is missed on its way from one to the other. */
+/* After the queue, so that nothing is missed on its way from one to the other; that was read just
+ * now, and nobody has its rows yet. */
 static int read_done(struct model *m, struct err *e)
 {
 	uint64_t now = clock_mono_ns();
@@ -516,8 +517,10 @@ static int read_done(struct model *m, struct err *e)
 	if (!m->done_stale || now < done_due_ns(m))
 		return 0;
 	r = rows_read_ended(m->sp, MODEL_ENDED_MAX, &rows, e);
-	if (r == 0)
+	if (r == 0) {
+		rows_drop_ended(&m->queue->rows, &rows);
 		swap_rows(m, &m->done, &rows, false);
+	}
 	m->done_ns = clock_mono_ns();
 	m->done_took_ns = m->done_ns - now;
 	m->done_stale = r < 0;

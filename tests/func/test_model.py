@@ -94,6 +94,20 @@ def test_the_same_rows_as_a_list_has(queue, looker):
     assert now["nodes"][0]["agent"] == q.status()["host"] and len(now["nodes"][0]["gpus"]) == 2
 
 
+def test_what_has_ended_does_not_wait_as_well(queue, looker):
+    """Nor for a moment: an index keeps for one more reading what it did not meet."""
+    q = queue()
+    m = looker(q)
+    ids = [q.submit("--", "true") for _ in range(3)]
+    m.look()
+    m.until(lambda s: len(s["tasks"]) == 3)
+    for n, i in enumerate(ids, 1):
+        q.run("stop", str(i))
+        m.look()
+        now = m.until(lambda s, n=n: len(s["ended"]) == n)
+        assert rows(now, "id") == [[other] for other in ids[n:]]
+
+
 def test_what_the_agent_tells(queue, looker):
     q = queue(gpus=1)
     q.start()

@@ -143,16 +143,55 @@ int rows_read(struct rows_index *x, const struct rows_said *said, struct rows *r
 	return r;
 }
 
+static void clear_row(struct row *row)
+{
+	json_decref(row->run);
+	json_decref(row->reason);
+	json_decref(row->forecast);
+}
+
 void rows_clear(struct rows *r)
 {
-	for (size_t i = 0; i < r->n; i++) {
-		json_decref(r->all[i].run);
-		json_decref(r->all[i].reason);
-		json_decref(r->all[i].forecast);
-	}
+	for (size_t i = 0; i < r->n; i++)
+		clear_row(&r->all[i]);
 	free(r->all);
 	free(r->json);
 	*r = (struct rows){ .n = 0 };
+}
+
+/* ---- rows by their tasks ---- */
+
+struct known {
+	struct hnode node;
+	const struct row *row;
+};
+
+static uint64_t hash_of(const struct row *row)
+{
+	return hash_u64(row->name.id, row->name.element);
+}
+
+static const struct row *find_known(const struct hmap *m, const struct row *row)
+{
+	for (struct hnode *n = hmap_find(m, hash_of(row)); n; n = hmap_same(n)) {
+		const struct row *found = ((struct known *)n)->row;
+
+		if (found->name.id == row->name.id && found->name.element == row->name.element)
+			return found;
+	}
+	return NULL;
+}
+
+/* The caller frees them when m is cleared. */
+static struct known *know(const struct rows *r, struct hmap *m)
+{
+	struct known *all = xcalloc(r->n + 1, sizeof(*all));
+
+	for (size_t i = 0; i < r->n; i++) {
+		all[i].row = &r->all[i];
+		hmap_insert(m, &all[i].node, hash_of(all[i].row));
+	}
+	return all;
 }
 
 /* ---- what has ended ---- */
@@ -205,6 +244,23 @@ int rows_read_ended(const struct spool *sp, size_t max, struct rows *ret, struct
 	if (r < 0)
 		rows_clear(ret);
 	return r;
+}
+
+void rows_drop_ended(struct rows *r, const struct rows *ended)
+{
+	struct hmap known = { .n = 0 };
+	struct known *all = know(ended, &known);
+	size_t kept = 0;
+
+	for (size_t i = 0; i < r->n; i++) {
+		if (find_known(&known, &r->all[i])) /* what has ended has no element */
+			clear_row(&r->all[i]);
+		else
+			r->all[kept++] = r->all[i];
+	}
+	r->n = kept;
+	hmap_clear(&known);
+	free(all);
 }
 
 /* ---- as JSON ---- */
@@ -279,44 +335,11 @@ static bool is_same(const struct row *a, const struct row *b)
 	       same_counts(&a->counts, &b->counts) && same_json(a->run, b->run) && same_words(a, b);
 }
 
-/* A row of the reading before. */
-struct known {
-	struct hnode node;
-	const struct row *row;
-};
-
-static uint64_t hash_of(const struct row *row)
-{
-	return hash_u64(row->name.id, row->name.element);
-}
-
-static const struct row *find_known(const struct hmap *m, const struct row *row)
-{
-	for (struct hnode *n = hmap_find(m, hash_of(row)); n; n = hmap_same(n)) {
-		const struct row *before = ((struct known *)n)->row;
-
-		if (before->name.id == row->name.id && before->name.element == row->name.element)
-			return before;
-	}
-	return NULL;
-}
-
-static struct known *know(const struct rows *before, struct hmap *m)
-{
-	size_t n = before && before->json ? before->n : 0;
-	struct known *all = xcalloc(n + 1, sizeof(*all));
-
-	for (size_t i = 0; i < n; i++) {
-		all[i].row = &before->all[i];
-		hmap_insert(m, &all[i].node, hash_of(all[i].row));
-	}
-	return all;
-}
-
 void rows_keep_json(struct rows *r, const struct rows *before)
 {
+	const struct rows none = { .n = 0 };
 	struct hmap known = { .n = 0 };
-	struct known *all = know(before, &known);
+	struct known *all = know(before && before->json ? before : &none, &known);
 	struct strbuf b = STRBUF_INIT;
 
 	for (size_t i = 0; i < r->n && b.len < ROWS_JSON_MAX; i++) {

@@ -60,6 +60,9 @@ int rows_read(struct rows_index *x, const struct rows_said *said, struct rows *r
 void rows_clear(struct rows *r);
 /* Those that have ended, the last one first, max at most. 0 or negative; then *ret is empty. */
 int rows_read_ended(const struct spool *sp, size_t max, struct rows *ret, struct err *e);
+/* Tasks that have ended since r was read, or that its index has not noticed yet, are taken out of
+ * it; elements of a batch that was stopped may run on for a while. */
+void rows_drop_ended(struct rows *r, const struct rows *ended);
 
 /* Make the JSON of each row, or take it from the rows of the last reading where nothing of it has
  * changed since. before may be NULL, or keep none. */
