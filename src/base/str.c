@@ -45,7 +45,7 @@ bool str_lists(const char *list, const char *text)
 	size_t len = strlen(text);
 
 	for (const char *at = list; (at = strstr(at, text)); at += len)
-		if ((at == list || at[-1] == ' ') && (!at[len] || at[len] == ','))
+		if ((at == list || strchr(" ,", at[-1])) && (!at[len] || at[len] == ','))
 			return true;
 	return false;
 }

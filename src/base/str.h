@@ -20,7 +20,7 @@ bool str_has_prefix(const char *s, const char *prefix);
 /* Of a text that is longer, or no more than that. */
 bool str_has_suffix(const char *s, const char *suffix);
 
-/* Whether a list of texts, "alice, bob", has that one, which is not empty. */
+/* Whether a list of texts, "alice, bob" or "alice,bob", has that one, which is not empty. */
 bool str_lists(const char *list, const char *text);
 
 /* In base 64 (RFC 4648, with padding); the caller frees it. */

@@ -33,6 +33,7 @@
 #include "cli/node/serve.h"
 #include "hold/endpoint_names.h"
 #include "model/model.h"
+#include "serve/history.h"
 #include "serve/keys.h"
 #include "serve/listen.h"
 #include "serve/metrics.h"
@@ -313,6 +314,7 @@ static int run(const struct cmd_ctx *ctx, struct err *e)
 	p.serve.spool_dir = instance_dir(ctx);
 	(void)pthread_mutex_init(&p.serve.tokens_lock, NULL);
 	(void)pthread_mutex_init(&p.serve.keys_lock, NULL);
+	p.serve.history = history_seat_new();
 	libexec_hand_on(ctx);
 	/* A command that changes an agent would take them for what that is to be told. */
 	if (p.end_fd < 0)

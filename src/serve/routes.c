@@ -3,6 +3,7 @@
 
 #include "serve/act.h"
 #include "serve/events.h"
+#include "serve/history.h"
 #include "serve/logs.h"
 #include "serve/look.h"
 #include "serve/metrics.h"
@@ -18,6 +19,9 @@ const struct route routes[] = {
 	{ "DELETE", API "/session", ROUTE_OPEN | ROUTE_WRITE, session_end },
 	{ "GET", API "/status", 0, look_status },
 	{ "GET", API "/devices", 0, look_devices },
+	{ "GET", API "/devices/history", ROUTE_SLOW, history_answer },
+	{ "GET", API "/devices/{device}/history", ROUTE_SLOW, history_answer },
+	{ "GET", API "/yields", ROUTE_SLOW, history_yields },
 	{ "GET", API "/hold", 0, look_hold },
 	{ "PATCH", API "/hold", ROUTE_WRITE | ROUTE_SLOW, act_change_hold },
 	{ "GET", API "/nodes", 0, look_nodes },

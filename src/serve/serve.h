@@ -13,6 +13,7 @@
 #include "serve/streams.h"
 #include "serve/workers.h"
 
+struct history_seat;
 struct metrics;
 struct model;
 
@@ -32,7 +33,8 @@ struct serve {
 
 	pthread_mutex_t tokens_lock;
 	struct access_tokens tokens;
-	pthread_mutex_t keys_lock; /* keys.h */
+	pthread_mutex_t keys_lock;    /* keys.h */
+	struct history_seat *history; /* history.h */
 };
 
 /* Read the files of the tokens again: one may have been made, or removed. Reads files. */

@@ -7,9 +7,11 @@ import re
 import signal
 import subprocess
 import threading
+import time
 
 import pytest
 
+import pagepast
 from machine import until
 from patience import HANG, Limit, must_come
 from poolsite import Site
@@ -137,7 +139,7 @@ def test_pages_filters_and_counts(web):
     assert got == ids
     assert {t["lane"] for t in tasks(w, "?lane=a")["tasks"]} == {"a"}
     assert tasks(w, "?name=n1")["total"] == 3 and tasks(w, "?name=none")["tasks"] == []
-    assert tasks(w, "?state=running,done")["total"] == 0
+    assert tasks(w, "?state=running,done")["total"] == 0 and tasks(w, "?state=running,pending")["total"] == 10
     # A row of the page before has gone: the next page goes on at its place.
     page = tasks(w, "?limit=3")
     assert w.ask("POST", f"/api/v1/tasks/{ids[2]}/stop").status == 200
@@ -296,6 +298,66 @@ def test_a_key_is_done_once(web):
     assert again.ask("POST", "/api/v1/tasks", task, {"Idempotency-Key": "bad"}).status == 201
     for key in ("x" * 300, ""):
         assert again.ask("POST", "/api/v1/tasks", task, {"Idempotency-Key": key}).status == 400
+
+
+def test_the_last_day_of_devices(web, queue):
+    q = queue()
+    pagepast.write_past(q)
+    q.start("--no-hold")
+    w = web(node=q)
+    uuids = [d["uuid"] for d in w.get("/api/v1/devices").json["devices"]]
+    read = lambda path, query="": w.get(f"/api/v1/devices{path}/history{query}").json  # noqa: E731
+    # The agent reads the files once it has seen the devices.
+    doc = must_come(lambda: (d := read("", "?step=600"))["devices"] and any(d["devices"][0]["samples"]["state"]) and d)
+    assert (doc["seconds"], doc["step_s"]) == (86400, 600) and [d["uuid"] for d in doc["devices"]] == uuids
+    columns = doc["devices"][0]["samples"]
+    assert {len(column) for column in columns.values()} == {len(columns["t"])} and 144 <= len(columns["t"]) <= 145
+    assert {"task", "held", "foreign"} <= set(columns["state"]) and columns["task"][2] == 31
+    # How fine it is follows from how much there is to tell.
+    assert read("")["step_s"] == 20 and read("/0")["step_s"] == 20
+    recent = read("", f"?since={doc['now'] - 3600}&step=60")
+    assert recent["seconds"] in range(3600, 3620) and all(t >= doc["now"] - 3660 for t in recent["devices"][0]["samples"]["t"])
+    for since in (0, doc["now"] + 5000):
+        assert read("", f"?since={since}&step=3600")["seconds"] in (86400, 10)
+    # One device, by its UUID or its number.
+    one = read(f"/{uuids[1]}", "?step=600")
+    assert [d["uuid"] for d in one["devices"]] == [uuids[1]] and [d["gpu"] for d in read("/1", "?step=600")["devices"]] == [1]
+    answer = w.get("/api/v1/devices/GPU-none/history")
+    assert answer.status == 404 and "GPU-none" in answer.json["detail"]
+    for query in ("?since=x", "?step=-1", "?step=99999", "?since=-5"):
+        assert w.get(f"/api/v1/devices/history{query}").status == 400
+    # What was yielded is in files.
+    yields = w.get("/api/v1/yields").json["yields"]
+    assert yields and {y["event"] for y in yields} == {"yield"} and all(y["verdict_to_freed_ms"] > 0 for y in yields)
+    assert w.get("/api/v1/yields?limit=1").json["yields"] == yields[-1:]
+    assert w.get(f"/api/v1/yields?since={doc['now'] + 5000}").json["yields"] == []
+    q.end()
+    answer = w.get("/api/v1/devices/history?step=7200")
+    assert answer.status == 503 and "not running" in answer.json["detail"]
+    assert w.get("/api/v1/yields").json["yields"] == yields
+
+
+def test_many_who_ask_for_the_last_day_leave_the_agent_its_time(web):
+    """It is asked by one at a time, which leaves it alone for twice as long as it took."""
+    w = web()
+    must_come(lambda: w.get("/api/v1/devices/history").json["devices"])
+    pid = w.node.status()["agent"]["pid"]
+    used = lambda: sum(int(n) for n in pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]) / os.sysconf("SC_CLK_TCK")  # noqa: E731
+    before, clock, ended = used(), time.monotonic(), threading.Event()
+
+    def ask(n):
+        while not ended.is_set():
+            for step in range(10, 200, 10):
+                w.ask("GET", f"/api/v1/devices/history?step={step + 200 * n}", checked=False)
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(6)]
+    for t in threads:
+        t.start()
+    while time.monotonic() - clock < 3:
+        assert w.node.status()
+    ended.set()
+    for t in threads:
+        t.join(HANG)
+    assert used() - before < 0.5 * (time.monotonic() - clock)
 
 
 def test_ranges_of_a_log(web):

@@ -184,6 +184,9 @@ static void a_text_of_a_list_is_there_as_a_whole(void **state)
 		{ "ab, ba", "b", false },
 		{ "xa, a", "a", true },
 		{ "ax, a", "a", true },
+		{ "b,a", "a", true },
+		{ "b,a,c", "a", true },
+		{ "b,xa", "a", false },
 		{ "--gpus 1, --name x", "--gpus 1", true },
 		{ "--gpus 12", "--gpus 1", false },
 	};

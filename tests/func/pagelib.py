@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: MIT
+"""The page in a real browser (Debian's Chromium), and a simulated machine on which much is going on."""
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from machine import until
+from pagepast import write_past
+from patience import must_come
+from queuelib import Queue
+from weblib import Web
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="python3-selenium is not here")
+from selenium.common.exceptions import StaleElementReferenceException, WebDriverException  # noqa: E402
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+
+# What a policy forbade, and errors that nobody caught: of each page, before its own scripts.
+LISTEN = """window.violations = [];
+document.addEventListener("securitypolicyviolation", e => violations.push(`${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}:${e.lineNumber}`));
+addEventListener("error", e => violations.push(`error ${e.message} ${e.filename}:${e.lineno}`), true);
+addEventListener("unhandledrejection", e => violations.push(`rejected ${e.reason?.stack ?? e.reason}`));
+navigator.__proto__.sendBeacon = () => false;"""
+
+
+def open_browser(tmp, *args, lang="en"):
+    """A Chromium of its own; the caller quits it."""
+    if not CHROMIUM or not DRIVER:
+        pytest.skip("chromium and chromium-driver are not here")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    # A sandbox is made of user namespaces, which root and containers may not have.
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    for arg in ["--headless=new", "--disable-dev-shm-usage", "--disable-gpu", "--disable-extensions", "--no-first-run", "--disable-background-networking",
+                "--disable-component-update", "--hide-scrollbars", "--force-color-profile=srgb", f"--lang={lang}", f"--accept-lang={lang}", f"--user-data-dir={tmp}/{time.monotonic_ns()}", *sandbox, *args]:
+        options.add_argument(arg)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    home = pathlib.Path(tmp, "home")
+    home.mkdir(exist_ok=True)
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER, env={**os.environ, "HOME": str(home)}))
+    driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": LISTEN})
+    return driver
+
+
+class Page:
+    """What a person does with the page, and sees."""
+
+    def __init__(self, driver, web, read=False):
+        self.driver, self.web, self.read = driver, web, read
+        driver.delete_all_cookies()
+        self.size(1440, 1000)
+        self.media()
+
+    # --- how it is looked at ---
+
+    def size(self, width, height):
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                    {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
+
+    def media(self, scheme="light"):
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
+            {"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}]})
+
+    def url(self, token=True):
+        base = f"http://{self.web.address}/"
+        return f"{base}#token={self.web.token(self.read)}" if token else base
+
+    def open(self, url=None):
+        self.driver.get("about:blank")  # or a fragment alone would load nothing
+        self.driver.get(url or self.url())
+        return self
+
+    # --- what is seen ---
+
+    def js(self, script, *args):
+        return self.driver.execute_script(script, *args)
+
+    def all(self, css):
+        return [e for e in self.driver.find_elements(By.CSS_SELECTOR, css) if e.is_displayed()]
+
+    def until(self, what, limit=20.0):
+        """The first true value of what(), whose elements may be replaced meanwhile."""
+        def look():
+            try:
+                return what()
+            except (StaleElementReferenceException, IndexError):
+                return None
+        try:
+            return must_come(look, limit, 0.03)
+        except AssertionError as e:
+            raise AssertionError(f"{e}\n{self.text()}\n{self.wrongs()}") from e
+
+    def get(self, css, text="", limit=20.0):
+        """The first of them that is seen and has this text."""
+        return self.until(lambda: next((e for e in self.all(css) if text in (e.text or e.get_attribute("value") or "")), None), limit)
+
+    def gone(self, css, text="", limit=20.0):
+        self.until(lambda: not [e for e in self.all(css) if text in e.text], limit)
+
+    def text(self, css="body"):
+        return "\n".join(e.text for e in self.driver.find_elements(By.CSS_SELECTOR, css))
+
+    def row(self, task, part="queue"):
+        return self.get(f"#{part} tr[data-task='{task}']")
+
+    def gpu(self, n, kind=None):
+        """The part of a GPU, once it is of that kind."""
+        return self.get(f".gpu{f'[data-kind={kind}]' if kind else ''}", f"GPU {n}\n")
+
+    # --- what is done ---
+
+    def click(self, css, text="", limit=20.0):
+        element = self.get(css, text, limit)
+        self.js("arguments[0].scrollIntoView({block: 'center'})", element)
+        element.click()
+        return element
+
+    def type(self, keys):
+        """Without a mouse, to whatever has the focus."""
+        webdriver.ActionChains(self.driver).send_keys(keys).perform()
+
+    def focus(self):
+        return self.driver.switch_to.active_element
+
+    # --- what is wrong ---
+
+    def wrongs(self):
+        """What the policy forbade, and what the page's own scripts got wrong."""
+        try:
+            return self.js("return window.violations ?? []")
+        except WebDriverException as e:
+            return [str(e)]
+
+    def check(self):
+        assert not self.wrongs()
+        bad = [e for e in self.driver.get_log("browser") if "Content Security Policy" in e["message"] or "Uncaught" in e["message"]]
+        assert not bad, bad
+
+    def shot(self, path, height=None):
+        """As high as it is, or as said."""
+        width = self.js("return innerWidth")
+        self.size(width, height or self.js("return document.documentElement.scrollHeight"))
+        self.driver.save_screenshot(str(path))
+
+
+# What trains there: memory and kernels on all GPUs that it was given, PERCENT of the time.
+WORK = """
+import ctypes, os, sys, time
+sys.path.insert(0, {here!r})
+os.environ["TEST_TENURE"] = {tenure!r}
+from simlib import Cuda
+share = float(sys.argv[1]) / 100
+print("loading", flush=True)
+cards = []
+n = ctypes.c_int()
+first = Cuda(int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+first.check("cuDeviceGetCount", ctypes.byref(n))
+for i in range(1 if len(sys.argv) > 2 else n.value):
+    cu = first if i == 0 else Cuda(i)
+    assert cu.alloc(int(96e9))[0] == 0
+    cards.append((cu, cu.function(b"tenure_spin")))
+step = 0
+while True:
+    for cu, spin in cards:
+        cu.check("cuCtxSetCurrent", cu.ctx)
+        cu.launch(spin, 0, int(share * 100e6), grid=int(132 * share), block=1024)
+    if step % 20 == 0:
+        print(f"step {{step:5d}}  loss {{2.1 * 0.999 ** step + 1.4:.4f}}  {{17.2 * share:.1f}} k tokens/s", flush=True)
+    step += 1
+    time.sleep(0.1)
+"""
+
+
+class Busy:
+    """Eight GPUs: tasks, holds, somebody else on two of them, one left for others, and a queue with its reasons."""
+
+    def __init__(self, build, env, tmp):
+        self.q = q = Queue(build, env, tmp, gpus=8)
+        self.web, self.go = None, tmp / "go"
+        try:
+            write_past(q)
+            self.fill(tmp)
+        except BaseException:
+            self.close()
+            raise
+
+    def program(self, tmp, name):
+        """A command line that computes; name is what process lists show."""
+        here = tmp / "work"
+        if not here.exists():
+            here.mkdir()
+            for module in ("simlib.py", "patience.py"):
+                shutil.copy(pathlib.Path(__file__).parent / module, here)
+            (here / "train.py").write_text(WORK.format(here=str(here), tenure=self.q.m.tenure))
+        if not (tmp / name).exists():
+            (tmp / name).symlink_to("/usr/bin/python3")
+        return [str(tmp / name), str(here / "train.py")]
+
+    def states(self):
+        return [d["state"] for d in (self.q.status() or {"devices": []})["devices"]]
+
+    def fill(self, tmp):
+        q, here = self.q, ("--cwd", str(tmp))
+        someone = q.m.somebody_else() or []  # before there are sockets, which would not be private afterwards
+        python, jupyter = self.program(tmp, "python"), self.program(tmp, "jupyter")
+        q.start("--memory", "90%", "--load", "light", "--leave", "1", "--rehold-after", "20m")
+        must_come(lambda: len(q.held()) == 7, 30)
+        for name, command in (("tokenize", "true"), ("smoke-test", "exit 1"), ("export-onnx", "true")):
+            q.wait(q.submit("-g", "0", "-n", name, *here, "--", "sh", "-c", command), "failed" if "exit" in command else "done")
+        q.submit("-g", "2", "-n", "llama-finetune", "--timeout", "8h", *here, "--", *python, "88")
+        q.submit("-g", "1", "-n", "eval-mmlu", "-l", "evals", "--timeout", "45m", *here, "--", *python, "74")
+        q.submit("-g", "0", "-n", "sync-checkpoints", *here, "--", "sh", "-c", until(self.go))
+        must_come(lambda: self.states().count("lent") == 3, 30)
+        for more in (("-g", "1", "-n", "eval-gsm8k", "-l", "evals", "--timeout", "45m"), ("-g", "1", "-n", "eval-humaneval", "-l", "evals", "--timeout", "45m"),
+                     ("-g", "6", "-n", "pretrain-7b", "--timeout", "12h"), ("-g", "4", "-n", "ablation-lr", "--timeout", "2h", "--sweep", "lr=1e-4,3e-4,1e-3"),
+                     ("-g", "1", "-n", "report", "--after", "4"), ("-g", "1", "-n", "nightly-eval", "--begin", "+9h"), ("-g", "1", "-n", "large-batch", "--paused", "-p", "600")):
+            q.submit(*more, *here, "--", "true")
+        for gpu, program, share in (("5", python, "93"), ("6", jupyter, "35")):
+            q.m.others.append(subprocess.Popen([*someone, *program, share, gpu], env=q.m.env, stdout=subprocess.DEVNULL))
+        must_come(lambda: self.states().count("busy") == 2, 30)
+        self.web = Web(q)
+        must_come(lambda: self.web.get("/api/v1/health").json["queue"])
+
+    def close(self):
+        if self.web:
+            self.web.end()
+        self.q.close()

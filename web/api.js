@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: MIT
+// What is asked of the server, and how the page stays up to date: it looks when the stream of events says that something is
+// new, once a second at most, and not at all while nobody sees it.
+
+const API = "/api/v1/";
+const STATUS_MS = 1000, TASKS_MS = 1500, SLOW_MS = 10000, SILENT_MS = 25000;
+const BACK_OFF_MS = [500, 1000, 2000, 4000, 8000, 10000];
+const DAY_S = 86400, STEP_S = 180;
+const EVENTS_MAX = 200, PAGE = 50, ENDED_PAGE = 20;
+
+// A refusal, with the server's own words; status 0: nobody answered.
+export class Problem extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+async function problem(answer) {
+  let detail = `${answer.status} ${answer.statusText}`;
+  try {
+    detail = (await answer.json()).detail ?? detail;
+  } catch { /* not a document of ours */ }
+  return new Problem(answer.status, detail);
+}
+
+export async function request(method, path, body, more) {
+  const headers = { ...more?.headers };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(API + path, { method, headers, signal: more?.signal, cache: "no-store",
+      body: body === undefined ? undefined : JSON.stringify(body) });
+  } catch (e) {
+    if (e.name === "AbortError") throw e;
+    throw new Problem(0, "");
+  }
+  if (!answer.ok) throw await problem(answer);
+  return answer;
+}
+
+export async function ask(method, path, body, more) {
+  const answer = await request(method, path, body, more);
+  if (answer.status === 204) return null;
+  try {
+    return await answer.json();
+  } catch (e) {
+    if (e.name === "AbortError") throw e;
+    throw new Problem(0, "");
+  }
+}
+
+// The pieces of an answer without end, as text; it breaks off when nothing came for SILENT_MS and beats is set.
+export async function* pieces(answer, abort, beats) {
+  const reader = answer.body.getReader(), decoder = new TextDecoder();
+  let timer = null;
+  const wind = () => {
+    clearTimeout(timer);
+    if (beats) timer = setTimeout(() => abort.abort(), SILENT_MS);
+  };
+  try {
+    for (wind(); ;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      wind();
+      yield decoder.decode(value, { stream: true });
+    }
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+// Server-Sent Events by hand: a stream that is silent is noticed, and the last id can be told again.
+async function* events(answer, abort) {
+  let text = "";
+  for await (const piece of pieces(answer, abort, true)) {
+    text += piece;
+    for (let end; (end = text.indexOf("\n\n")) >= 0; text = text.slice(end + 2)) {
+      const entry = { event: "message", data: "" };
+      for (const line of text.slice(0, end).split("\n")) {
+        const colon = line.indexOf(": ");
+        if (colon > 0) entry[line.slice(0, colon)] = line.slice(colon + 2);
+      }
+      if (entry.data) yield { kind: entry.event, id: entry.id, doc: JSON.parse(entry.data) };
+    }
+  }
+}
+
+// Calls fn at most once in so many milliseconds, and never twice at once; asked meanwhile, once more.
+class Paced {
+  constructor(ms, fn) { Object.assign(this, { ms, fn, at: -Infinity, timer: null, busy: false, again: "" }); }
+
+  want(now) {
+    if (this.busy) {
+      this.again = now ? "now" : this.again || "later";
+    } else if (now || this.timer === null) {
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => this.go(), now ? 0 : Math.max(0, this.at + this.ms - performance.now()));
+    }
+  }
+
+  async go() {
+    this.timer = null;
+    this.busy = true;
+    this.at = performance.now();
+    try {
+      await this.fn();
+    } finally {
+      this.busy = false;
+      if (this.again) {
+        const now = this.again === "now";
+        this.again = "";
+        this.want(now);
+      }
+    }
+  }
+}
+
+/*
+ * All that the page knows. Listeners get the name of what is new: link, status, tasks, nodes, past, events, event.
+ *
+ * link: starting, live, old. While it is old, why and seen (a time) say since when.
+ */
+export class Live {
+  constructor(session) {
+    Object.assign(this, {
+      session, link: "starting", why: "", refused: false, seen: null, tries: 0, next: null,
+      status: null, agent: false, trouble: "", statusSeen: null,
+      running: null, waiting: null, ended: null, counts: null, queueTrouble: "", read: false, lanes: new Set(),
+      cursor: null, cursors: [], lane: "", name: "", endedLimit: ENDED_PAGE,
+      nodes: [], pools: [], allocations: [], health: null,
+      past: null, pastTrouble: "", yields: [], events: [], lastId: null, ids: new Set(),
+      listeners: [], abort: null,
+    });
+    this.paced = {
+      status: new Paced(STATUS_MS, () => this.guarded(() => this.askStatus())),
+      tasks: new Paced(TASKS_MS, () => this.guarded(() => this.askTasks())),
+      slow: new Paced(SLOW_MS, () => this.guarded(() => this.askSlow())),
+      past: new Paced(STEP_S * 500, () => this.guarded(() => this.askPast())),
+    };
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.pause() : this.again()));
+  }
+
+  canSteer() { return this.session.right === "write"; }
+
+  listen(fn) { this.listeners.push(fn); }
+
+  tell(what, doc) { for (const fn of this.listeners) fn(what, doc); }
+
+  // What was asked in vain is asked again by the stream's own back-off; what is refused is shown.
+  async guarded(fn) {
+    try {
+      await fn();
+      this.seen = new Date();
+    } catch (e) {
+      if (!(e instanceof Problem)) throw e;
+      if (e.status === 0 || e.status === 401) this.broken(e);
+    }
+  }
+
+  refresh() { for (const one of Object.values(this.paced)) one.want(true); }
+
+  start() {
+    this.refresh();
+    this.follow();
+  }
+
+  // Nobody looks: no stream, no questions.
+  pause() {
+    this.abort?.abort();
+    clearTimeout(this.next?.timer);
+    this.next = null;
+  }
+
+  again() {
+    clearTimeout(this.next?.timer);
+    this.next = null;
+    this.abort?.abort();
+    this.follow();
+    this.refresh();
+  }
+
+  async follow() {
+    const abort = this.abort = new AbortController();
+    let why = new Problem(0, "");
+    try {
+      const id = this.lastId, headers = id ? { "Last-Event-ID": id } : {};
+      const answer = await request("GET", id ? "events" : `events?last=${EVENTS_MAX}`, undefined, { headers, signal: abort.signal });
+      for await (const entry of events(answer, abort)) {
+        this.alive();
+        this.take(entry);
+      }
+    } catch (e) {
+      if (e instanceof Problem) why = e;
+    }
+    if (this.abort === abort && !document.hidden) this.broken(why);
+  }
+
+  alive() {
+    this.seen = new Date();
+    this.tries = 0;
+    if (this.link === "live") return;
+    const back = this.link === "old";
+    this.link = "live";
+    this.tell("link", back);
+    if (back) this.refresh();
+  }
+
+  broken(e) {
+    if (this.next) return;
+    const ms = BACK_OFF_MS[Math.min(this.tries++, BACK_OFF_MS.length - 1)] * (0.8 + 0.4 * Math.random());
+    this.next = { at: Date.now() + ms, timer: setTimeout(() => this.again(), ms) };
+    this.link = "old";
+    this.why = e.message;
+    this.refused = e.status === 401;
+    this.tell("link", false);
+  }
+
+  take({ kind, id, doc }) {
+    if (kind === "event") {
+      this.lastId = id ?? this.lastId;
+      this.addEvent(id, doc);
+    }
+    this.paced.status.want();
+    this.paced.tasks.want(kind === "event" && /^task-/.test(doc.event));
+    this.paced.slow.want();
+    this.paced.past.want();
+  }
+
+  addEvent(id, doc) {
+    if (id && this.ids.has(id)) return;
+    if (id) this.ids.add(id);
+    this.events.push(doc);
+    if (this.events.length > EVENTS_MAX) this.ids.delete(this.events.shift().id);
+    if (doc.event === "yield") this.addYields([doc]);
+    this.tell("event", doc);
+    this.later("events");
+  }
+
+  // Many that come together are drawn once.
+  later(what) {
+    this.due ??= new Set();
+    if (!this.due.size) {
+      requestAnimationFrame(() => {
+        const all = [...this.due];
+        this.due.clear();
+        for (const one of all) this.tell(one);
+      });
+    }
+    this.due.add(what);
+  }
+
+  addYields(list) {
+    const known = new Map(this.yields.map((y) => [y.id ?? y.time + y.uuid, y])), from = Date.now() - DAY_S * 1000;
+    for (const y of list) known.set(y.id ?? y.time + y.uuid, y);
+    this.yields = [...known.values()].filter((y) => Date.parse(y.time) >= from).sort((a, b) => Date.parse(b.time) - Date.parse(a.time));
+    this.later("past");
+  }
+
+  async askStatus() {
+    const doc = await ask("GET", "status");
+    this.agent = doc.agent;
+    this.trouble = doc.trouble ?? "";
+    if (doc.agent && doc.status) {
+      this.status = doc.status;
+      this.statusSeen = new Date();
+      if (!this.past && this.pastTrouble) this.paced.past.want(true);
+    }
+    this.tell("status");
+  }
+
+  query(state, limit, more) {
+    const q = new URLSearchParams({ state, limit, ...more });
+    if (this.lane) q.set("lane", this.lane);
+    if (this.name) q.set("name", this.name);
+    return `tasks?${q}`;
+  }
+
+  async askTasks() {
+    const at = this.cursor ? { cursor: this.cursor } : {};
+    const [running, waiting, ended] = await Promise.all([
+      ask("GET", this.query("running", 2 * PAGE)), ask("GET", this.query("pending,paused", PAGE, at)),
+      ask("GET", this.query("done,failed,cancelled", this.endedLimit, { ended: "true" }))]);
+    this.read = waiting.read;
+    this.queueTrouble = waiting.trouble ?? "";
+    if (this.cursor && !waiting.tasks.length) return this.page(null);
+    Object.assign(this, { running, waiting, ended });
+    for (const task of [...running.tasks, ...waiting.tasks]) if (task.lane) this.lanes.add(task.lane);
+    this.tell("tasks");
+  }
+
+  // The page of what waits that begins behind that cursor; null: the first one.
+  page(cursor) {
+    this.cursors = cursor ? [...this.cursors, cursor] : [];
+    this.cursor = cursor;
+    this.paced.tasks.want(true);
+  }
+
+  filter(name, lane) {
+    Object.assign(this, { name, lane });
+    this.page(null);
+  }
+
+  async askSlow() {
+    const [nodes, pools, allocations, health] = await Promise.all([ask("GET", "nodes"), ask("GET", "pools"),
+      ask("GET", "allocations").catch((e) => { if (e.status) return { allocations: this.allocations }; throw e; }), ask("GET", "health")]);
+    Object.assign(this, { nodes: nodes.nodes, pools: pools.pools, allocations: allocations.allocations, health });
+    this.tell("nodes");
+  }
+
+  async askPast() {
+    const yields = ask("GET", "yields").then((doc) => this.addYields(doc.yields));
+    try {
+      this.past = await ask("GET", `devices/history?step=${STEP_S}`);
+      this.pastTrouble = "";
+    } catch (e) {
+      this.pastTrouble = e.message;
+      if (!(e instanceof Problem) || !e.status) throw e;
+    } finally {
+      this.tell("past");
+    }
+    await yields.catch((e) => { if (!e.status) throw e; });
+  }
+}

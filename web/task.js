@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: MIT
+// One task: what it is, why it waits, what it prints, and what can be done about it; and the form that submits one.
+
+import { ask, Problem, pieces, request } from "./api.js";
+import { button, by, confirm, h, say, set, show, visible } from "./dom.js";
+import { exitText, gpusText, stateText } from "./queue.js";
+import { duration, gib, moment, t } from "./strings.js";
+
+const LINES_MAX = 2000, LINE_MAX = 4000, TAIL_BYTES = 65536, DRAW_MS = 150, RETRY_MS = 2000, LOOK_MS = 2000;
+
+export function problemText(e) { return e.message || t("no_answer"); }
+
+/* ---- its log ---- */
+
+// What a terminal would do with it is left out; what is left of control characters is shown as such.
+const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[ -/]*[0-~])|\u009b[0-?]*[ -/]*[@-~]/g;
+
+export function plainLine(line) {
+  const parts = line.replace(ESCAPES, "").replace(/\r+$/, "").split("\r"); // a progress bar writes over itself
+  const text = visible(parts.at(-1));
+  return text.length > LINE_MAX ? `${text.slice(0, LINE_MAX)} … (+${text.length - LINE_MAX})` : text;
+}
+
+class Log {
+  constructor(el, note, state) {
+    Object.assign(this, { el, note, state, abort: null, rest: "", lines: [], last: null, follows: true, missed: 0, at: 0, timer: null, cut: false, from: 0 });
+    el.addEventListener("scroll", () => {
+      if (!this.drawing) this.hold(el.scrollHeight - el.scrollTop - el.clientHeight > 40);
+    });
+  }
+
+  hold(still) {
+    this.follows = !still;
+    if (!still) this.missed = 0;
+    this.tell();
+  }
+
+  tell() {
+    const ended = this.ended ? t("log_ended") : "";
+    say(this.state, ended || (this.follows ? t("log_live") : t("log_still", { n: this.missed })));
+    say(by("log-follow"), this.follows ? t("follow_stop") : t("follow"));
+    set(by("log-follow"), "aria-pressed", String(this.follows));
+    say(this.note, [this.from > 0 && t("log_from", { kib: Math.ceil(this.from / 1024) }), this.cut && t("log_cut", { n: LINES_MAX })].filter(Boolean).join(" "));
+  }
+
+  toEnd() {
+    this.hold(false);
+    this.el.scrollTop = this.el.scrollHeight;
+  }
+
+  close() {
+    this.abort?.abort();
+    this.abort = null;
+    clearTimeout(this.timer);
+    this.timer = null;
+  }
+
+  start(about) {
+    this.close();
+    Object.assign(this, { about, rest: "", lines: [], last: null, follows: true, missed: 0, at: 0, cut: false, ended: false, from: 0, why: "" });
+    this.el.replaceChildren();
+    this.tell();
+    this.run(this.abort = new AbortController());
+  }
+
+  // The end of what there is, and then what comes.
+  async run(abort) {
+    const path = `tasks/${this.about}/log`;
+    for (let first = true; this.abort === abort; first = false) {
+      try {
+        if (first || !this.at) await this.tail(path, abort);
+        const answer = await request("GET", `${path}?follow=true&from=${this.at}`, undefined, { signal: abort.signal });
+        for await (const bytes of this.counted(answer, abort)) this.add(bytes);
+        if (this.abort !== abort) return;
+        this.flush();
+        this.ended = true;
+        this.tell();
+        return;
+      } catch (e) {
+        if (this.abort !== abort) return;
+        const none = e instanceof Problem && e.status === 404;
+        say(this.state, none ? t("log_none") : t("log_broken", { why: problemText(e) }));
+        await new Promise((done) => setTimeout(done, RETRY_MS));
+      }
+    }
+  }
+
+  async tail(path, abort) {
+    let answer;
+    try {
+      answer = await request("GET", path, undefined, { headers: { Range: `bytes=-${TAIL_BYTES}` }, signal: abort.signal });
+    } catch (e) {
+      if (e.status === 416) return; // it is empty
+      throw e;
+    }
+    const range = /bytes (\d+)-(\d+)\/(\d+)/.exec(answer.headers.get("Content-Range") ?? ""), data = await answer.arrayBuffer();
+    this.from = range ? Number(range[1]) : 0;
+    this.at = this.from + data.byteLength;
+    let text = new TextDecoder().decode(data);
+    if (this.from > 0) text = text.slice(text.indexOf("\n") + 1);
+    this.add(text);
+    this.flush();
+  }
+
+  // Where it broke off, it goes on from the byte that comes next.
+  async* counted(answer, abort) {
+    const encoder = new TextEncoder();
+    for await (const piece of pieces(answer, abort, false)) {
+      this.at += encoder.encode(piece).length;
+      yield piece;
+    }
+  }
+
+  add(text) {
+    const lines = (this.rest + text).split("\n");
+    this.rest = lines.pop();
+    if (this.rest.length > 4 * LINE_MAX) this.rest = this.rest.slice(-LINE_MAX);
+    for (const line of lines) this.lines.push(line);
+    if (this.lines.length > 2 * LINES_MAX) {
+      this.lines.splice(0, this.lines.length - LINES_MAX);
+      this.cut = true;
+    }
+    this.timer ??= setTimeout(() => this.flush(), DRAW_MS);
+  }
+
+  flush() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    this.drawing = true;
+    this.last?.remove();
+    this.last = this.rest ? h("div", { class: "rest" }) : null;
+    const fresh = document.createDocumentFragment();
+    for (const line of this.lines) fresh.append(h("div", { text: plainLine(line) }));
+    if (this.last) {
+      this.last.textContent = plainLine(this.rest);
+      fresh.append(this.last);
+    }
+    if (!this.follows) this.missed += this.lines.length;
+    this.lines = [];
+    this.el.append(fresh);
+    while (this.el.childElementCount > LINES_MAX) {
+      this.el.firstElementChild.remove();
+      this.cut = true;
+    }
+    if (this.follows) this.el.scrollTop = this.el.scrollHeight;
+    requestAnimationFrame(() => { this.drawing = false; });
+    this.tell();
+  }
+}
+
+/* ---- the task ---- */
+
+function commandOf(task) {
+  if (task.command) return task.command;
+  if (task.argv) return task.argv.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
+  if (task.commands) return task.commands.slice(0, 5).join("\n") + (task.commands.length > 5 ? `\n… (${task.commands.length})` : "");
+  return null;
+}
+
+function when(text) { return text ? moment(new Date(text)) : null; }
+
+// Label, value, and whether it is written as a program is.
+function facts(doc) {
+  const task = doc.task ?? {}, end = doc.end ?? {};
+  const exit = end.exit ?? doc.exit ?? doc.left_exit;
+  const list = (value) => (Array.isArray(value) && value.length ? value.join(", ") : null);
+  return [
+    ["f_command", commandOf(task), true], ["f_script", task.script ? [task.script_name, ...(task.args ?? [])].filter(Boolean).join(" ") || task.name : null, true],
+    ["f_gpus", task.gpus === undefined ? "1" : gpusText(task.gpus)], ["f_memory", typeof task.memory === "number" ? `${gib(task.memory)} GiB` : task.memory], ["f_lane", task.lane], ["f_priority", doc.priority],
+    ["f_cwd", task.cwd, true], ["f_user", [task.user, task.host].filter(Boolean).join(" @ ")], ["f_submitted", when(task.submitted)],
+    ["f_limit", task.timeout], ["f_retries", task.retries], ["f_after", list(task.after) ?? list(task.after_any)],
+    ["f_started", when(doc.started)], ["f_ran", doc.ran_s === undefined ? null : duration(doc.ran_s)], ["f_node", [doc.agent, doc.devices?.length && `GPU ${doc.devices.join(", ")}`].filter(Boolean).join(", ")],
+    ["f_attempts", doc.attempts > 1 ? doc.attempts : null], ["f_again", doc.again_because], ["f_exit", exit === undefined || exit === null ? null : exitText(exit)],
+    ["f_peak", end.gpu_peak_bytes ? `${gib(end.gpu_peak_bytes)} GiB` : null], ["f_pid", doc.processes?.length ? doc.processes.slice(0, 8).map((p) => `${p.pid} ${p.command}`).join(", ") : null, true],
+    ["f_failed", doc.failed?.length ? doc.failed.slice(0, 20).map((one) => `${one.id}.${one.element} (${exitText(one.exit)})`).join(", ") : null], ["f_log", doc.log, true],
+  ].filter(([, value]) => value !== null && value !== undefined && value !== "");
+}
+
+export function taskView(live, toast) {
+  const dialog = by("task"), log = new Log(by("log"), by("log-note"), by("log-state"));
+  let about = null, doc = null, timer = null, key = "";
+
+  const does = async (path, method, body) => {
+    try {
+      const done = await ask(method ?? "POST", path, body);
+      toast(t("done_said", { text: done?.text?.trim() || "ok" }));
+    } catch (e) {
+      toast(problemText(e), true);
+    }
+    live.paced.tasks.want(true);
+    live.paced.slow.want();
+    await look();
+  };
+
+  function drawTools() {
+    const tools = by("task-tools"), lane = doc.task?.lane, waits = doc.state === "pending" || doc.state === "paused", now = `${doc.state} ${lane} ${about} ${live.canSteer()}`;
+    show(tools, live.canSteer());
+    if (!live.canSteer() || key === now) return;
+    key = now;
+    const priority = h("input", { type: "number", min: "0", value: doc.priority, id: "task-priority", "aria-label": t("f_priority") });
+    tools.replaceChildren(...[
+      (waits || doc.state === "running") && button(t("stop"), null, () => stop({ id: about, name: doc.task?.name ?? "", state: doc.state }), "danger"),
+      doc.state === "pending" && button(t("pause"), null, () => does(`tasks/${about}/pause`)),
+      doc.state === "paused" && button(t("resume"), null, () => does(`tasks/${about}/resume`)),
+      !waits && doc.state !== "running" && button(t("retry"), null, () => does(`tasks/${about}/retry`)),
+      waits && lane && button(t("pause_lane", { lane }), null, () => does(`lanes/${encodeURIComponent(lane)}/pause`)),
+      waits && lane && button(t("resume_lane", { lane }), null, () => does(`lanes/${encodeURIComponent(lane)}/resume`)),
+      waits && h("form", { class: "inline", on: { submit: (e) => {
+        e.preventDefault();
+        does(`tasks/${about}/priority`, "POST", { priority: Number(priority.value) });
+      } } }, priority, h("button", { text: t("set_priority") })),
+    ].filter(Boolean));
+  }
+
+  function draw() {
+    const name = doc.task?.name ?? doc.name ?? "";
+    say(by("task-id"), `#${about}`);
+    say(by("task-name"), name);
+    say(by("task-state"), stateText({ state: doc.state, exit: doc.end?.exit }));
+    set(by("task-state"), "data-state", doc.state);
+    by("task-facts").replaceChildren(...facts(doc).flatMap(([label, value, code]) => [h("dt", { text: t(label) }), h("dd", {}, code ? h("code", { text: value }) : h("bdi", { text: value }))]));
+    drawTools();
+  }
+
+  async function look() {
+    clearTimeout(timer);
+    if (!dialog.open) return;
+    const wanted = about;
+    try {
+      const shown = await ask("GET", `tasks/${wanted}`);
+      const why = shown.state === "pending" || shown.state === "paused" ? await ask("GET", `tasks/${wanted}/why`) : null;
+      if (wanted !== about) return;
+      const began = doc && doc.attempts !== shown.attempts;
+      doc = shown;
+      draw();
+      show(by("task-why"), why);
+      say(by("task-why-text"), why?.why ?? "");
+      show(by("task-problem"), false);
+      if (began && log.ended) log.start(about);
+    } catch (e) {
+      if (wanted !== about) return;
+      show(by("task-problem"), true);
+      say(by("task-problem"), problemText(e));
+    }
+    timer = setTimeout(look, LOOK_MS);
+  }
+
+  function open(id, toLog) {
+    about = String(id);
+    doc = null;
+    key = "";
+    for (const el of ["task-name", "task-state", "task-why-text"]) say(by(el), "");
+    say(by("task-id"), `#${about}`);
+    say(by("log-title"), t("log_of", { n: about }));
+    by("task-facts").replaceChildren();
+    by("task-tools").replaceChildren();
+    show(by("task-why"), false);
+    if (!dialog.open) dialog.showModal();
+    log.start(about);
+    look();
+    if (toLog) by("log").focus();
+  }
+
+  async function stop(task) {
+    const id = task.element ? `${task.id}.${task.element}` : String(task.id), runs = task.state === "running";
+    const choices = [["", t("cancel")], ["stop", t("stop_go"), "danger"]];
+    if (runs) choices.push(["now", t("stop_now"), "danger"]);
+    const choice = await confirm(t("stop_ask", { n: id, name: task.name }), runs ? t("stop_how") : t("stop_wait"), choices);
+    if (choice) await does(`tasks/${id}/stop`, "POST", { now: choice === "now" });
+  }
+
+  async function release(name) {
+    const choice = await confirm(t("release"), t("release_ask", { name }), [["", t("cancel")], ["release", t("release"), "danger"]]);
+    if (choice) await does(`allocations/${encodeURIComponent(name)}`, "DELETE");
+  }
+
+  dialog.addEventListener("close", () => {
+    clearTimeout(timer);
+    log.close();
+    about = null;
+  });
+  by("log-follow").addEventListener("click", () => (log.follows ? log.hold(true) : log.toEnd()));
+  by("log-end").addEventListener("click", () => log.toEnd());
+  return { open, stop, release, relabel() {
+    key = "";
+    if (dialog.open && doc) draw();
+    log.tell();
+  } };
+}
+
+/* ---- the form ---- */
+
+const NUMBERS = ["priority"];
+
+// Numbers where they are numbers: what is none is the server's to refuse.
+function number(text) { return /^\d+$/.test(text) ? Number(text) : text; }
+
+function taskOf(form) {
+  const task = {}, value = (name) => form.elements[name].value.trim();
+  task.command = form.elements.command.value.trim();
+  task.gpus = number(value("gpus") || "1");
+  for (const name of ["name", "lane", "priority", "timeout", "cwd", "memory", "retries"]) {
+    const text = value(name);
+    if (text) task[name] = NUMBERS.includes(name) || name === "retries" ? number(text) : text;
+  }
+  const after = value("after").split(/[\s,]+/).filter(Boolean);
+  if (after.length) task.after = after.map(number);
+  const env = form.elements.env.value.split("\n").map((line) => line.trim()).filter(Boolean);
+  if (env.length) task.env = env;
+  return task;
+}
+
+// One for each thing that is submitted: a second click, or a second try after an answer that got lost, submits it once.
+function newKey() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
+}
+
+export function submitView(live, toast, open) {
+  const dialog = by("submit"), form = by("submit-form"), refusal = by("submit-refusal"), go = by("submit-go");
+  let key = newKey(), busy = false;
+
+  function refuse(text) {
+    show(refusal, text);
+    say(by("submit-refusal-text"), text);
+    const named = [...form.elements].find((el) => el.name && text && new RegExp(`(^|[^a-z])${el.name}([^a-z]|$)`).test(text));
+    for (const el of form.elements) if (el.name) set(el, "aria-invalid", el === named ? "true" : null);
+    if (named) {
+      if (named.closest("details")) named.closest("details").open = true;
+      named.focus();
+    }
+  }
+
+  form.addEventListener("input", () => { key = newKey(); });
+  form.addEventListener("submit", async (e) => {
+    e.preventDefault();
+    if (busy) return;
+    const task = taskOf(form);
+    if (!task.command) return refuse(t("s_need")), form.elements.command.focus();
+    busy = true;
+    set(go, "aria-disabled", "true");
+    say(go, t("s_going"));
+    try {
+      const done = await ask("POST", "tasks", task, { headers: { "Idempotency-Key": key } });
+      refuse("");
+      key = newKey();
+      form.reset();
+      dialog.close();
+      toast([t("s_done", { n: done.id }), done.notes].filter(Boolean).join(" "), false, [t("log"), () => open(done.id, true)]);
+      live.paced.tasks.want(true);
+    } catch (e) {
+      refuse(problemText(e));
+    } finally {
+      busy = false;
+      set(go, "aria-disabled", null);
+      say(go, t("s_go"));
+    }
+  });
+  return { open() {
+    refuse("");
+    dialog.showModal();
+    form.elements.command.focus();
+  } };
+}
