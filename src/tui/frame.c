@@ -18,7 +18,10 @@
 #define TREND_MORE  52 /* and so many more */
 #define TREND_WIDE  140
 #define WIDE	    120 /* from so many columns on, why a device is as it is stands beside it */
-#define SHARE_LEAST 3	/* lines of a part, with its heading */
+#define NAME	    14	/* columns of a task's name at least, */
+#define NAME_MORE   40	/* and so many more */
+#define NAME_WIDE   100
+#define SHARE_LEAST 3 /* lines of a part, with its heading */
 #define TASKS_LEAST 4
 
 static const char *text_of(const json_t *o, const char *key)
@@ -204,7 +207,7 @@ void frame_choose(const struct frame_look *l, struct frame_ui *ui, enum frame_pa
 		json_get_text(json_array_get(l->s->nodes, i), "agent", ui->node, sizeof(ui->node));
 		break;
 	default:
-		ui->event = i + 1 == l->n_events ? 0 : l->first_event + i;
+		ui->event = l->first_event + i;
 	}
 }
 
@@ -312,7 +315,8 @@ static void draw_figures(struct canvas *c, size_t x, size_t y, const json_t *d,
 	(void)str_print(text, sizeof(text), "%u%%", json_get_small(d, "utilisation", 100));
 	canvas_right(c, x + 12, y, INK_PLAIN, is_known(d, "utilisation") ? text : "?", 4);
 	draw_band(c, x + 16, y, d);
-	draw_trend(c, x + 17, y, trends_find(&ui->trends, text_of(d, "uuid")), now_ns, ui->ascii);
+	draw_trend(c, x + 17, y, trends_find(&ui->trends, text_of(d, "uuid")), now_ns,
+		   ui->ascii || ui->no_braille);
 	(void)str_print(text, sizeof(text), "%.0f", json_get_num(d, "power_w"));
 	canvas_right(c, x + 18 + trend, y, INK_PLAIN, is_known(d, "power_w") ? text : "?", 4);
 	(void)str_print(text, sizeof(text), "%u", json_get_small(d, "temperature_c", 999));
@@ -328,7 +332,7 @@ static void draw_why(struct canvas *c, size_t x, size_t y, const json_t *d)
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
 	strbuf_adds(&b, use);
-	if (reason[0])
+	if (reason[0] && !(use[0] && strcmp(text_of(d, "state"), "lent") == 0)) /* as use says */
 		strbuf_addf(&b, "%s%s", b.len ? "; " : "", reason);
 	if (is_known(d, "hold_in_s"))
 		strbuf_addf(&b, "%sto be held in %s", b.len ? "; " : "",
@@ -484,12 +488,21 @@ static void add_note(const struct row *row, struct strbuf *b)
 			    row->name.exit & (NAME_SIGNALLED - 1));
 }
 
+/* Columns of names of tasks: what a wide terminal has room for. */
+static size_t name_columns(const struct canvas *c)
+{
+	size_t more = c->width > NAME_WIDE ? (c->width - NAME_WIDE) / 3 : 0;
+
+	return NAME + (more < NAME_MORE ? more : NAME_MORE);
+}
+
 static void draw_task(struct canvas *c, size_t y, const struct row *row, const struct frame_ui *ui,
 		      uint64_t now_ns)
 {
 	char text[UNIT_TEXT_MAX * 2];
 	cleanup_strbuf struct strbuf note = STRBUF_INIT;
 	enum ink ink = task_ink(row);
+	size_t name = name_columns(c), x = 34 + name;
 
 	(void)str_print(text, sizeof(text), row->name.element ? "%" PRIu64 ".%" PRIu64 : "%" PRIu64,
 			row->name.id, row->name.element);
@@ -498,16 +511,16 @@ static void draw_task(struct canvas *c, size_t y, const struct row *row, const s
 	(void)str_print(text, sizeof(text), "%" PRIu64, row->name.gpus);
 	canvas_right(c, 20, y, INK_PLAIN, row->name.gpus == SPEC_ALL ? "all" : text, 4);
 	(void)canvas_put(c, 25, y, INK_PLAIN, row->name.lane[0] ? row->name.lane : "-", 7);
-	(void)canvas_put(c, 33, y, INK_PLAIN, row->name.name, 14);
+	(void)canvas_put(c, 33, y, INK_PLAIN, row->name.name, name);
 	if (row->started_ns && now_ns > row->started_ns)
-		canvas_right(c, 48, y, INK_PLAIN,
+		canvas_right(c, x, y, INK_PLAIN,
 			     duration((double)(now_ns - row->started_ns) / 1e9, text), 8);
 	if (is_known(row->run, "timeout_s"))
 		strbuf_addf(&note, "of %s",
 			    unit_format_duration_exact(
 				    (uint64_t)(json_get_num(row->run, "timeout_s") * 1e3), text));
 	add_note(row, &note);
-	(void)canvas_put(c, 57, y, INK_DIM, strbuf_str(&note), c->width);
+	(void)canvas_put(c, x + 9, y, INK_DIM, strbuf_str(&note), c->width);
 	if (ui->part == PART_TASKS && row->name.id == ui->task && row->name.element == ui->element)
 		canvas_tint(c, 0, y, c->width, INK_CHOSEN);
 }
@@ -517,14 +530,16 @@ static void draw_queue_head(struct canvas *c, size_t y, const struct model_snaps
 {
 	static const char *const sorts[SORT_MAX] = { "", ", by id", ", by name", ", by start" };
 	const char *filter = ui->wanted.filter;
+	size_t x = 34 + name_columns(c);
 	char text[160];
 
-	draw_head(c, y, ui, PART_TASKS, "       ID STATE     GPUS LANE    NAME            ELAPSED");
+	draw_head(c, y, ui, PART_TASKS, "       ID STATE     GPUS LANE    NAME");
+	canvas_right(c, x, y, INK_HEAD, "ELAPSED", 8);
 	(void)str_print(text, sizeof(text), "%zu run, %zu wait%s%s%s", ui->listing.running,
 			s->rows.n - ui->listing.running, sorts[ui->wanted.sort],
 			filter[0] ? ", with " : "", filter);
-	if (c->width > 57)
-		canvas_right(c, 57, y, INK_HEAD, text, c->width - 57);
+	if (c->width > x + 9)
+		canvas_right(c, x + 9, y, INK_HEAD, text, c->width - x - 9);
 }
 
 static size_t draw_queue(struct canvas *c, size_t y, size_t room, const struct frame_look *l,

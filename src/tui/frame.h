@@ -41,9 +41,10 @@ struct frame_look {
 struct frame_ui {
 	enum frame_part part; /* that keys are about */
 	struct listing_wanted wanted;
-	bool help;   /* the keys, in place of all else */
-	bool ascii;  /* the terminal shows no other characters */
-	bool typing; /* a filter is being typed */
+	bool help;	 /* the keys, in place of all else */
+	bool ascii;	 /* the terminal shows no other characters */
+	bool no_braille; /* or not those */
+	bool typing;	 /* a filter is being typed */
 	/* What is chosen in each part. */
 	uint64_t task, element; /* 0: none */
 	char uuid[96];

@@ -150,9 +150,10 @@ static void follow_log(struct top *t, const char *id)
 	char *argv[] = { (char[]){ "tenure" }, (char[]){ "logs" }, (char[]){ "-f" },
 			 (char *)(uintptr_t)id, NULL };
 	posix_spawnattr_t attr;
+	bool interrupted = false;
+	int status = 0;
 	sigset_t set;
 	pid_t pid;
-	int status;
 
 	/* Ctrl-C is for the command alone. */
 	(void)sigemptyset(&set);
@@ -164,14 +165,18 @@ static void follow_log(struct top *t, const char *id)
 	printf("-- the log of %s; Ctrl-C goes back --\n", id);
 	(void)fflush(stdout);
 	(void)signal(SIGINT, SIG_IGN);
-	if (posix_spawn(&pid, t->program, NULL, &attr, argv, environ) == 0)
+	if (posix_spawn(&pid, t->program, NULL, &attr, argv, environ) == 0) {
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;
+		interrupted = (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) ||
+			      (WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGINT);
+	}
 	(void)posix_spawnattr_destroy(&attr);
-	printf("-- Enter goes back --");
-	(void)fflush(stdout);
-	for (int c = getchar(); c != '\n' && c != '\r' && c != EOF; c = getchar())
-		;
+	if (!interrupted) {
+		printf("-- any key goes back --");
+		(void)fflush(stdout);
+		screen_wait_key();
+	}
 	(void)signal(SIGINT, SIG_DFL);
 	screen_resume();
 }
@@ -195,6 +200,10 @@ static void move(struct top *t, long by)
 	long at = now < n ? (long)now : by > 0 ? -1 : (long)n;
 
 	at += by;
+	if (t->ui.part == PART_EVENTS && at >= (long)n) {
+		t->ui.event = 0; /* down from the last one: whichever that will be */
+		return;
+	}
 	at = at < 0 ? 0 : at >= (long)n ? (long)n - 1 : at;
 	if (n)
 		frame_choose(&l, &t->ui, t->ui.part, (size_t)at);
@@ -681,7 +690,7 @@ static void top_clear(struct top *t)
 static int run(const struct cmd_ctx *ctx, struct err *e)
 {
 	bool once = opts_flag(ctx->opts, "once") || !isatty(STDOUT_FILENO);
-	const char *program = opts_text(ctx->opts, "program");
+	const char *program = opts_text(ctx->opts, "program"), *term = getenv("TERM");
 	struct top t = {
 		.ctx = ctx, .fd = -1, .output = STRBUF_INIT, .page = { .text = STRBUF_INIT }
 	};
@@ -691,6 +700,7 @@ static int run(const struct cmd_ctx *ctx, struct err *e)
 	t.program = program ? xstrdup(program) : libexec_own("tenure");
 	t.ui.wanted.ended = opts_flag(ctx->opts, "ended");
 	t.ui.ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
+	t.ui.no_braille = !once && term && str_has_prefix(term, "linux"); /* a console's font */
 	r = model_new(ctx, MODEL_ENDED, &t.model, e);
 	if (r < 0)
 		return r;

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 
@@ -72,7 +74,27 @@ int screen_open(struct err *e)
 
 void screen_close(void)
 {
+	(void)move(LINES - 1, 0); /* where what comes next is printed, if this is one screen */
+	(void)clrtoeol();
+	(void)refresh();
 	(void)endwin();
+}
+
+void screen_wait_key(void)
+{
+	struct termios was, t;
+	char c;
+
+	if (tcgetattr(STDIN_FILENO, &was) < 0)
+		return;
+	t = was;
+	t.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ISIG);
+	t.c_cc[VMIN] = 1;
+	t.c_cc[VTIME] = 0;
+	(void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &t);
+	while (read(STDIN_FILENO, &c, 1) < 0 && errno == EINTR)
+		;
+	(void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &was);
 }
 
 void screen_resume(void)

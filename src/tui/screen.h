@@ -14,6 +14,8 @@ int screen_open(struct err *e);
 /* The terminal as it was; also for a while, before a command of its own runs there. */
 void screen_close(void);
 void screen_resume(void);
+/* While it is closed: until any key is pressed. */
+void screen_wait_key(void);
 
 /* As many as the terminal has now. */
 void screen_size(size_t *ret_width, size_t *ret_height);

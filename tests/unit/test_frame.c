@@ -435,8 +435,8 @@ static void events_are_rows_to_choose_among(void **state)
 	json_decref(event);
 	l.first_event = 20; /* it is kept no more */
 	assert_int_equal(frame_chosen(&l, &ui, PART_EVENTS), 0);
-	frame_choose(&l, &ui, PART_EVENTS, 99);
-	assert_int_equal(ui.event, 0);
+	frame_choose(&l, &ui, PART_EVENTS, 99); /* it stays so when others come */
+	assert_int_equal(ui.event, 119);
 	for (size_t i = 0; i < ARRAY_LEN(events); i++)
 		free(events[i]);
 	json_decref(s.status);
@@ -465,6 +465,34 @@ static void all_gpus_can_be_reached(void **state)
 	json_decref(s.status);
 	frame_clear(&ui);
 	c = canvas_free(c);
+}
+
+static void a_wide_terminal_shows_more_of_names_and_history(void **state)
+{
+	struct row rows[] = { task(1, "a-name-of-thirty-two-characters-", TASKSTATE_RUNNING) };
+	struct model_snapshot s =
+		snapshot_of("{\"uuid\": \"a\", \"state\": \"lent\", \"use\": \"in use by task 1\", "
+			    "\"reason\": \"lent to task 1\", \"utilisation\": 100}",
+			    rows, 1);
+	struct frame_ui ui = { .no_braille = true };
+	struct frame_look l = { .s = &s, .instance = "default", .now_ns = NOW_NS };
+	struct canvas *narrow = canvas_new(80, 24), *wide = canvas_new(200, 24);
+
+	for (uint64_t i = 0; i < 60; i++) {
+		l.now_ns = NOW_NS - (60 - i) * TREND_STEP_S * NS_PER_S;
+		frame_sample(&ui, &l);
+	}
+	draw(narrow, &s, NULL, 0, &ui);
+	draw(wide, &s, NULL, 0, &ui);
+	assert_true(shows(narrow, "a-name-of-thi~") && shows(narrow, "########"));
+	assert_false(shows(narrow, "#########"));
+	assert_true(shows(wide, "a-name-of-thirty-two-characters-"));
+	assert_true(shows(wide, "##############################"));
+	assert_true(shows(wide, "in use by task 1") && !shows(wide, "lent to task 1"));
+	json_decref(s.status);
+	frame_clear(&ui);
+	narrow = canvas_free(narrow);
+	wide = canvas_free(wide);
 }
 
 /* -------- terminals of another time -------- */
@@ -546,6 +574,7 @@ int main(void)
 		cmocka_unit_test(nodes_are_rows_to_choose_among),
 		cmocka_unit_test(events_are_rows_to_choose_among),
 		cmocka_unit_test(all_gpus_can_be_reached),
+		cmocka_unit_test(a_wide_terminal_shows_more_of_names_and_history),
 		cmocka_unit_test(without_utf8_there_is_only_ascii),
 		cmocka_unit_test(a_page_is_wrapped_and_moves),
 		cmocka_unit_test(a_page_has_what_is_known),
