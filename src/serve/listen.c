@@ -17,7 +17,7 @@
 #include "base/str.h"
 
 #define SUFFIX	".http"
-#define BACKLOG 128
+#define BACKLOG 1024 /* who comes while it is full tries again after a second */
 
 /* ---- the Unix socket ---- */
 
