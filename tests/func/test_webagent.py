@@ -117,14 +117,14 @@ def test_a_port_that_somebody_has(queue):
         port = other.getsockname()[1]
         q.start("--no-hold", "--listen", f"127.0.0.1:{port}")
         troubled(q, f"cannot listen on 127.0.0.1:{port}: Address already in use")
-        must_come(lambda: (h := helper(q))["state"] == "waiting" and h["again_s"] is not None, 30)
+        must_come(lambda: (h := helper(q)) and h["state"] == "waiting" and h["again_s"] is not None, 30)
         assert "Address already in use" in " ".join(q.run("status").stdout.split())
         assert f"tenure-serve: cannot listen on 127.0.0.1:{port}: Address already in use" in log(q)
         q.wait(q.submit("-g", "0", "--", "true"), "done")
         done = q.run("web", check=False)
         assert done.returncode == 1 and "Address already in use" in " ".join(done.stderr.split())
         # It is tried again, each time later.
-        must_come(lambda: (h := helper(q))["again_s"] and h["again_s"] > 1, 30)
+        must_come(lambda: (h := helper(q)) and h["again_s"] and h["again_s"] > 1, 30)
         assert log(q).count("tenure-serve has ended") == 1
     assert served(q)["address"] == f"127.0.0.1:{port}"
     assert helper(q)["trouble"] is None

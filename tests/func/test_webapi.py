@@ -124,6 +124,29 @@ def test_events_go_on_behind_the_last_one(web):
     other.close()
 
 
+def test_who_does_not_read_delays_nobody(web, tmp_path):
+    """More events than there is room for on its connection; afterwards it goes on where it was, or is told how many it missed."""
+    w = web()
+    asleep, awake = Events(w), Events(w)
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f'{{"command":"true","name":"{"n" * 50}{n}","gpus":0}}\n' for n in range(400)))
+    w.node.run("submit", "--from", str(lines))
+    ended = {awake.next(event="task-ended", limit=60)[1]["task"] for _ in range(400)}
+    assert ended == set(range(1, 401))
+    seen, patience = 0, Limit(60)
+    while not patience.over():
+        line = asleep.answer.readline().decode()
+        if line.startswith("data: "):
+            doc = json.loads(line[6:])
+            seen += doc.get("event") == "task-ended"
+            seen += doc.get("events", 0)  # lost
+        if seen >= 400:
+            break
+    assert seen >= 400
+    asleep.close()
+    awake.close()
+
+
 def test_pages_filters_and_counts(web):
     w = web(agent=None)
     ids = [submit(w, command="true", name=f"n{n % 3}", lane="a" if n % 2 else None or "b") for n in range(10)]
