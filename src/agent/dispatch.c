@@ -26,6 +26,7 @@
 #include "agent/gangs.h"
 #include "agent/leases.h"
 #include "agent/nodes.h"
+#include "agent/on_end.h"
 #include "agent/pool_ticks.h"
 #include "agent/queue/cancel.h"
 #include "agent/queue/planview.h"
@@ -330,6 +331,8 @@ static void on_over(void *user, struct attempt *r, const struct retry_verdict *v
 	dispatch_plan_soon(q);
 	if (spec && spec_is_gang(spec))
 		gangs_soon(q->gangs);
+	if (r->followed || (spec && spec_is_gang(spec)))
+		on_end_look(q->on_end);
 	q->ops->changed(q->user);
 	q->ops->over(q->user);
 }
@@ -370,8 +373,10 @@ static void on_read(void *user, struct index_reading *b, bool first)
 		note_after(q, &b->changes[i]);
 	for (size_t i = 0; i < b->n_changes; i++)
 		index_apply(q->plan, q->place.eventlog, &b->changes[i]);
-	if (b->filed)
+	if (b->filed) {
 		groupcommit_soon(q->groupcommit);
+		on_end_look(q->on_end);
+	}
 	if (b->times_known) {
 		free(q->times);
 		q->times = take_ptr(b->times);
@@ -553,6 +558,7 @@ struct dispatch *dispatch_new(uv_loop_t *loop, const struct view *view, struct e
 	q->recovery = nodes_recovery(q);
 	q->ticks = pool_ticks_new(q);
 	q->gangs = gangs_new(q, dispatch_why);
+	q->on_end = on_end_new(q);
 	q->place.key = recovery_key(q->recovery);
 	q->orderbox = orderbox_new(loop,
 				   &(struct orderbox_parts){ .spooler = q->spooler,
@@ -821,7 +827,10 @@ void dispatch_on_lease(struct dispatch *q, const struct msg_head *m)
 
 bool dispatch_may_run(const struct dispatch *q)
 {
-	return q->place.tasks || !recovery_is_settled(q->recovery) ||
+	bool waits = q->place.view->life.how < DRAIN_REQUEUE; /* else the agent has no time */
+
+	return q->place.tasks || (waits && on_end_is_busy(q->on_end)) ||
+	       !recovery_is_settled(q->recovery) ||
 	       !(dispatch_is_open(q) || spoolwatch_trouble(q->spoolwatch));
 }
 
@@ -882,6 +891,7 @@ void dispatch_end(struct dispatch *q, const char *why)
 	(void)uv_timer_stop(&q->lease_timer);
 	pool_ticks_stop(q->ticks);
 	gangs_stop(q->gangs);
+	on_end_stop(q->on_end);
 	recovery_stop(q->recovery);
 	groupcommit_stop(q->groupcommit);
 	orderbox_stop(q->orderbox);
@@ -931,6 +941,7 @@ int dispatch_free(struct dispatch *q)
 	recovery_free(take_ptr(q->recovery));
 	pool_ticks_free(take_ptr(q->ticks));
 	gangs_free(take_ptr(q->gangs));
+	on_end_free(take_ptr(q->on_end));
 	fork_server_close(&q->place.fork_server);
 	spoolwatch_free(take_ptr(q->spoolwatch));
 	uv_close((uv_handle_t *)&q->plan_timer, on_closed);

@@ -59,7 +59,8 @@ void dispatch_watch_workload(struct dispatch *q, const char *why);
 /* While the agent is stopped (Ctrl-Z) nothing of the workload runs, and nothing is held for tasks
  * that wait for more: the guard drops that, and is told anew afterwards. */
 void dispatch_pause(struct dispatch *q, bool pause);
-/* Something runs, or it is not known yet whether an earlier agent has left something. */
+/* Something runs, commands that follow the end of a task among it, or it is not known yet whether
+ * an earlier agent has left something. */
 bool dispatch_may_run(const struct dispatch *q);
 /* Why that cannot be known; NULL: it is, or will be. */
 const char *dispatch_unseen(const struct dispatch *q);

@@ -52,6 +52,7 @@ struct dispatch {
 	struct recovery *recovery;
 	struct pool_ticks *ticks;
 	struct gangs *gangs;
+	struct on_end *on_end;
 	struct spoolwatch *spoolwatch;
 	unsigned int told_devices; /* in the last heartbeat */
 	uint32_t told_seen;	   /* devices that the status beside it tells of */

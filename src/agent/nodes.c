@@ -9,6 +9,7 @@
 #include "agent/dispatch_state.h"
 #include "agent/gangs.h"
 #include "agent/leases.h"
+#include "agent/on_end.h"
 #include "agent/queue/planview.h"
 #include "agent/stops.h"
 #include "agent/task_events.h"
@@ -204,6 +205,7 @@ static void recovered(void *user, const struct text_list *lanes)
 	groupcommit_soon(q->groupcommit); /* what an agent before us has noted */
 	spoolwatch_rescan(q->spoolwatch);
 	gangs_start(q->gangs);
+	on_end_start(q->on_end);
 	q->ops->over(q->user);
 }
 
@@ -211,6 +213,7 @@ static void reclaimed(void *user)
 {
 	struct dispatch *q = user;
 
+	on_end_look(q->on_end);
 	spoolwatch_rescan_batches(q->spoolwatch);
 	q->ops->over(q->user);
 }

@@ -46,7 +46,7 @@ static const bool fixed[SET_MAX] = {
 	[SET_DEV_DIR] = true,	  [SET_NODE_NAME] = true,    [SET_BEAT] = true,
 	[SET_EXPIRE] = true,	  [SET_GANG_ADDRESS] = true, [SET_GANG_PORTS] = true,
 	[SET_LOG_LEVEL] = true,	  [SET_WORKLOAD] = true,     [SET_LANE_WIDTH] = true,
-	[SET_SWEEP_SPARE] = true,
+	[SET_SWEEP_SPARE] = true, [SET_ON_END] = true,
 };
 
 bool reload_is_fixed(enum setting_id id)
@@ -66,6 +66,7 @@ void reload_take(struct agent_config *c, const struct settings *s, bool serves)
 	c->by_uuid = settings_num(s, SET_VISIBLE_DEVICES) != 0;
 	c->gang_wait_ms = settings_num(s, SET_GANG_WAIT);
 	c->log_limit = settings_num(s, SET_LOG_LIMIT);
+	c->on_end_limit_ms = settings_num(s, SET_ON_END_LIMIT);
 	c->cpu_tasks = settings_num(s, SET_CPU_TASKS);
 	c->sweep = sweep_of_setting((unsigned int)settings_num(s, SET_SWEEP));
 	c->lifetime_ms = serves ? settings_num(s, SET_LIFETIME) : 0;

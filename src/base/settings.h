@@ -60,6 +60,8 @@ enum setting_id {
 	SET_GANG_ADDRESS,  /* str; NULL: looked for */
 	SET_GANG_PORTS,	   /* settings_gang_ports() */
 	SET_LOG_LIMIT,	   /* num: bytes of a task's log, 0 = no limit */
+	SET_ON_END,	   /* str: command when a task has ended; NULL: none */
+	SET_ON_END_LIMIT,  /* num: ms */
 	SET_CPU_TASKS,	   /* num: tasks without a GPU at once, 0 = by the processors */
 	SET_VISIBLE_DEVICES, /* num: 0 index, 1 uuid */
 	SET_LOG_LEVEL,	     /* num: enum log_level */

@@ -194,6 +194,16 @@ const struct setting settings_table[] = {
 			    .groups = SETTING_GROUP_NODE,
 			    .opt.help = "keep the beginning and the end of a task's log when it is "
 					"larger; 0: all of it" },
+	[SET_ON_END] = { ROW("on_end", "ON_END", "on-end", VALUE_STRING), .opt.arg = "CMD",
+			 .opt.group = queue, .groups = SETTING_GROUP_LIFE,
+			 .opt.help = "run that command in /bin/sh for each task that has ended and "
+				     "will not be tried again, after its own (submit --on-end)" },
+	[SET_ON_END_LIMIT] = { ROW("on_end_limit", "ON_END_LIMIT", "on-end-limit", VALUE_DURATION),
+			       .opt.arg = "DURATION", .opt.def = "5m", .opt.group = queue,
+			       .opt.spec.min = 100, .opt.spec.max = MS_PER_DAY,
+			       .groups = SETTING_GROUP_LIFE,
+			       .opt.help = "what is run so is ended after so long; two at most run "
+					   "at once" },
 	[SET_CPU_TASKS] = { ROW("cpu_tasks", "CPU_TASKS", "cpu-tasks", VALUE_UINT), .opt.arg = "N",
 			    .opt.def = "0", .opt.group = queue, .opt.spec.max = NOFILE_MAX,
 			    .groups = SETTING_GROUP_LIFE,

@@ -465,6 +465,7 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 		.expire_ms = settings_num(s, SET_EXPIRE),
 		.gang_address = settings_str(s, SET_GANG_ADDRESS),
 		.sweep_spare = r->sweep_spare,
+		.on_end = settings_str(s, SET_ON_END),
 		.for_ms = limit ? limit->num : 0,
 		.until_wall_ns = until ? until->num : 0,
 		.show_json = opts_flag(ctx->opts, "json"),

@@ -21,6 +21,7 @@
 #include "hold/guard/guard.h"
 #include "hold/holder/holder.h"
 #include "task/fork_server.h"
+#include "task/on_end_run.h"
 
 const struct cmd *const commands[] = {
 	&cmd_hold,    &cmd_on,	    &cmd_reload,  &cmd_off,	  &cmd_shutdown,   &cmd_status,
@@ -49,6 +50,7 @@ static const struct program {
 	{ .argv0_prefix = KEEPER_ARGV0, .run = keeper_main },
 	{ .verb = "guard", .run = guard_main },
 	{ .verb = KEEPER_VERB, .run = keeper_begin },
+	{ .verb = ON_END_VERB, .run = on_end_main },
 	{ .verb = WORDS_VERB, .run = words_main },
 	{ 0 },
 };

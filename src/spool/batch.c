@@ -433,6 +433,11 @@ void batch_set_name(struct batch *b, const struct task_name *n)
 		begin(b, n->count);
 }
 
+const struct task_name *batch_name(const struct batch *b)
+{
+	return &b->name;
+}
+
 void batch_mark_running(struct batch *b, uint64_t element, uint64_t epoch)
 {
 	if (has(b, element) && b->states[element] == BATCH_WAITING && epoch == epoch_of(b, element))

@@ -38,6 +38,7 @@ void batch_remove_undone(const struct spool *sp, struct text_list *undone);
 /* Its file was renamed (priority, pause, edit). With another number of elements nothing is known of
  * any until batch_refresh(). */
 void batch_set_name(struct batch *b, const struct task_name *n);
+const struct task_name *batch_name(const struct batch *b);
 
 /* Read what other agents have written since. */
 int batch_refresh(struct batch *b, struct err *e);

@@ -50,6 +50,7 @@ static const char *const dir_names[] = {
 	[SPOOL_POOLS] = "pools",
 	[SPOOL_ALLOCS] = "allocs",
 	[SPOOL_GANGS] = "gangs",
+	[SPOOL_ON_END] = "on_end",
 	[SPOOL_TMP] = "tmp",
 	[SPOOL_BAD] = "bad",
 };

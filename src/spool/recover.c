@@ -54,7 +54,7 @@ struct recovery {
 	struct batch *batch; /* of the last element */
 	uint64_t batch_id;
 	uint64_t gone_id; /* a batch that waits no more */
-	bool batch_no_requeue;
+	struct task_spec *batch_spec;
 };
 
 static void tell(struct recovery *rc, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -248,6 +248,13 @@ static bool was_requeued(const struct task_name *n, const struct task_history *h
 	return h->epoch > n->epoch;
 }
 
+static void tell_end(const struct recovery *rc, const struct claim *c, const struct task_spec *spec,
+		     const struct spool_end *end)
+{
+	if (rc->calls && rc->calls->ends)
+		rc->calls->ends(rc->calls->data, c, spec, end);
+}
+
 static int settle_dead(struct recovery *rc, struct claim *c, const struct task_file *t,
 		       struct err *e)
 {
@@ -269,11 +276,13 @@ static int settle_dead(struct recovery *rc, struct claim *c, const struct task_f
 	if (c->stopped) {
 		rc->counts.filed++;
 		end = stopped_end(c);
+		tell_end(rc, c, t->spec, &end);
 		return transit_end(rc->sp, rc->ev, c, &end, e);
 	}
 	if (t->spec->no_requeue && t->history.claimed && !known) {
 		rc->counts.failed++;
 		tell(rc, "task %" PRIu64 " (%s) failed: " LOST_REASON, c->name.id, c->name.name);
+		tell_end(rc, c, t->spec, &end);
 		return transit_end(rc->sp, rc->ev, c, &end, e);
 	}
 	rc->counts.requeued++;
@@ -462,6 +471,7 @@ static struct batch *batch_of(struct recovery *rc, uint64_t id, struct err *e)
 	if (rc->batch && rc->batch_id == id)
 		return rc->batch;
 	rc->batch = batch_close(rc->batch);
+	rc->batch_spec = spec_free(rc->batch_spec);
 	rc->batch_id = id;
 
 	const struct scan_task *t = find_waiting_batch(rc, id, e);
@@ -475,7 +485,7 @@ static struct batch *batch_of(struct recovery *rc, uint64_t id, struct err *e)
 	if (task_file_read(rc->sp, spool_path(SPOOL_PENDING, name_format(&t->name, file), path), &f,
 			   e) < 0)
 		return NULL;
-	rc->batch_no_requeue = f.spec->no_requeue;
+	rc->batch_spec = take_ptr(f.spec);
 	task_file_clear(&f);
 	if (batch_open(rc->sp, &t->name, rc->self->agent, &rc->batch, e) == 0 &&
 	    batch_refresh_now(rc->batch, e) < 0)
@@ -557,13 +567,15 @@ static int settle_element(struct recovery *rc, struct batch *b, struct claim *c,
 	if (c->stopped) {
 		end = stopped_end(c);
 		rc->counts.filed++;
+		tell_end(rc, c, rc->batch_spec, &end);
 		return batch_end(b, rc->ev, c, &end, e);
 	}
 	/* A claim that was never written, or that was made to end the element at once, has run
 	 * nothing. */
-	if (rc->batch_no_requeue && !known && c->claimed_ns && !c->who.tool) {
+	if (rc->batch_spec->no_requeue && !known && c->claimed_ns && !c->who.tool) {
 		end = lost_end(c);
 		rc->counts.failed++;
+		tell_end(rc, c, rc->batch_spec, &end);
 		return batch_end(b, rc->ev, c, &end, e);
 	}
 	rc->counts.requeued++;
@@ -773,6 +785,7 @@ static int recover(struct recovery *rc, struct recover_counts *ret, struct err *
 	if (r == 0 && all)
 		r = recover_rest(rc, e);
 	(void)batch_close(rc->batch);
+	(void)spec_free(rc->batch_spec);
 	(void)scan_free(rc->scan);
 	free(rc->events);
 	if (r == 0)

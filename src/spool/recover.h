@@ -26,6 +26,10 @@ struct recover_calls {
 	/* The claim at path could not be brought on, also where it could not even be read: it is as
 	 * it was, or taken over already, and the caller is to ask for it again. May be NULL. */
 	void (*failed)(void *data, const char *path);
+	/* It is about to file an end that nobody has told before: of what was lost and is not run
+	 * again, or was stopped. c is of its epoch; of an element its batch's spec. May be NULL. */
+	void (*ends)(void *data, const struct claim *c, const struct task_spec *spec,
+		     const struct spool_end *end);
 	/* One sentence about what was done or could not be. May be NULL. */
 	void (*tell)(void *data, const char *text);
 	void *data;

@@ -326,6 +326,15 @@ static const struct task_option rows[] = {
 		   .group = group_runs,
 		   .flags = OPT_AS_TEXT,
 		   .help = "the same for its standard error alone (default: as --output)" } },
+	{ .key = "on_end",
+	  AT(on_end),
+	  .flags = OPTION_AS_EDIT,
+	  .opt = { .name = "on-end",
+		   .spec = { VALUE_TEXT, .max = 4096 },
+		   .arg = "CMD",
+		   .group = group_fails,
+		   .help = "run that command in /bin/sh when it has ended, well or not, and will not "
+			   "be tried again; TENURE_RESULT and others say how" } },
 	{ .key = "umask",
 	  AT(umask),
 	  .def = SPEC_NO_UMASK,
@@ -1000,19 +1009,50 @@ static int find_not_utf8(const struct task_spec *s, const json_t *object, struct
 	return 0;
 }
 
+/* What is written as an edit goes from the object to an edit's keys; NULL: nothing does. */
+static json_t *take_edit(json_t *object)
+{
+	json_t *set = NULL;
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		json_t *value = json_object_get(object, rows[i].key);
+
+		if (!(rows[i].flags & OPTION_AS_EDIT) || !value)
+			continue;
+		set = set ? set : json_object();
+		(void)json_object_set(set, rows[i].key, value);
+		(void)json_object_del(object, rows[i].key);
+	}
+	return set;
+}
+
+static int add_line(struct strbuf *b, const json_t *object, struct err *e)
+{
+	cleanup_free char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(16));
+
+	if (!text)
+		return err_set(e, -ENOMEM, "no memory for the task's text");
+	strbuf_addf(b, "%s\n", text);
+	return 0;
+}
+
 char *spec_text(const struct task_spec *s, struct err *e)
 {
-	json_t *object = spec_json(s);
-	char *line = NULL;
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	json_t *object = spec_json(s), *edit = NULL;
+	int r = find_not_utf8(s, object, e);
 
-	if (find_not_utf8(s, object, e) == 0) {
-		cleanup_free char *text = json_dumps(object, JSON_COMPACT);
+	if (r == 0) {
+		json_t *set = take_edit(object);
 
-		if (text)
-			line = xasprintf("%s\n", text);
-		else
-			(void)err_set(e, -ENOMEM, "no memory for the task's text");
+		if (set)
+			edit = json_pack("{ss so sf}", "event", "edit", "set", set, "time",
+					 (double)(s->submitted / NS_PER_US) / 1e6);
+		r = add_line(&b, object, e);
 	}
+	if (r == 0 && edit)
+		r = add_line(&b, edit, e);
+	json_decref(edit);
 	json_decref(object);
-	return line;
+	return r == 0 ? strbuf_take(&b) : NULL;
 }

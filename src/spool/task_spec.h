@@ -11,7 +11,7 @@
  *	r = spec_set_text(s, "memory", "20G", &e);	an option of a person
  *	r = spec_read(text, len, &s, &used, &e);	a file of another program
  *	r = spec_check(s, &e);				what no key can check alone
- *	line = spec_text(s);				one line of JSON, without what is default
+ *	text = spec_text(s, &e);			a line of JSON, without what is default
  *
  * An unknown key, a wrong type or a value out of range is refused by the name of its key. Units:
  * bytes, milliseconds, nanoseconds of the wall clock; in JSON sizes are bytes or "20G", durations
@@ -105,6 +105,7 @@ struct task_spec {
 	char *host, *user;
 	uint64_t uid;
 	char *output, *error; /* files that its own are; NULL: its log */
+	char *on_end;	      /* command for /bin/sh that is run when it has ended; NULL: none */
 	uint64_t submitted;   /* wall ns */
 	uint64_t rules;	      /* enum spec_rules */
 	bool raw;	      /* came as a bare script */
@@ -140,6 +141,9 @@ void spec_learn(struct task_spec *s, uint64_t bytes);
 #define OPTION_REPLACES	   (1u << 5) /* "K=V": in the place of what K was */
 #define OPTION_SUBMITTER                                                                           \
 	(1u << 6) /* its option means something where the submitter is, who reads it */
+#define OPTION_AS_EDIT                                                                             \
+	(1u << 7) /* written as an edit behind the task, which a tenure that does not know it      \
+		   * passes over: it would refuse the task for the key */
 
 struct task_option {
 	const char *key;  /* in JSON and in the documentation */
@@ -193,7 +197,8 @@ int spec_check_new(const struct task_spec *s, struct err *e);
 int spec_check_options(const struct task_spec *s, struct err *e);
 
 json_t *spec_json(const struct task_spec *s);
-/* One line with its newline. NULL with e when a text is not UTF-8. The caller frees it. */
+/* One line with its newline, and one of an edit behind it for what is OPTION_AS_EDIT. NULL with e
+ * when a text is not UTF-8. The caller frees it. */
 char *spec_text(const struct task_spec *s, struct err *e);
 
 #endif

@@ -29,7 +29,7 @@ class Pty:
 
     def __init__(self, shell, env, cwd, *lines):
         self.master, slave = pty.openpty()
-        env = {**env, "TERM": "dumb", "PS1": "ready> ", "HISTFILE": "/dev/null", "COLUMNS": "200", "LINES": "50"}
+        env = {**env, "TERM": "dumb", "PS1": "ready> ", "HISTFILE": "/dev/null", "COLUMNS": "200", "LINES": "200"}
         self.shell = subprocess.Popen(STARTS[shell], env=env, cwd=cwd, stdin=slave, stdout=slave, stderr=slave,
                                       start_new_session=True)
         os.close(slave)

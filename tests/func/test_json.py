@@ -94,7 +94,7 @@ def test_members(queue, world, tmp_path):
     runs = q.submit("-g", "1", "--gpus-max", "1", "-l", "week", "-n", "runs", "--timeout", "1h", "--", "sleep", "60")
     array = q.submit("-g", "0", "-n", "array", "--array", "3-5%1", "--", "sh", "-c",
                      "[ $TENURE_ARRAY_INDEX != 3 ] && sleep 60; exit 3")
-    sweep = q.submit("-g", "0", "--sweep", "a=1,2", "--", "true")
+    sweep = q.submit("-g", "0", "--sweep", "a=1,2", "--on-end", "echo over", "--", "true")
     commands = tmp_path / "commands"
     commands.write_text("sleep 0\nfalse\n")
     listed = q.submit("-g", "0", "--from", commands)
@@ -111,6 +111,7 @@ def test_members(queue, world, tmp_path):
     assert wait_for(lambda: q.task(used)["state"] == "done" and "not_before" in q.task(again) and
                     q.task(listed)["state"] == "failed" and "command_exit" in doc("show", left, "--json") and
                     "scaling" in doc("show", runs, "--json") and
+                    "on_end_log" in doc("show", f"{sweep}.2", "--json") and
                     any(r.get("element") == 2 and r["id"] == array for r in q.rows("-s", "running"))), q.rows()
     rows, shown = q.rows(), [
         doc("show", i, "--json") for i in (used, runs, array, f"{array}.1", f"{array}.2", f"{sweep}.2", left, again,

@@ -253,6 +253,7 @@ struct attempt {
 	bool turned_away;  /* it could not be started, for nothing that it did */
 	bool failed;	   /* by itself, and not for want of memory */
 	char fault[64];	   /* then what its log says has failed of its device; or "" */
+	bool followed;	   /* a command is due for its end */
 	bool late;	   /* it had been given to another node: its end changes nothing */
 	char uncommitted[RECORD_REASON_MAX]; /* why the end could not be recorded so far; or "" */
 	struct retry_verdict verdict;

@@ -5,6 +5,7 @@
 
 #include "agent/queue/index.h"
 #include "agent/queue/learning.h"
+#include "agent/queue/waiting.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -103,7 +104,8 @@ static int claim_element(struct claiming *k, struct spool_place *p)
 		return k->e.code == -ENOENT ? CLAIM_LOST : k->e.code;
 	code = batch_claim(b->batch, k->ref.element, &p->self, &k->claim, &k->e);
 	/* It was the last one, and who ended it did not see that the others are over. */
-	if (code == CLAIM_LOST && batch_is_over(b->batch) && batch_commit(b->batch, NULL) == 0)
+	if (code == CLAIM_LOST && batch_is_over(b->batch) &&
+	    waiting_file(b->batch, p, k->ref.id, NULL) == 0)
 		place_forget_batch(p, k->ref.id);
 	if (code != 0)
 		return code;

@@ -362,6 +362,50 @@ static int pause_what_fails(struct commit *f, struct spool_place *p)
 	return f->verdict.what == RETRY_AGAIN ? pause_batch(p, f->claim.name.id, &f->e) : 0;
 }
 
+/* ---- the command that follows ---- */
+
+static const char *result_word(const struct commit *f)
+{
+	if (f->verdict.what == RETRY_DONE)
+		return "done";
+	if (f->verdict.what == RETRY_CANCELLED)
+		return "stopped";
+	return f->ended.kind == END_TIMEOUT	? "timeout"
+	       : f->ended.kind == END_NODE_LOST ? "lost"
+						: "failed";
+}
+
+/* Before its end is written, so that an agent that is killed in between leaves both or none. Where
+ * it cannot be, the task ends all the same. Of a gang the whole has one (waiting_file()). */
+static bool promise_command(struct commit *f, struct spool_place *p)
+{
+	struct spool_end end;
+	const struct on_end_facts facts = {
+		.end = &end,
+		.result = result_word(f),
+		.gpus = f->gpus_text,
+		.uuids = f->uuids,
+		.log = f->log_path[0] ? f->log_path : NULL,
+		.run_s = f->end->started_wall_ns ? (double)(f->end->run_ns / NS_PER_US) / 1e6 : 0,
+	};
+
+	if (f->verdict.what == RETRY_AGAIN || spec_is_gang(f->spec) ||
+	    !on_end_is_wanted(&p->on_end, f->spec))
+		return false;
+	fill_end(f, &end);
+	return on_end_promise(p->spool, &p->on_end, f->spec, &f->claim.name, &facts,
+			      &f->unfollowed) == 0;
+}
+
+/* As the end is in the spool by now, or is not: another agent may have filed another one. */
+static void keep_promise(struct commit *f, struct spool_place *p)
+{
+	if (f->code == 0 && !f->superseded)
+		f->followed = on_end_due(p->spool, &p->on_end, &f->claim.name, &f->unfollowed) == 0;
+	else if (f->code == -ENOENT || f->superseded)
+		on_end_withdraw(p->spool, &p->on_end, &f->claim.name);
+}
+
 void commit_work(struct spool_job *job, struct spool_place *p)
 {
 	struct commit *f = (struct commit *)job;
@@ -382,12 +426,17 @@ void commit_work(struct spool_job *job, struct spool_place *p)
 	f->verdict = retry_decide(&policy, &f->state, &f->streak, &f->ended, f->now_ns);
 	tell_log(f, p->spool);
 	learn(f, p);
+
+	bool promised = promise_command(f, p);
+
 	f->code = f->claim.name.element ? commit_element(f, p) : commit_single(f, p);
 	/* Another file that is missing does not mean that somebody else has the task. */
 	f->code = spool_confirm(p->spool, f->claim.path, f->code, &f->e);
 	if (f->code == -ENOENT && !f->claim.name.element)
 		supersede(f, p);
 	f->superseded = f->superseded || f->code == BATCH_SUPERSEDED;
+	if (promised)
+		keep_promise(f, p);
 	if (f->code >= 0 && f->verdict.pause && pause_what_fails(f, p) != 0) {
 		f->verdict.pause = false; /* the next one tries it again */
 		f->streak = (struct retry_streak){ .fast = policy.fast_limit };

@@ -11,6 +11,8 @@
 #include "sched/retry.h"
 #include "task/end_record.h"
 
+#define COMMIT_GPUS_MAX 256
+
 struct commit {
 	struct spool_job job; /* commit_work() */
 	/* What is known. The texts and the spec are the caller's, as long as the job runs. */
@@ -22,12 +24,14 @@ struct commit {
 	uint64_t most_bytes; /* the peak on one device; 0: not known, but for that of all */
 	uint64_t room_bytes; /* the most memory that a device here has; 0: not known */
 	struct retry_end ended;
-	const char *token, *run_dir; /* the shim's record, which is removed at last */
-	const char *log_path;	     /* in the spool */
-	bool log_away;		     /* or it may be elsewhere: claim_find_log() */
-	bool heartbeats;	     /* its shim may have left heartbeats */
-	struct retry_state state;    /* in: before this attempt; out: with it */
-	struct retry_streak streak;  /* the same */
+	const char *token, *run_dir;	 /* the shim's record, which is removed at last */
+	const char *log_path;		 /* in the spool */
+	const struct text_list *uuids;	 /* of its devices, ... */
+	char gpus_text[COMMIT_GPUS_MAX]; /* ... and their indices: "0,1" */
+	bool log_away;			 /* or it may be elsewhere: claim_find_log() */
+	bool heartbeats;		 /* its shim may have left heartbeats */
+	struct retry_state state;	 /* in: before this attempt; out: with it */
+	struct retry_streak streak;	 /* the same */
 	uint64_t now_ns, now_wall_ns;
 	/* What came of it. */
 	struct retry_verdict verdict;
@@ -35,7 +39,9 @@ struct commit {
 	bool failed;	      /* by itself, not for want of memory */
 	char fault[64]; /* then what its log says has failed of its device: "an ECC error"; or "" */
 	bool told;	/* the log says so */
-	bool superseded; /* it came too late: somebody else has the task */
+	bool followed;	/* a command is to be run for its end, and is due */
+	struct err unfollowed; /* why none is, though one was wanted */
+	bool superseded;       /* it came too late: somebody else has the task */
 	struct err e;
 	int code; /* 0; -ENOENT: somebody else has filed it; negative: it is not in the spool yet */
 };

@@ -269,6 +269,9 @@ static void committed(struct attempt *a, const struct commit *c)
 	a->tries = c->state.tries;
 	a->next_memory = c->next_memory;
 	a->failed = c->failed;
+	a->followed = c->followed;
+	if (c->unfollowed.code)
+		tell_trouble(a, "on-end", c->unfollowed.text, NULL);
 	(void)str_copy(a->fault, sizeof(a->fault), c->fault);
 	*a->place->owner->streak(a->place->user, a) = c->streak;
 	attempt_shim_acknowledge(a);
@@ -322,6 +325,20 @@ static void look_at_port(struct attempt *a, struct retry_end *end)
 	end->why = a->why;
 }
 
+/* "0,1"; of very many the first ones. */
+static void name_gpus(const struct attempt *a, char buf[COMMIT_GPUS_MAX])
+{
+	size_t len = 0;
+
+	buf[0] = '\0';
+	devset_each(slot, a->devices) if (len + 16 < COMMIT_GPUS_MAX)
+	{
+		(void)str_print(buf + len, COMMIT_GPUS_MAX - len, "%s%u", len ? "," : "",
+				a->place->view->devices[slot].index);
+		len += strlen(buf + len);
+	}
+}
+
 /* One job at a time, and never with others: what its owner says is written before it or after it,
  * by the order in which it was said. */
 static void commit(struct attempt *a)
@@ -346,6 +363,7 @@ static void commit(struct attempt *a)
 		.token = a->token,
 		.run_dir = a->place->run_dir,
 		.log_path = a->log_path,
+		.uuids = &a->uuids,
 		.log_away = a->adopted || a->log_away,
 		.heartbeats = a->adopted || a->end.run_ns / NS_PER_MS + HEARTBEAT_SLACK_MS >
 						    a->place->c->heartbeat_ms,
@@ -355,6 +373,7 @@ static void commit(struct attempt *a)
 		.now_wall_ns = clock_wall_ns(),
 		.told = again,
 	};
+	name_gpus(a, c->gpus_text);
 	look_at_port(a, &c->ended);
 	c->ended.begun_ns = claimed_at(a);
 	spooler_do(a->place->spooler, &c->job);

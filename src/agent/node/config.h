@@ -82,6 +82,8 @@ struct agent_config {
 	const char *gang_address; /* of this node, for those that run with it; NULL: looked for */
 	uint64_t expire_ms;	  /* without one for so long, others take the tasks over */
 	uint64_t log_limit;	  /* bytes of a task's log; 0: no limit */
+	const char *on_end;	  /* command for each task that has ended; NULL: none */
+	uint64_t on_end_limit_ms; /* so long it may take, and the task's own */
 	uint64_t cpu_tasks;	  /* tasks without a GPU at once; 0: planview_cpu_slots() */
 	uint32_t alloc_most;	  /* GPUs of all allocations that run here; 0: no limit */
 	uint32_t alloc_base;	  /* GPUs of the automatic base; 0: there is none */

@@ -10,6 +10,7 @@
 #include "agent/queue/foreign.h"
 #include "agent/queue/learning.h"
 #include "agent/queue/planview.h"
+#include "agent/queue/waiting.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -145,7 +146,7 @@ static bool file_batch(struct worker *w, struct place_batch *p)
 	uint64_t id = p->id;
 	bool good = batch_result(p->batch) == RESULT_DONE;
 
-	if (!batch_is_over(p->batch) || batch_commit(p->batch, NULL) != 0)
+	if (!batch_is_over(p->batch) || waiting_file(p->batch, w->place, id, NULL) != 0)
 		return false;
 	depends_ended(w->place, id, good);
 	w->b->filed = true;

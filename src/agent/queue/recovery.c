@@ -263,6 +263,24 @@ static void adopt_one(void *data, const struct claim *c, const struct task_spec 
 	o->all[o->n - 1].claim.started = c->started && is_of_this_boot(f, c);
 }
 
+/* When it has been filed, on_end_settle() finds that. */
+static void end_one(void *data, const struct claim *c, const struct task_spec *spec,
+		    const struct spool_end *end)
+{
+	struct finder *f = data;
+	const struct on_end_by *by = &f->place->on_end;
+	const struct on_end_facts facts = { .end = end,
+					    .result = end->result == RESULT_CANCELLED ? "stopped"
+										      : "lost" };
+	struct err e = ERR_INIT;
+
+	if (!spec_is_gang(spec) && on_end_is_wanted(by, spec) &&
+	    on_end_promise(f->place->spool, by, spec, &c->name, &facts, &e) < 0)
+		strbuf_addf(&f->o->notes,
+			    "task %llu: the command that is to follow its end is not run: %s\n",
+			    (unsigned long long)c->name.id, e.text);
+}
+
 static void tell_one(void *data, const char *text)
 {
 	strbuf_addf(&((struct finder *)data)->o->notes, "%s\n", text);
@@ -289,6 +307,12 @@ static int open_place(struct finding *o, struct spool_place *p)
 		r = name_spool(o, p->spool);
 	if (r == 0)
 		r = claimer_self(p->spool, o->r->p.agent, &p->self, &o->e);
+	if (r == 0)
+		p->on_end = (struct on_end_by){ .agent = o->r->p.agent,
+						.instance = c->instance,
+						.node = p->self.host,
+						.dir = spool_path_of(p->spool),
+						.command = c->on_end };
 	if (r == 0)
 		r = endlog_open(p->spool, o->r->p.agent, &p->events, &o->e);
 	if (r == 0)
@@ -450,6 +474,7 @@ static void open_work(struct spool_job *job, struct spool_place *p)
 	struct recover_calls calls = { .life = life_of,
 				       .adopt = adopt_one,
 				       .failed = failed_one,
+				       .ends = end_one,
 				       .tell = tell_one,
 				       .data = &f };
 	cleanup_free char *pending = NULL;
@@ -480,6 +505,7 @@ static void reclaim_work(struct spool_job *job, struct spool_place *p)
 	struct recover_calls calls = { .life = life_of_dead,
 				       .adopt = adopt_one,
 				       .failed = failed_one,
+				       .ends = end_one,
 				       .tell = tell_one,
 				       .data = &f };
 	struct recover_counts counts;

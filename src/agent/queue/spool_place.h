@@ -12,6 +12,7 @@
 #include "spool/claim.h"
 #include "spool/endlog.h"
 #include "spool/files.h"
+#include "spool/on_end.h"
 #include "spool/scan.h"
 
 /* A batch of which elements are started here; kept open, since claiming reads its journals. */
@@ -45,9 +46,10 @@ struct spool_place {
 	struct scan *scan;
 	struct endlog *events;
 	struct claimer self;
-	const char *pool;	/* of which this node is; NULL: of none */
-	bool pool_only;		/* nothing runs here that does not name it */
-	struct uint_list timed; /* rising: place_note_timeout() */
+	struct on_end_by on_end; /* but for its limit, which may change */
+	const char *pool;	 /* of which this node is; NULL: of none */
+	bool pool_only;		 /* nothing runs here that does not name it */
+	struct uint_list timed;	 /* rising: place_note_timeout() */
 };
 
 /* The batch that waits under this id, opened if need be. NULL with e: it is not there, or cannot be

@@ -66,6 +66,36 @@ int waiting_name(struct spool_place *p, uint64_t id, struct task_name *ret, stru
 	return r < 0 ? r : 0;
 }
 
+/* All its ranks have ended, for good. What it needs of its task is in the batch that is known. */
+static bool promise_command(struct batch *b, struct spool_place *p, const struct task_name *n,
+			    struct err *e)
+{
+	static const char *const words[RESULT_MAX] = {
+		[RESULT_DONE] = "done", [RESULT_FAILED] = "failed", [RESULT_CANCELLED] = "stopped"
+	};
+	const struct place_batch *known = place_batch(p, n->id, e);
+	struct spool_end end = { .result = batch_result(b) };
+	const struct on_end_facts facts = { .end = &end,
+					    .result = words[end.result],
+					    .whole = true };
+
+	return known && spec_is_gang(known->spec) && on_end_is_wanted(&p->on_end, known->spec) &&
+	       on_end_promise(p->spool, &p->on_end, known->spec, n, &facts, e) == 0;
+}
+
+int waiting_file(struct batch *b, struct spool_place *p, uint64_t id, struct err *e)
+{
+	const struct task_name n = { .id = id, .epoch = batch_name(b)->epoch };
+	bool promised = promise_command(b, p, &n, NULL);
+	int r = batch_commit(b, e);
+
+	if (promised && r == 0)
+		(void)on_end_due_whole(p->spool, &p->on_end, &n, NULL);
+	else if (promised && r == TRANSIT_GONE)
+		on_end_withdraw(p->spool, &p->on_end, &n);
+	return r;
+}
+
 int waiting_commit_if_over(struct batch *b, struct spool_place *p, uint64_t id, struct err *e)
 {
 	bool good;
@@ -74,7 +104,7 @@ int waiting_commit_if_over(struct batch *b, struct spool_place *p, uint64_t id, 
 	if (!batch_is_over(b))
 		return 0;
 	good = batch_result(b) == RESULT_DONE;
-	code = batch_commit(b, e);
+	code = waiting_file(b, p, id, e);
 	if (code == TRANSIT_GONE) /* another agent has filed it, or a command holds it */
 		return 0;
 	if (code == 0)

@@ -25,6 +25,8 @@ void waiting_put(struct spool_place *p, struct waiting_batch *w);
 /* What it is called now, when no command holds it, for half a second at most: it is still held
  * where the command takes longer than that. -ENOENT: it does not wait any more. */
 int waiting_name(struct spool_place *p, uint64_t id, struct task_name *ret, struct err *e);
+/* As batch_commit(); the command that follows a task on several nodes is due then. */
+int waiting_file(struct batch *b, struct spool_place *p, uint64_t id, struct err *e);
 /* Its last element may have ended. b may be gone after it. */
 int waiting_commit_if_over(struct batch *b, struct spool_place *p, uint64_t id, struct err *e);
 

@@ -268,6 +268,7 @@ static const struct trouble {
 	{ "late", "the end of ", " came too late: ", "" },
 	{ "stop", "the stop of ", " cannot be recorded (",
 	  "): if this node fails before it has ended, it runs again" },
+	{ "on-end", "the command that follows ", " is not run: ", "" },
 	{ "log", "", " has no log, and what it prints is lost: ", "" },
 	{ "log-elsewhere", "", " has no log: ", "; what it prints is in " },
 };

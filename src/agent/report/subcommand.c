@@ -106,7 +106,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 	end(s);
 }
 
-static int spawn(struct subcommand *s, char **args)
+static int spawn(struct subcommand *s, char **args, const struct subcommand_files *files)
 {
 	struct spawn child = SPAWN_INIT;
 	int fds[2], r;
@@ -117,6 +117,13 @@ static int spawn(struct subcommand *s, char **args)
 	child.argv = args;
 	child.env = environ;
 	child.fds[STDOUT_FILENO] = child.fds[STDERR_FILENO] = fds[1];
+	if (files) {
+		child.env = files->env;
+		child.fds[STDIN_FILENO] = files->in;
+		child.fds[STDERR_FILENO] = files->errors;
+		child.fds[SPAWN_FDS - 1] = files->third;
+		child.session = true;
+	}
 	r = s->pid = spawn_start(&child);
 	(void)fd_close(fds[1]);
 	if (r > 0) {
@@ -131,6 +138,15 @@ static int spawn(struct subcommand *s, char **args)
 struct subcommand *subcommand_start(const struct subcommand_place *place,
 				    const struct text_list *words, unsigned int limit_ms,
 				    void (*done)(void *user), void *user)
+{
+	return subcommand_start_with(place, words, NULL, limit_ms, done, user);
+}
+
+struct subcommand *subcommand_start_with(const struct subcommand_place *place,
+					 const struct text_list *words,
+					 const struct subcommand_files *files,
+					 unsigned int limit_ms, void (*done)(void *user),
+					 void *user)
 {
 	struct subcommand *s = xcalloc(1, sizeof(*s));
 	struct text_list args = { .n = 0 };
@@ -149,7 +165,7 @@ struct subcommand *subcommand_start(const struct subcommand_place *place,
 	for (size_t i = 0; i < words->n; i++)
 		text_list_add(&args, words->texts[i]);
 	text_list_take(&args, NULL);
-	r = spawn(s, args.texts);
+	r = spawn(s, args.texts, files);
 	text_list_clear(&args);
 	if (r == 0 && uv_read_start((uv_stream_t *)&s->out, on_alloc, on_read) == 0) {
 		(void)uv_timer_start(&s->limit, on_limit, limit_ms, 0);
@@ -165,5 +181,15 @@ struct subcommand *subcommand_forget(struct subcommand *s)
 {
 	if (s)
 		s->done = NULL;
+	return NULL;
+}
+
+struct subcommand *subcommand_leave(struct subcommand *s)
+{
+	if (s) {
+		s->done = NULL;
+		(void)uv_read_stop((uv_stream_t *)&s->out);
+		uv_close((uv_handle_t *)&s->limit, on_limit_closed);
+	}
 	return NULL;
 }

@@ -31,6 +31,19 @@ struct subcommand;
 struct subcommand *subcommand_start(const struct subcommand_place *place,
 				    const struct text_list *words, unsigned int limit_ms,
 				    void (*done)(void *user), void *user);
+/* The same with files of its own as 0, 2 and 3 (-1: as above), this environment, and a session of
+ * its own, in which it goes on when the agent ends. */
+struct subcommand_files {
+	int in, errors, third; /* they stay the caller's */
+	char *const *env;
+};
+struct subcommand *subcommand_start_with(const struct subcommand_place *place,
+					 const struct text_list *words,
+					 const struct subcommand_files *files,
+					 unsigned int limit_ms, void (*done)(void *user),
+					 void *user);
+/* The agent ends and it goes on, unheard. Returns NULL. */
+struct subcommand *subcommand_leave(struct subcommand *s);
 /* It goes on, and nobody is called. Returns NULL. */
 struct subcommand *subcommand_forget(struct subcommand *s);
 

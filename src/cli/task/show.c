@@ -348,6 +348,7 @@ static const struct {
 	{ VIEW_LOG_ERROR, print_log_error },
 	{ VIEW_OUTPUT },
 	{ VIEW_ERROR },
+	{ VIEW_ON_END_LOG },
 	{ VIEW_END, print_end },
 	{ VIEW_UNFILED, print_left },
 	{ VIEW_LEFT_EXIT, print_left },

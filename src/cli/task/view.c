@@ -15,6 +15,7 @@
 #include "spool/elements.h"
 #include "spool/instance.h"
 #include "spool/learned.h"
+#include "spool/on_end.h"
 
 #define STATUS_MS 1000
 #define VALUE_MAX 4096
@@ -355,6 +356,20 @@ static json_t *error_json(const struct task_view *v)
 	return outputs_json(v, true);
 }
 
+/* What the commands that followed its end have printed, or print. */
+static json_t *on_end_log_json(const struct task_view *v)
+{
+	cleanup_free char *log = NULL, *path = NULL;
+
+	if (!v->run.ended && !v->name.ended_s)
+		return NULL;
+	log = on_end_log(v->name.id, v->file.spec->name, v->run.log);
+	if (!spool_exists(v->sp, log))
+		return NULL;
+	path = xasprintf("%s/%s", spool_path_of(v->sp), log);
+	return json_string(path);
+}
+
 static json_t *end_json(const struct task_view *v)
 {
 	return v->run.ended ? record_end(&v->run.end) : NULL;
@@ -469,6 +484,7 @@ static const struct {
 	[VIEW_LOG_ERROR] = { "log_error", log_error_json },
 	[VIEW_OUTPUT] = { "output", output_json },
 	[VIEW_ERROR] = { "error", error_json },
+	[VIEW_ON_END_LOG] = { "on_end_log", on_end_log_json },
 	[VIEW_END] = { "end", end_json },
 	[VIEW_MUSTERED] = { "waits_for_ranks", NULL, FLAG, AT(run.mustered) },
 	[VIEW_UNSTARTED] = { "unstarted", NULL, FLAG, AT(run.unstarted) },

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: MIT
+"""Commands that are run when a task has ended: submit --on-end, and the setting on_end."""
+import itertools
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+import pytest
+
+from machine import proc_exists, until
+from patience import HANG, must_come, wait_for
+
+
+@pytest.fixture
+def q(queue):
+    q = queue()
+    q.start("--no-hold")
+    return q
+
+
+def due(q):
+    """The files of what is to be run, or is."""
+    where = pathlib.Path(q.spool) / "on_end"
+    return sorted(p.name for p in where.iterdir()) if where.exists() else []
+
+
+def facts(path):
+    """What a command that writes its environment has seen."""
+    return dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line)
+
+
+def writes(path):
+    """A command that does so, and is there whole or not at all."""
+    return f"env > {path}.new && mv {path}.new {path}"
+
+
+def output(q, i):
+    """What the command has printed."""
+    found = list((pathlib.Path(q.spool) / "logs").glob(f"{i}-*.on-end.log"))
+    assert len(found) == 1, found
+    return found[0].read_text()
+
+
+def test_facts(q, tmp_path):
+    seen = tmp_path / "seen"
+    i = q.submit("-g", "1", "-n", "train", "-l", "week", "--cwd", tmp_path, "--env", "LR=0.1", "--on-end",
+                 f"pwd; echo here; {writes(seen)}", "--", "sh", "-c", "sleep 0.3; exit 3")
+    must_come(seen.exists)
+    env = facts(seen)
+    show = json.loads(q.m.run(q.m.tenure, "show", str(i), "--json").stdout)
+    assert {k: env[k] for k in ("TENURE_TASK_ID", "TENURE_TASK_NAME", "TENURE_LANE", "TENURE_RESULT", "TENURE_EXIT_CODE",
+                                "TENURE_ATTEMPT", "TENURE_INSTANCE", "TENURE_GPUS", "LR", "PWD", "CUDA_VISIBLE_DEVICES")} == \
+        {"TENURE_TASK_ID": str(i), "TENURE_TASK_NAME": "train", "TENURE_LANE": "week", "TENURE_RESULT": "failed",
+         "TENURE_EXIT_CODE": "3", "TENURE_ATTEMPT": "1", "TENURE_INSTANCE": "default", "TENURE_GPUS": env["TENURE_GPUS"],
+         "LR": "0.1", "PWD": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
+    assert env["TENURE_GPUS"] in ("0", "1") and env["TENURE_NODE"] and env["TENURE_LOG"] == show["log"]
+    uuids = {d["gpu"]: d["uuid"] for d in q.status()["devices"]}
+    assert env["TENURE_GPU_UUIDS"] == uuids[int(env["TENURE_GPUS"])]
+    assert float(env["TENURE_ELAPSED"]) >= 0.3
+    assert "exit code 3" in env["TENURE_REASON"] and "TENURE_SIGNAL" not in env and "TENURE_TASK_TOKEN" not in env
+    must_come(lambda: not due(q))
+    assert re.fullmatch(rf"=== on end    pwd; .*\n{tmp_path}\nhere\n=== ended     exit code 0 after \d+\.\d s\n", output(q, i))
+    assert show["task"]["on_end"].startswith("pwd;") and show["on_end_log"].endswith(f"/logs/{i}-train.1.on-end.log")
+    # An older tenure, which would refuse the task for the key, finds it where it passes over what it does not know.
+    task, = (pathlib.Path(q.spool) / "failed").iterdir()
+    spec, edit = (json.loads(line) for line in task.read_text().splitlines()[:2])
+    assert "on_end" not in spec and edit["event"] == "edit" and edit["set"] == {"on_end": show["task"]["on_end"]}
+
+
+def test_results(q, tmp_path):
+    """Once for a task, however often it was tried, and after the last attempt."""
+    numbers = itertools.count()
+
+    def end(*args):
+        seen = tmp_path / f"seen-{next(numbers)}"
+        i = q.submit("-g", "0", "--on-end", f"echo run >> {seen}.times; {writes(seen)}", *args)
+        return i, seen
+
+    def result(seen):
+        must_come(seen.exists)
+        return facts(seen)
+    _, seen = end("-r", "2", "--", "sh", "-c", "exit 1")
+    env = result(seen)
+    assert env["TENURE_RESULT"] == "failed" and env["TENURE_ATTEMPT"] == "3"
+    _, good = end("--", "true")
+    assert result(good)["TENURE_RESULT"] == "done"
+    _, late = end("--timeout", "1s", "--", "sleep", "600")
+    env = result(late)
+    assert env["TENURE_RESULT"] == "timeout" and env["TENURE_SIGNAL"] == "TERM" and "TENURE_EXIT_CODE" not in env
+    i, stopped = end("--", "sleep", "600")
+    q.wait(i, "running")
+    q.m.run(q.m.tenure, "stop", str(i))
+    assert result(stopped)["TENURE_RESULT"] == "stopped"
+    i, none = end("--paused", "--", "true")
+    q.m.run(q.m.tenure, "stop", str(i))  # nothing of it has begun, so nothing follows
+    _, not_there = end("--", "/no/such/program")
+    env = result(not_there)
+    assert env["TENURE_RESULT"] == "failed" and "/no/such/program" in env["TENURE_REASON"]
+    must_come(lambda: not due(q))
+    assert not none.exists() and (tmp_path / f"{seen.name}.times").read_text() == "run\n"
+    # Asked for again, it ends again.
+    task = json.loads(q.m.run(q.m.tenure, "list", "--json", "-a", "-s", "done").stdout.splitlines()[0])["id"]
+    q.m.run(q.m.tenure, "retry", str(task))
+    must_come(lambda: (tmp_path / f"{good.name}.times").read_text() == "run\nrun\n")
+
+
+def test_setting(queue, tmp_path):
+    """Of an agent for all of its tasks, behind a task's own; from a file, as every setting."""
+    q = queue()
+    said = tmp_path / "said"
+    config = pathlib.Path(q.home) / ".config/tenure/config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'on_end: "echo all $TENURE_TASK_ID $TENURE_RESULT >> {said}"\n')
+    q.start("--no-hold")
+    a = q.submit("-g", "0", "--", "true")
+    must_come(lambda: said.exists() and said.read_text() == f"all {a} done\n")
+    b = q.submit("-g", "0", "--on-end", f"echo own >> {said}; exit 5", "--", "true")
+    must_come(lambda: said.read_text() == f"all {a} done\nown\nall {b} done\n")
+    must_come(lambda: q.said(f"on-end: task {b} true: the command that follows its end: exit code 5 after"))
+    assert "=== ended     exit code 5" in output(q, b)
+    q.m.run(q.m.tenure, "submit", "--paused", "-g", "0", "-n", "later", "--", "true")
+    q.m.run(q.m.tenure, "edit", "later", f"on_end=echo edited >> {said}")
+    q.m.run(q.m.tenure, "resume", "later")
+    must_come(lambda: "edited\n" in said.read_text())
+
+
+def test_elements(q, tmp_path):
+    """Each of an array has its own; what is to follow all of it is a task that waits for it."""
+    said = tmp_path / "said"
+    i = q.submit("-g", "0", "--sweep", "lr=1,2,3", "--on-end",
+                 f"echo $TENURE_TASK_ID $TENURE_ARRAY_INDEX $lr $TENURE_RESULT >> {said}", "--", "sh", "-c", "test $lr != 2")
+    must_come(lambda: said.exists() and len(said.read_text().splitlines()) == 3)
+    assert sorted(said.read_text().splitlines()) == [f"{i}.1 1 1 done", f"{i}.2 2 2 failed", f"{i}.3 3 3 done"]
+
+
+def test_nothing_waits_for_it(queue, tmp_path):
+    """The GPU and the queue are free meanwhile; two run at once, what else is due waits, and a drain waits for all."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    go, said = tmp_path / "go", tmp_path / "said"
+    for n in range(3):
+        q.submit("-g", "1", "-n", f"t{n}", "--on-end", f"echo begun >> {said}; {until(go)}; echo ended >> {said}", "--", "true")
+    must_come(lambda: said.exists() and said.read_text() == "begun\n" * 2 and len(due(q)) == 3)
+    assert sum(name.endswith(",begun") for name in due(q)) == 2 and sum(name.endswith(",due") for name in due(q)) == 1
+    i = q.submit("-g", "1", "--", "true")
+    q.wait(i, "done")
+    off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    must_come(lambda: q.said("draining"))
+    assert q.agent.poll() is None and said.read_text() == "begun\n" * 2
+    go.touch()
+    assert q.agent.wait(timeout=HANG) == 0, q.out.read_text()
+    off.communicate(timeout=HANG)
+    assert sorted(said.read_text().split()) == ["begun"] * 3 + ["ended"] * 3 and not due(q)
+
+
+def test_limit(queue, tmp_path):
+    """It is ended, with all that it has started, and the queue's next one comes."""
+    q = queue()
+    q.start("--no-hold", "--on-end-limit", "1s")
+    pids = tmp_path / "pids"
+    i = q.submit("-g", "0", "-n", "long", "--on-end", f"setsid sleep 600 & echo $! $$ > {pids}; trap '' TERM; sleep 600; sleep 600",
+                 "--", "true")
+    must_come(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    must_come(lambda: q.said(f"on-end: task {i} long: the command that follows its end: signal 9 after") and
+              q.said("because its time was over (on_end_limit)"), 20)
+    assert not any(proc_exists(int(pid)) for pid in pids.read_text().split())
+    must_come(lambda: not due(q))
+
+
+def test_what_it_leaves_ends_with_it(q, tmp_path):
+    pids = tmp_path / "pids"
+    q.submit("-g", "0", "--on-end", f"sleep 600 & echo $! > {pids}", "--", "true")
+    must_come(lambda: pids.exists() and pids.read_text().strip())
+    must_come(lambda: not proc_exists(int(pids.read_text())))
+
+
+def test_agent_dies(queue, tmp_path):
+    """What runs is not disturbed, what was due is run by the next one, and nothing twice."""
+    q = queue()
+    q.start("--no-hold")
+    go, said = tmp_path / "go", tmp_path / "said"
+    for n in range(4):
+        q.submit("-g", "0", "-n", f"t{n}", "--on-end", f"echo begun {n} >> {said}; {until(go)}; echo ended {n} >> {said}", "--", "true")
+    must_come(lambda: len(due(q)) == 4 and said.exists() and len(said.read_text().splitlines()) == 2)
+    q.kill()
+    # As far as the end of one was not written: an agent that was killed between the promise and the end has left this.
+    left = sorted(name for name in due(q) if name.endswith(",due"))
+    where = pathlib.Path(q.spool) / "on_end"
+    (where / left[0]).rename(where / left[0].removesuffix(",due"))
+    # And one whose task went back to the queue instead, one whose task is not there, and what is none of these files.
+    back = q.submit("-g", "0", "--paused", "--", "true")
+    pending, = (pathlib.Path(q.spool) / "pending").iterdir()
+    name = re.sub(rf"^(\d+,{back}),", r"\1,e1,", pending.name)
+    pending.rename(pending.with_name(name))
+    stale = (where / left[0].removesuffix(",due")).read_text()
+    agent = left[0].split(",")[2]
+    (where / f"{back},e0,{agent}").write_text(stale)
+    (where / f"9999,e0,{agent}").write_text(stale)
+    (where / "rubbish").write_text("x")
+    q.start("--no-hold")
+    must_come(lambda: len([line for line in said.read_text().splitlines() if line.startswith("begun")]) == 4)
+    go.touch()
+    must_come(lambda: due(q) == ["rubbish"])
+    assert sorted(said.read_text().splitlines()) == sorted(f"{w} {n}" for w in ("begun", "ended") for n in range(4))
+
+
+def test_one_that_was_cut_off(queue, tmp_path):
+    """It is not run again, and its owner hears of it, once its time and a bit more are over."""
+    q = queue()
+    q.start("--no-hold")
+    said, pid = tmp_path / "said", tmp_path / "pid"
+    i = q.submit("-g", "0", "-n", "cut", "--on-end", f"echo begun >> {said}; echo $PPID > {pid}; sleep 600", "--", "true")
+    must_come(lambda: pid.exists() and pid.read_text().strip())
+    q.kill()
+    os.kill(int(pid.read_text()), signal.SIGKILL)
+    begun, = due(q)
+    assert begun.endswith(",begun")
+    q.start("--no-hold", "--on-end-limit", "100ms")
+    assert due(q) == [begun]  # it may run yet, for all that the agent knows
+    assert wait_for(lambda: q.said(f"task {i} cut: the command that followed its end was cut off, and is not run again"), 60, 0.1)
+    assert not due(q) and said.read_text() == "begun\n"
+
+
+def test_refused(q):
+    """What is no job goes to bad/, and the next one comes."""
+    i = q.submit("-g", "0", "--", "true")
+    q.wait(i, "done")
+    where = pathlib.Path(q.spool) / "on_end"
+    where.mkdir(exist_ok=True)
+    agent = q.status()["agent"]["node"] if "node" in q.status()["agent"] else os.uname().nodename
+    for n, text in enumerate(("[]", '{"log":"../../x"}', '{"log":"logs/../../x","title":"y"}', "\0")):
+        (where / f"{i},e{n},{agent},due").write_text(text)
+    (where / f"{i},e9,{agent},due").symlink_to("/etc/passwd")
+    q.submit("-g", "0", "--on-end", "true", "--", "true")
+    must_come(lambda: not due(q))
+    assert len([p for p in (pathlib.Path(q.spool) / "bad").iterdir() if p.name.endswith(".reason")]) == 5
+
+
+def test_gang(world, tmp_path):
+    """Of a task on several nodes once, when all ranks have ended."""
+    nodes = [world.node(name) for name in ("alpha", "beta")]
+    for n in nodes:
+        n.start()
+    seen = tmp_path / "seen"
+    i = nodes[0].submit("--nodes", "2", "-g", "1", "--on-end", f"echo run >> {seen}.times; {writes(seen)}", "--", "true")
+    must_come(seen.exists, 30)
+    env = facts(seen)
+    assert env["TENURE_TASK_ID"] == str(i) and env["TENURE_RESULT"] == "done" and "TENURE_EXIT_CODE" not in env
+    assert (tmp_path / "seen.times").read_text() == "run\n"
+
+
+def test_another_node_takes_over(world, tmp_path):
+    """What an agent that is gone has left."""
+    alpha, beta = world.node("alpha"), world.node("beta")
+    alpha.start()
+    go, said = tmp_path / "go", tmp_path / "said"
+    for n in range(3):
+        alpha.submit("-g", "1", "--on-end", f"echo $TENURE_NODE >> {said}; {until(go)}", "--", "true")
+    where = alpha.spool / "on_end"
+    must_come(lambda: said.exists() and said.read_text() == "alpha\n" * 2 and len(list(where.glob("*,due"))) == 1)
+    alpha.end()
+    beta.start()
+    must_come(lambda: said.read_text() == "alpha\n" * 3, 30)
+    go.touch()
+    must_come(lambda: not list(where.iterdir()))
