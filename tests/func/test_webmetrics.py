@@ -154,7 +154,6 @@ class Prometheus:
                 "static_configs": [{"targets": [w.address]}]}
         (where / "prometheus.yml").write_text(json.dumps({"scrape_configs": [
             {"job_name": "tenure", **asks}, {"job_name": "dcgm", "params": {"names": ["dcgm"]}, **asks}]}))
-        self.process = None
         must_come(lambda: self.starts(where), 60)
 
     def starts(self, where):
@@ -165,7 +164,8 @@ class Prometheus:
         with open(self.out, "wb") as out:
             self.process = subprocess.Popen(["prometheus", f"--config.file={where}/prometheus.yml", f"--storage.tsdb.path={where}/data",
                                              f"--web.listen-address={self.address}"], stdout=out, stderr=subprocess.STDOUT, cwd="/")
-        return wait_for(lambda: self.process.poll() is not None or self.is_ready()) and self.process.poll() is None
+        assert wait_for(lambda: self.process.poll() is not None or self.is_ready(), 60), self.out.read_text()
+        return self.process.poll() is None
 
     def is_ready(self):
         try:
