@@ -71,8 +71,10 @@ static int reserve_locked(void)
 	if (fd < 0)
 		return -errno;
 	own.end = (unsigned int)fd + 1;
-	own.unshares = !scarce && !was_given_slow(own.end) &&
-		       syscall(SYS_close_range, ~0U, ~0U, CLOSE_RANGE_UNSHARE) == 0;
+	/* Asked without the flag, which came with the call: this thread's table is to stay that of
+	 * all threads. */
+	own.unshares =
+		!scarce && !was_given_slow(own.end) && syscall(SYS_close_range, ~0U, ~0U, 0) == 0;
 	own.reserved = true;
 	return 0;
 }

@@ -25,6 +25,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/spawn.h"
 #include "base/str.h"
 #include "cli/agent_setup.h"
 #include "cli/commands.h"
@@ -262,6 +263,7 @@ static int start(struct program *p, struct err *e)
 	struct serve *s = &p->serve;
 	int r;
 
+	(void)spawn_reserve(); /* before anything of the spool is open */
 	s->program = find_program(s->ctx, e);
 	p->signal_fd = open_signals(e);
 	if (!s->program || p->signal_fd < 0)

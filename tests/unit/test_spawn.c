@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -243,9 +244,43 @@ static void what_is_open_is_closed_without_close_range(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+static void *reserve_and_open(void *data)
+{
+	int *fd = data;
+
+	*fd = spawn_reserve() == 0 ? open("/dev/zero", O_RDONLY | O_CLOEXEC) : -1;
+	return NULL;
+}
+
+/* In a child, in which nobody has done so before. */
+static int open_in_a_thread(void)
+{
+	pthread_t thread;
+	int fd = -1;
+
+	if (pthread_create(&thread, NULL, reserve_and_open, &fd) || pthread_join(thread, NULL))
+		return 1;
+	return fd < 0 ? 2 : is_open(fd) ? 0 : 3;
+}
+
+/* Descriptors stay those of all threads, whichever of them is the first to start a program. */
+static void a_thread_does_not_get_a_table_of_its_own(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(open_in_a_thread());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_thread_does_not_get_a_table_of_its_own), /* the first */
 		cmocka_unit_test(it_has_what_it_is_given_and_nothing_else),
 		cmocka_unit_test(its_signals_are_at_their_default),
 		cmocka_unit_test(what_is_no_program_is_told),
