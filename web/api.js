@@ -309,16 +309,12 @@ export class Live {
   }
 
   async askPast() {
-    const yields = ask("GET", "yields").then((doc) => this.addYields(doc.yields));
-    try {
-      this.past = await ask("GET", `devices/history?step=${STEP_S}`);
-      this.pastTrouble = "";
-    } catch (e) {
-      this.pastTrouble = e.message;
-      if (!(e instanceof Problem) || !e.status) throw e;
-    } finally {
-      this.tell("past");
-    }
-    await yields.catch((e) => { if (!e.status) throw e; });
+    const [past, yields] = await Promise.allSettled([ask("GET", `devices/history?step=${STEP_S}`), ask("GET", "yields")]);
+    if (yields.value) this.addYields(yields.value.yields);
+    if (past.value) this.past = past.value;
+    this.pastTrouble = past.reason?.message ?? "";
+    this.tell("past");
+    const gone = [past, yields].find(({ reason }) => reason && !reason.status);
+    if (gone) throw gone.reason;
   }
 }

@@ -81,6 +81,7 @@ const ticking = new Map();
 export function tick(el, fn) {
   ticking.set(el, fn);
   fn();
+  return fn;
 }
 
 setInterval(() => {

@@ -193,10 +193,13 @@ function memoryParts(device, kind) {
 function reasonOf(live, device, kind) {
   if (device.quarantine || device.xid) return device.reason ?? "";
   if (device.state === "yielding") return t("yielding");
-  if (kind === "held") return device.held_for ? device.reason : t("held_as", { held: gib(device.held_bytes) });
+  const larger = /^task ([\d.]+) of /.exec(device.held_for ?? "");
+  if (larger) return t("held_for_task", { n: larger[1] });
+  if (kind === "held") return device.held_for && device.held_for !== live.status.instance ? device.reason : t("held_as", { held: gib(device.held_bytes) });
   if (kind === "idle" && device.hold_in_s) return t("hold_in", { t: duration(device.hold_in_s) });
   if (kind === "idle" && device.vacant && device.reason_code === "text") return t("nobody");
-  return device.reason ?? "";
+  if (kind === "left" && device.reason_code === "left") return t("left_for_others");
+  return (device.reason ?? "").replace(/, [\d.]+ GiB$/, ""); // the bar beside it says so
 }
 
 function makeDevice(live, openTask) {

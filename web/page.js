@@ -158,8 +158,10 @@ function begin(who) {
   const actions = { open: task.open, stop: task.stop, release: task.release };
   views = [gpusView(live, (id) => task.open(id, true)), yieldsView(live), queueView(live, actions), eventsView(live), nodesView(live, actions)];
   relabels.push(...views.map((view) => view.relabel), task.relabel, () => { banner(live); head(live); });
+  let drawn = null;
   live.listen((what, doc) => {
     for (const view of views) if (view.on.includes(what)) view.draw();
+    if (what === "status" && live.status && !drawn) drawn = performance.mark("first-data");
     if (what === "event") announceEvent(doc);
     if (what === "link" && (doc || live.link === "old")) announce(t(doc ? "back" : "lost"));
     if (what === "link" && live.refused) location.reload();

@@ -61,7 +61,7 @@ function makeRunning(live, actions) {
     const el = h("tr", { role: "row", "data-task": about }, cell("c-task", t("c_task"), named.kids), cell("c-lane", t("c_lane"), lane), cell("c-gpus", t("c_gpus"), gpus),
       cell("c-node", t("c_node"), node), cell("c-time", t("c_time"), time, bar), cell("c-actions", t("c_actions"), tools));
     let began = 0, limit = 0;
-    tick(time, () => {
+    const pass = tick(time, () => {
       const ran = began ? (Date.now() - began) / 1000 : NaN;
       say(time, began ? limit ? t("of_limit", { t: duration(ran), max: duration(limit) }) : t("no_limit", { t: duration(ran) }) : "");
       if (limit) bar.firstChild.style.setProperty("width", `${Math.min(100, 100 * ran / limit)}%`);
@@ -76,6 +76,7 @@ function makeRunning(live, actions) {
       began = task.started ? Date.parse(task.started) : 0;
       limit = task.timeout_s ?? 0;
       show(bar, limit);
+      pass();
     } };
   };
 }
@@ -93,6 +94,7 @@ function makeWaiting(live, actions) {
       say(lane, task.lane ?? "");
       set(lane.parentElement, "data-empty", !task.lane);
       say(priority, task.priority);
+      set(priority.parentElement, "data-usual", task.priority === 500);
       say(gpus, gpusText(task.gpus));
       drawReason(why, task);
       say(when, forecastText(task.forecast));
@@ -104,21 +106,20 @@ function makeWaiting(live, actions) {
 
 function makeEnded(live, actions) {
   return (first) => {
-    const named = name(actions.open, first), state = h("span", { class: "result" }), ran = h("span"), when = h("time");
+    const named = name(actions.open, first), state = h("span", { class: "result" }), when = h("time");
     const about = taskText(first);
-    const el = h("tr", { role: "row", "data-task": about }, cell("c-task", t("c_task"), named.kids), cell("c-lane", t("c_lane"), h("span", { text: first.lane ?? "" })), cell("c-result", t("c_result"), state),
-      cell("c-ended", t("c_ended"), when), cell("c-actions", t("c_actions"), button(t("log"), t("of_task", { what: t("log"), n: about }), () => actions.open(about, true))));
+    const el = h("tr", { role: "row", "data-task": about }, cell("c-task", t("c_task"), named.kids), cell("c-lane", t("c_lane"), h("span", { text: first.lane ?? "" })), cell("c-result", t("c_result"), state), cell("c-ended", t("c_ended"), when), cell("c-actions", t("c_actions"), button(t("log"), t("of_task", { what: t("log"), n: about }), () => actions.open(about, true))));
     set(el.children[1], "data-empty", !first.lane);
     let ended = 0;
-    tick(when, () => say(when, ended ? t("ago", { t: duration((Date.now() - ended) / 1000) }) : ""));
+    const pass = tick(when, () => say(when, ended ? t("ago", { t: duration((Date.now() - ended) / 1000) }) : ""));
     return { el, draw(task) {
       named.draw(task);
       say(state, stateText(task));
       set(state, "data-state", task.state);
-      say(ran, task.ran_s === undefined ? "" : duration(task.ran_s));
       ended = task.ended ? Date.parse(task.ended) : 0;
       set(when, "datetime", task.ended);
       set(when, "title", ended ? moment(new Date(ended)) : null);
+      pass();
     } };
   };
 }
@@ -222,12 +223,12 @@ function makeNode(live) {
     const state = h("span"), gpus = h("span", { class: "chips" }), running = h("span"), ends = h("span"), heard = h("span"), job = h("span", { class: "quiet" });
     const el = h("tr", { role: "row" }, cell("c-node", t("c_node"), h("b", { text: first.agent }), job), cell("c-state", t("c_state"), state), cell("c-gpus", t("c_gpus"), gpus), cell("c-running num", t("running"), running), cell("c-deadline", t("c_deadline"), ends), cell("c-heard", t("c_heard"), heard));
     let until = null, at = 0;
-    tick(ends, () => {
+    const near = tick(ends, () => {
       const left = until ? (Date.parse(until) - Date.now()) / 1000 : 0;
       say(ends, until ? left > 0 ? t("in_time", { t: duration(left) }) : t("passed") : t("never"));
       ends.classList.toggle("near", Boolean(until) && left < 1800);
     });
-    tick(heard, () => say(heard, at ? t("ago", { t: duration((Date.now() - at) / 1000) }) : t("unknown")));
+    const pass = tick(heard, () => say(heard, at ? t("ago", { t: duration((Date.now() - at) / 1000) }) : t("unknown")));
     return { el, draw(node) {
       say(state, [t(["alive", "gone", "off"].includes(node.state) ? node.state : "unknown"), node.here && t("here"), node.draining && t("draining")].filter(Boolean).join(", "));
       set(el, "data-state", node.state);
@@ -241,6 +242,8 @@ function makeNode(live) {
       say(running, (node.here ? live.status?.queue?.running : null) ?? node.running ?? "");
       until = deadlineOf(live, node);
       at = node.age_s === null || node.age_s === undefined ? 0 : Date.now() - node.age_s * 1000;
+      near();
+      pass();
     } };
   };
 }

@@ -178,7 +178,7 @@ function facts(doc) {
 
 export function taskView(live, toast) {
   const dialog = by("task"), log = new Log(by("log"), by("log-note"), by("log-state"));
-  let about = null, doc = null, timer = null, key = "";
+  let about = null, doc = null, timer = null, key = "", toLog = false;
 
   const does = async (path, method, body) => {
     try {
@@ -230,13 +230,16 @@ export function taskView(live, toast) {
       const shown = await ask("GET", `tasks/${wanted}`);
       const why = shown.state === "pending" || shown.state === "paused" ? await ask("GET", `tasks/${wanted}/why`) : null;
       if (wanted !== about) return;
-      const began = doc && doc.attempts !== shown.attempts;
+      const began = shown.log && (!doc?.log || (doc.attempts !== shown.attempts && log.ended));
       doc = shown;
       draw();
       show(by("task-why"), why);
       say(by("task-why-text"), why?.why ?? "");
       show(by("task-problem"), false);
-      if (began && log.ended) log.start(about);
+      show(by("log-part"), shown.log);
+      if (began) log.start(about);
+      if (began && toLog) by("log").focus();
+      toLog = false;
     } catch (e) {
       if (wanted !== about) return;
       show(by("task-problem"), true);
@@ -245,20 +248,21 @@ export function taskView(live, toast) {
     timer = setTimeout(look, LOOK_MS);
   }
 
-  function open(id, toLog) {
+  function open(id, focusLog) {
     about = String(id);
     doc = null;
     key = "";
+    toLog = focusLog;
+    log.close();
     for (const el of ["task-name", "task-state", "task-why-text"]) say(by(el), "");
     say(by("task-id"), `#${about}`);
     say(by("log-title"), t("log_of", { n: about }));
     by("task-facts").replaceChildren();
     by("task-tools").replaceChildren();
     show(by("task-why"), false);
+    show(by("log-part"), false);
     if (!dialog.open) dialog.showModal();
-    log.start(about);
     look();
-    if (toLog) by("log").focus();
   }
 
   async function stop(task) {

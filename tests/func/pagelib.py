@@ -18,6 +18,7 @@ webdriver = pytest.importorskip("selenium.webdriver", reason="python3-selenium i
 from selenium.common.exceptions import StaleElementReferenceException, WebDriverException  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402,F401
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
@@ -38,7 +39,7 @@ def open_browser(tmp, *args, lang="en"):
     # A sandbox is made of user namespaces, which root and containers may not have.
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     for arg in ["--headless=new", "--disable-dev-shm-usage", "--disable-gpu", "--disable-extensions", "--no-first-run", "--disable-background-networking",
-                "--disable-component-update", "--hide-scrollbars", "--force-color-profile=srgb", f"--lang={lang}", f"--accept-lang={lang}", f"--user-data-dir={tmp}/{time.monotonic_ns()}", *sandbox, *args]:
+                "--disable-component-update", "--hide-scrollbars", "--force-color-profile=srgb", "--host-resolver-rules=MAP evil.example 127.0.0.1", f"--lang={lang}", f"--accept-lang={lang}", f"--user-data-dir={tmp}/{time.monotonic_ns()}", *sandbox, *args]:
         options.add_argument(arg)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     home = pathlib.Path(tmp, "home")
@@ -53,7 +54,7 @@ class Page:
 
     def __init__(self, driver, web, read=False):
         self.driver, self.web, self.read = driver, web, read
-        driver.delete_all_cookies()
+        driver.execute_cdp_cmd("Network.clearBrowserCookies", {})  # those of other ports are this one's, too
         self.size(1440, 1000)
         self.media()
 
@@ -128,7 +129,21 @@ class Page:
     def focus(self):
         return self.driver.switch_to.active_element
 
+    def tree(self):
+        """(role, name) of all that assistive technology is told of."""
+        self.driver.execute_cdp_cmd("Accessibility.enable", {})
+        nodes = self.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+        self.driver.execute_cdp_cmd("Accessibility.disable", {})
+        return [(n["role"]["value"], (n.get("name") or {}).get("value", "")) for n in nodes if not n["ignored"]]
+
+    def width(self):
+        """How much wider what is drawn is than the window."""
+        return self.js("return document.documentElement.scrollWidth - innerWidth")
+
     # --- what is wrong ---
+
+    def low_contrast(self):
+        return self.js(CONTRAST)
 
     def wrongs(self):
         """What the policy forbade, and what the page's own scripts got wrong."""
@@ -138,7 +153,8 @@ class Page:
             return [str(e)]
 
     def check(self):
-        assert not self.wrongs()
+        wrongs = self.wrongs()
+        assert wrongs == []
         bad = [e for e in self.driver.get_log("browser") if "Content Security Policy" in e["message"] or "Uncaught" in e["message"]]
         assert not bad, bad
 
@@ -174,6 +190,41 @@ while True:
         print(f"step {{step:5d}}  loss {{2.1 * 0.999 ** step + 1.4:.4f}}  {{17.2 * share:.1f}} k tokens/s", flush=True)
     step += 1
     time.sleep(0.1)
+"""
+
+
+# Text that is seen and stands out less than 4.5:1 from what is behind it.
+CONTRAST = """
+const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+const rgba = (color) => {
+  canvas.clearRect(0, 0, 1, 1);
+  canvas.fillStyle = color;
+  canvas.fillRect(0, 0, 1, 1);
+  const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+  return [r, g, b, a / 255];
+};
+const over = ([r, g, b, a], [R, G, B]) => [r * a + R * (1 - a), g * a + G * (1 - a), b * a + B * (1 - a), 1];
+const light = (c) => {
+  const [r, g, b] = c.map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const bad = [];
+for (const el of document.querySelectorAll("body *")) {
+  const text = [...el.childNodes].filter((n) => n.nodeType === 3 && n.data.trim()).map((n) => n.data.trim()).join(" ") || (el.value && el.matches("input, textarea, select") ? el.value : "");
+  if (!text || !el.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true }) || el.closest(".only-read, option, .skip")) continue;
+  const layers = [];
+  let opacity = 1;
+  for (let at = el; at; at = at.parentElement) {
+    layers.push(rgba(getComputedStyle(at).backgroundColor));
+    opacity *= getComputedStyle(at).opacity;
+  }
+  const back = layers.reverse().reduce((below, layer) => over(layer, below), [255, 255, 255, 1]);
+  const ink = rgba(getComputedStyle(el).color);
+  ink[3] *= opacity;
+  const [a, b] = [light(over(ink, back)), light(back)].sort((x, y) => y - x), ratio = (a + 0.05) / (b + 0.05);
+  if (ratio < 4.5 && getComputedStyle(el).color !== "rgba(0, 0, 0, 0)") bad.push(`${ratio.toFixed(2)} ${el.className || el.tagName} "${text.slice(0, 30)}"`);
+}
+return bad;
 """
 
 

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: MIT
 """The page of `tenure serve`, in Debian's Chromium, by what a person sees and does there."""
+import json
 import os
 import pathlib
+import re
 
 import pytest
 
 from machine import until
-from patience import must_come
-from pagelib import Page, open_browser
-from weblib import Web
+from patience import Stopwatch, must_come
+from pagelib import Busy, Keys, Page, open_browser
+from weblib import ROOT, Web
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(os.environ.get("TENURE_BUILD", "build"), "tenure-serve").exists(),
                                 reason="built without libmicrohttpd")
@@ -30,9 +32,10 @@ def page(queue, browser):
     def make(*agent, node=None, read=False, opened=True, **more):
         if node is None:
             node = queue(**more)
-            node.start(*(agent or ("--no-hold",)))
+            if agent != (None,):
+                node.start(*(agent or ("--no-hold",)))
         web = Web(node)
-        must_come(lambda: (h := web.get("/api/v1/health").json)["queue"] and h["agent"])
+        must_come(lambda: (h := web.get("/api/v1/health").json)["queue"] and (h["agent"] or agent == (None,)))
         if read:
             node.run("web", "--read-only")
         made.append(Page(browser, web, read))
@@ -91,3 +94,327 @@ def test_stop_is_asked_for_and_done(page):
     p.click(f"#running-table tr[data-task='{i}'] button", "Stop")
     p.click("dialog.ask button", "Stop it")
     p.get(f"#ended-table tr[data-task='{i}'] .result", "stopped")
+
+
+def test_a_yield_is_seen_with_its_times(page):
+    p = page("--memory", "90%", gpus=1)
+    p.gpu(0, "held")
+    assert "gone as soon as somebody comes" in p.text(".gpu-why")
+    p.web.node.m.start("--take", "50%", "--stay", "1000")
+    p.gpu(0, "foreign")
+    y = p.web.get("/api/v1/yields").json["yields"][0]
+    p.get("#yield-table td", "newcomer")
+    p.get("#last-yield", "GPU 0 to")
+    p.get("#yield-table .c-latency", f"{round(y.get('hint_to_verdict_ms', 0) + y['verdict_to_freed_ms'])} ms")
+    assert str(y["pid"]) in p.text(".gpu-why")
+    p.get("#counts .k-foreign b", "1")
+    p.until(lambda: p.js("return document.querySelectorAll('.strip .mark').length") == 1)
+    p.get("#event-list li[data-event=yield]", "newcomer")
+    p.until(lambda: "was yielded to" in p.js("return document.getElementById('said').textContent"))
+
+
+def test_who_has_no_token_or_a_wrong_one(page):
+    p = page(opened=False)
+    token = p.web.token()
+    p.open(f"http://{p.web.address}/#token={'0' * 64}")
+    refused = p.web.ask("POST", "/api/v1/session", {"token": "0" * 64}).json["detail"]
+    p.get("#signin-why", refused)
+    assert not p.all("#page") and "#" not in p.driver.current_url
+    p.open(p.url(token=False))
+    p.get("#signin-why", p.web.get("/api/v1/session", tcp=True).json["detail"])
+    p.get("#token").send_keys("nonsense" + Keys.ENTER)
+    p.get("#signin-why", "64 digits")
+    p.get("#token").clear()
+    p.get("#token").send_keys(token + Keys.ENTER)
+    p.get(".link-state", "Live")
+    assert not p.all("#signin")
+    # The cookie is not for scripts, and is enough.
+    assert p.js("return document.cookie") == "" and [c["httpOnly"] for c in p.driver.get_cookies()] == [True]
+    p.open(p.url(token=False))
+    p.get(".link-state", "Live")
+    # A token that is taken back is worth nothing, also to a page that is open.
+    (p.web.config / "web-token").unlink()
+    p.get("#signin-why", "", 30)
+
+
+def test_who_only_looks_on_steers_nothing(page):
+    p = page(read=True)
+    q = p.web.node
+    i, w = q.submit("-g", "0", "-n", "runs", "--", "sleep", "1000"), q.submit("-g", "1", "--paused", "-n", "waits", "--", "true")
+    p.get("#read-only", "Read only")
+    p.row(w)
+    p.row(i)
+    p.type("s")
+    p.click(f"tr[data-task='{i}'] .link")
+    p.get("#task-facts", "sleep 1000")
+    names = {name for role, name in p.tree() if role == "button"} | {b.text for b in p.all("button")}
+    assert not [n for n in names if re.search("Stop|Submit|Pause|Resume|priority|Give back", n)], names
+    assert not p.all("#submit, #task-tools")
+    assert p.js("return fetch('/api/v1/tasks/%d/stop', { method: 'POST' }).then(a => a.status)" % i) == 403
+
+
+def test_another_name_for_this_machine_gets_nothing(page):
+    """A page elsewhere whose name is made to point here (DNS rebinding); the browser is told that it does."""
+    p = page()
+    p.open(f"http://evil.example:{p.web.port()}/#token={p.web.token()}")
+    assert json.loads(p.text("body"))["status"] == 421
+    assert p.js("return fetch('/api/v1/status').then(a => a.status)") == 421
+
+
+def test_agent_and_server_go_and_come_back(page):
+    p = page("--memory", "90%", gpus=1)
+    q = p.web.node
+    p.gpu(0, "held")
+    q.kill()
+    p.get("#banner", "The agent of this node is not there")
+    assert "as of" in p.text("#banner") and p.all("#gpus.stale") and p.gpu(0)
+    q.start("--memory", "90%")
+    p.gone("#banner")
+    p.until(lambda: not p.all("#gpus.stale"))
+    i = q.submit("-g", "0", "-n", "meanwhile", "--", "sleep", "1000")
+    p.row(i)
+    port = p.web.port()
+    p.web.process.kill()
+    p.web.process.wait()
+    p.get(".link-state", "Not connected")
+    p.get("#banner", "tenure serve does not answer. What is shown is from")
+    assert p.row(i)
+    p.until(lambda: "Not connected any more" in p.js("return document.getElementById('said').textContent"))
+    j = q.submit("-g", "0", "-n", "while-away", "--", "sleep", "1000")
+    p.web = Web(q, "--listen", f"127.0.0.1:{port}", port=False)
+    p.get(".link-state", "Live", 30)
+    p.row(j)
+    p.gone("#banner")
+
+
+def test_what_is_refused_is_said_beside_the_form(page):
+    p = page()
+    p.click("button.do-submit")
+    p.click("#submit-go")
+    p.get("#submit-refusal", "needs a command")
+    assert p.focus().get_attribute("name") == "command"
+    p.focus().send_keys("true")
+    p.get("[name=timeout]").send_keys("soon")
+    p.click("#submit-go")
+    p.get("#submit-refusal", "soon")
+    assert p.focus().get_attribute("name") == "timeout" and p.focus().get_attribute("aria-invalid") == "true"
+    refused = p.web.ask("POST", "/api/v1/tasks", {"command": "true", "timeout": "soon"}, checked=False).json["detail"]
+    assert refused in p.text("#submit-refusal")
+    p.focus().clear()
+    # Twice at once, and once more after the answer got lost: one task.
+    p.js("""const form = document.getElementById("submit-form"), real = fetch;
+    let lost = false;
+    window.fetch = async (...what) => {
+      const answer = await real(...what);
+      if (what[1]?.method === "POST" && !lost) { lost = true; window.lost = answer.status; throw new TypeError("lost"); }
+      return answer;
+    };
+    form.requestSubmit();
+    form.requestSubmit();""")
+    p.until(lambda: p.js("return window.lost") == 201)
+    p.get("#submit-refusal", "does not answer")
+    p.click("#submit-go")
+    p.gone("#submit")
+    p.get("#n-ended", "1")
+    assert len(p.web.node.rows()) == 1
+
+
+def test_names_and_logs_are_text(page, tmp_path):
+    p = page()
+    q = p.web.node
+    name, script = "<img-src=x>", tmp_path / "evil"
+    script.write_text("#!/bin/sh\nprintf '<script>alert(1)</script>\\n\\033[31mred\\033[0m \\033]0;title\\007plain \\001\\n"
+                      "10%%\\r50%%\\r100%%\\n\\342\\200\\256turned\\n'; seq 5000; sleep 1000\n")
+    done = p.web.ask("POST", "/api/v1/tasks", {"command": f"sh {script}", "gpus": 0, "name": name, "lane": "l"}, checked=False)
+    if done.status != 201:
+        done = p.web.ask("POST", "/api/v1/tasks", {"command": f"sh {script} # {name}", "gpus": 0, "name": "evil"}, checked=False)
+    i = done.json["id"]
+    p.row(i)
+    p.click(f"tr[data-task='{i}'] button", "Log")
+    p.get("#log", "5000")
+    p.get("#log-note", "Only the last 2000 lines")
+    assert p.js("return document.getElementById('log').childElementCount") <= 2000
+    assert p.js("const log = document.getElementById('log'); return log.scrollHeight - log.scrollTop - log.clientHeight") < 40
+    # Held still where one reads, it goes on below; and back to the end.
+    p.click("#log-follow")
+    p.get("#log-state", "Held still")
+    p.click("#log-end")
+    p.get("#log-state", "Following")
+    assert "<img" in p.text("#task") and not p.js("return document.querySelectorAll('#task img, #page img, #log script').length")
+    p.click("#task .close")
+    k = q.submit("-g", "0", "-n", "short", "--", "sh", "-c", script.read_text().partition("\n")[2].partition("; seq")[0])
+    p.click(f"tr[data-task='{k}'] button", "Log")
+    p.get("#log-state", "ended")
+    lines = [e.text for e in p.all("#log div")]
+    assert "<script>alert(1)</script>" in lines and "red plain \u2401" in lines and "100%" in lines and "\u27e8202e\u27e9turned" in lines, lines
+
+
+def test_by_keyboard_alone(page):
+    p = page("--memory", "90%", gpus=1)
+    p.gpu(0, "held")
+    p.type(Keys.TAB)
+    assert p.focus().text == "Skip to the GPUs"
+    p.type(Keys.ENTER)
+    p.type("?")
+    p.get("#help", "submit a task")
+    p.type(Keys.ESCAPE)
+    p.gone("#help")
+    p.type("/")
+    assert p.focus().get_attribute("id") == "filter-name"
+    p.type("s")  # it is a letter there
+    assert not p.all("#submit")
+    p.focus().clear()
+    p.type("g")
+    assert p.focus().get_attribute("id") == "gpus-title"
+    # The strip of a GPU: where it is in time is said, and moves.
+    p.until(lambda: p.js("return document.querySelector('.strip').ariaValueText") or None)
+    p.type(Keys.TAB)
+    strip = p.focus()
+    assert strip.get_attribute("role") == "slider" and "GPU 0" in strip.get_attribute("aria-label")
+    p.until(lambda: "held" in p.text(".readout"))
+    p.type(Keys.HOME)
+    assert strip.get_attribute("aria-valuenow") == "0" and " to " in strip.get_attribute("aria-valuetext")
+    # Submit, look, stop.
+    p.type("s")
+    p.get("#submit")
+    p.type("sleep 1000")
+    p.type(Keys.TAB + Keys.DELETE + "0" + Keys.ENTER)
+    p.gone("#submit")
+    p.row(1)
+    p.type("q")
+    for _ in range(12):
+        if (p.focus().get_attribute("aria-label") or "").startswith("#1 "):
+            break
+        p.type(Keys.TAB)
+    p.type(Keys.ENTER)
+    p.get("#task", "sleep 1000")
+    p.get("#task-tools button", "Stop").send_keys(Keys.ENTER)
+    p.get("dialog.ask", "Stop task 1")
+    p.type(Keys.TAB + Keys.ENTER)
+    p.get("#task-state", "stopped")
+    p.type(Keys.ESCAPE)
+    p.gone("#task")
+    assert (p.focus().get_attribute("aria-label") or "").startswith("#1 ") or p.focus().tag_name == "body"
+    # Single keys can be switched off.
+    p.type("?")
+    p.click("#keys-on")
+    p.type(Keys.ESCAPE)
+    p.type("s")
+    assert not p.all("#submit")
+    p.js("localStorage.clear()")
+
+
+def test_ten_thousand_tasks_do_not_stop_it(page):
+    p = page(None, opened=False, gpus=1)
+    q = p.web.node
+    q.run("submit", "--paused", "-n", "one", "--", "true")
+    pending = pathlib.Path(q.spool, "pending")
+    first, = pending.iterdir()
+    for i in range(2, 10001):
+        (pending / first.name.replace("none", f"nname{i}").replace(",1,", f",{i},", 1)).write_bytes(first.read_bytes())
+    p.open()
+    p.get("#n-waiting", "10000", 30)
+    assert p.js("return document.querySelectorAll('#waiting-table tbody tr').length") == 50
+    # A click is answered at once, and nothing keeps the page's thread for long.
+    p.js("new PerformanceObserver((list) => { for (const e of list.getEntries()) (window.slow ??= []).push(e.duration); }).observe({ type: 'longtask' })")
+    watch = Stopwatch()
+    p.click("#page-next")
+    p.row(51)
+    assert watch.took() < 3 and "51 to 100 of 10000" in p.text("#page-at")
+    p.get("#filter-name").send_keys("name9999")
+    p.row(9999)
+    p.until(lambda: p.text("#n-waiting") == "1")
+    assert max(p.js("return window.slow ?? []") or [0]) < 1000
+
+
+def test_its_words(page):
+    """Both languages have the same words, each that is asked for is there, and the browser's own is the first one."""
+    p = page(opened=False)
+    try:
+        p.driver.execute_cdp_cmd("Emulation.setUserAgentOverride", {"userAgent": "x", "acceptLanguage": "zh-CN,zh;q=0.9"})
+        p.open()
+        p.get(".link-state", "实时")
+        assert p.js("return document.documentElement.lang") == "zh-CN" and "提交任务" in p.text("button.do-submit")
+        p.type("l")
+        p.get(".link-state", "Live")
+        assert p.js("return document.documentElement.lang") == "en"
+        p.open(p.url(token=False))
+        p.get(".link-state", "Live")  # it is remembered
+    finally:
+        p.js("localStorage.clear()")
+        p.driver.execute_cdp_cmd("Emulation.setUserAgentOverride", {"userAgent": "x", "acceptLanguage": "en"})
+    words = p.js("return import('/strings.js').then(({ languages }) => languages)")
+    assert set(words["en"]) == set(words["zh"])
+    holes = lambda text: set(re.findall(r"\{\w+\}", text))  # noqa: E731
+    assert not [key for key in words["en"] if holes(words["en"][key]) != holes(words["zh"][key])]
+    files = {f.name: f.read_text() for f in (ROOT / "web").iterdir() if f.suffix in (".js", ".html")}
+    asked = set(re.findall(r'data-t(?:-label|-title)?="(\w+)"', files["index.html"]))
+    for text in files.values():
+        asked |= set(re.findall(r'\bt\("(\w+)"', text))
+    assert asked and not asked - set(words["en"])
+    assert not [name for name, text in files.items() if re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|https?://(?!www\.w3\.org)", text)]
+
+
+@pytest.fixture(scope="module")
+def busy(build, tmp_path_factory):
+    """A simulated machine on which much is going on, to look at."""
+    tmp = tmp_path_factory.mktemp("busy")
+    home = tmp / "home"
+    home.mkdir(mode=0o700)
+    (tmp / "sockets").mkdir()
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("TENURE_", "XDG_", "SLURM_", "SGE_"))}
+    env.update(HOME=str(home), LC_ALL="C.UTF-8", COLUMNS="80", TENURE_RUNTIME_DIR=str(tmp / "sockets"), TENURE_SITE_CONFIG=str(home / "site.yaml"))
+    made = Busy(build, env, tmp)
+    yield made
+    made.close()
+
+
+def test_a_busy_machine_at_a_glance(busy, browser):
+    p = Page(browser, busy.web).open()
+    assert {kind: int(p.get(f"#counts .k-{kind} b").text) for kind in ("task", "held", "foreign", "left")} == \
+        {"task": 3, "held": 2, "foreign": 2, "left": 1}
+    # Whose, and why.
+    assert "llama-finetune" in p.gpu(0).text and "llama-finetune" in p.gpu(1).text and "eval-mmlu" in p.gpu(2).text
+    assert "python" in p.gpu(5).text and "jupyter" in p.gpu(6).text and "left for others" in p.gpu(7).text
+    assert "held for task" in p.gpu(3).text
+    # Why it waits, and until when.
+    rows = {r["name"]: r for r in busy.web.get("/api/v1/tasks?state=pending,paused").json["tasks"]}
+    assert rows["pretrain-7b"]["reason"]["text"] in p.row(rows["pretrain-7b"]["id"]).text
+    p.get(f"tr[data-task='{rows['eval-gsm8k']['id']}'] .c-forecast", "within")
+    # The day: each kind is drawn, and the yields are on it.
+    p.until(lambda: p.js("return document.querySelectorAll('.strip .mark').length") >= 7)
+    drawn = set(p.js("return [...document.querySelectorAll('.strip rect')].map(r => r.className.baseVal)"))
+    assert {"b-task", "b-held", "b-foreign", "b-left", "b-idle"} <= drawn
+    assert re.search(r"GPU 0, last 24 hours: task .*held .*1 yields", p.all(".strip")[0].get_attribute("aria-description"))
+    first = p.js("return performance.getEntriesByName('first-data')[0].startTime")
+    watch = Stopwatch()
+    assert first / watch.stretch() < 300, first
+    p.check()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 800, 360])
+def test_it_can_be_read(busy, browser, scheme, width):
+    """Nothing beside the window, text that stands out, and a name for all that can be used."""
+    p = Page(browser, busy.web)
+    p.media(scheme)
+    p.size(width, 800)
+    p.open()
+    p.until(lambda: p.all("#yield-table td") and p.all("#nodes-table td") and p.all("#waiting-table td"))
+    for language in ("en", "zh"):
+        p.js("const s = document.getElementById('language'); s.value = arguments[0]; s.dispatchEvent(new Event('change'))", language)
+        assert p.width() <= 0 and p.low_contrast() == []
+    p.js("localStorage.clear()")
+    nameless = [role for role, name in p.tree() if role in ("button", "link", "textbox", "searchbox", "combobox", "slider", "checkbox", "dialog", "table", "region", "img") and not name]
+    assert nameless == []
+    assert len([role for role, _ in p.tree() if role in ("main", "banner", "contentinfo", "search")]) == 4
+    levels = [int(e.tag_name[1]) for e in p.all("h1, h2, h3")]
+    assert levels[0] == 1 and levels.count(1) == 1 and all(b - a <= 1 for a, b in zip(levels, levels[1:]))
+    p.click("tr .task-name")
+    p.until(lambda: p.text("#task-facts"))
+    assert p.width() <= 0 and p.low_contrast() == []
+    p.type(Keys.ESCAPE)
+    p.click("button.do-submit")
+    p.get("#submit-form")
+    assert p.width() <= 0 and p.low_contrast() == []
+    p.check()

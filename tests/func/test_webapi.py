@@ -360,6 +360,23 @@ def test_the_last_day_of_devices(web, queue):
     assert w.get("/api/v1/yields").json["yields"] == yields
 
 
+def test_commands_and_what_the_agent_is_asked_beside_each_other(web):
+    """A worker that has started a program is as good as any other."""
+    w = web()
+    answers = []
+
+    def ask(n):
+        for i in range(15):
+            answers.append(w.get(f"/api/v1/devices/history?step={3600 + 10 * i + n}").status)
+            answers.append(w.get("/api/v1/yields").status)
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(HANG)
+    assert set(answers) <= {200, 429} and answers.count(200) > 60
+
+
 def test_many_who_ask_for_the_last_day_leave_the_agent_its_time(web):
     """It is asked by one at a time, which leaves it alone for twice as long as it took."""
     w = web()
