@@ -20,6 +20,8 @@
 #define PAUSE_MS 10
 
 /* The directory, locked as far as that is possible there. */
+const char *const event_file_kinds[] = { "refused", NULL };
+
 static int lock_dir(const char *dir)
 {
 	static const struct timespec pause = { .tv_nsec = PAUSE_MS * (long)NS_PER_MS };

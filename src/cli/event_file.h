@@ -14,6 +14,9 @@
 #include "base/log.h"
 #include "cli/cmd.h"
 
+/* The kinds that commands alone tell, and no agent; ends with NULL. */
+extern const char *const event_file_kinds[];
+
 /* An event of that kind, with members of its own, whose reference is taken over, and its sentence.
  * What cannot be written is warned of, and no failure of the command. */
 void event_file_add(const struct cmd_ctx *ctx, enum log_level level, const char *kind, json_t *more,

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/report/sentence.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json_get.h"
@@ -29,12 +30,16 @@
 #include "base/utf8.h"
 #include "cli/agent_setup.h"
 #include "cli/commands.h"
+#include "cli/event_file.h"
 #include "cli/term.h"
 
 #define FILE_MAX      (64UL << 20) /* bytes, well above where they are rotated */
 #define LOOK_MS	      250
 #define DEFAULT_LIMIT "50"
+#define KINDS_MAX     64
 #define YEAR_2001_S   978307200ULL
+
+_Static_assert(OWN_EVENT_MAX < KINDS_MAX, "room for all kinds");
 
 struct event {
 	uint64_t ns;  /* wall */
@@ -326,6 +331,50 @@ static int follow(struct events *ev, struct err *e)
 	return r;
 }
 
+/* All that there are, as a list that ends with NULL. */
+static size_t all_kinds(const char **ret)
+{
+	size_t n = 0;
+
+	for (uint32_t kind = 0; kind < OWN_EVENT_MAX; kind++)
+		if (sentence_kind(kind))
+			ret[n++] = sentence_kind(kind);
+	for (size_t i = 0; event_file_kinds[i] && n < KINDS_MAX; i++)
+		ret[n++] = event_file_kinds[i];
+	ret[n] = NULL;
+	return n;
+}
+
+static bool is_kind(const char *word, const char *const *kinds)
+{
+	for (; *kinds; kinds++)
+		if (strcmp(*kinds, word) == 0)
+			return true;
+	return false;
+}
+
+/* A slip of the pen would show nothing, for ever. */
+static int check_kinds(const struct cmd_ctx *ctx, struct err *e)
+{
+	const struct value *wanted = opts_value(ctx->opts, "kind");
+	const char *kinds[KINDS_MAX + 1];
+	size_t n = all_kinds(kinds);
+
+	for (size_t i = 0; wanted && i < wanted->words.n; i++) {
+		const char *word = wanted->words.texts[i], *near = str_nearest(word, kinds);
+		cleanup_strbuf struct strbuf known = STRBUF_INIT;
+
+		if (is_kind(word, kinds))
+			continue;
+		for (size_t k = 0; k < n; k++)
+			strbuf_addf(&known, "%s%s", k ? ", " : "", kinds[k]);
+		return err_set(e, -EINVAL, "--kind: there are no events \"%s\"%s%s; there are %s",
+			       word, near ? ": did you mean " : "", near ? near : "",
+			       strbuf_str(&known));
+	}
+	return 0;
+}
+
 /* How long ago, or a date. */
 static int take_since(struct events *ev, struct err *e)
 {
@@ -355,6 +404,7 @@ static int run_events(const struct cmd_ctx *ctx, struct err *e)
 	struct events ev = { .ctx = ctx, .limit = all ? 0 : (size_t)limit->num };
 	int r = take_since(&ev, e);
 
+	r = r == 0 ? check_kinds(ctx, e) : r;
 	if (r < 0)
 		return CMD_USAGE;
 	ev.dir = xasprintf("%s/%s/events", state, settings_str(ctx->settings, SET_INSTANCE));
@@ -386,7 +436,8 @@ static const struct opt events_opts[] = {
 	  .short_name = 'k',
 	  .spec = { VALUE_WORDS },
 	  .arg = "KIND,..",
-	  .help = "only these: task-started, task-ended, held, yield, .. (docs/json.md has all)" },
+	  .help = "only these: task-started, task-ended, held, yield, .. (one that is none says "
+		  "which there are)" },
 	{ .name = "since",
 	  .spec = { VALUE_STRING },
 	  .arg = "TIME",

@@ -30,6 +30,8 @@
 #define END_LINE "\033[K"
 #define END_PAGE "\033[J"
 
+#define USUAL_LINES 24
+
 static void to_terminal(const char *text, size_t len)
 {
 	int saved = errno;
@@ -115,12 +117,20 @@ static void add_line(struct strbuf *b, const char *text, size_t len)
 	strbuf_addf(b, "%.*s" END_LINE, (int)len, text);
 }
 
+/* Without the title. A terminal that does not tell has as many as they have. */
+static size_t page_lines(void)
+{
+	size_t lines = term_lines(STDOUT_FILENO);
+
+	lines = lines ? lines : USUAL_LINES;
+	return lines > 2 ? lines - 1 : 2;
+}
+
 /* "default: tenure list --watch, every 2s" and what of the page there is room for. */
 static void lay_out(const char *title, const char *page, struct strbuf *b)
 {
-	size_t room = term_lines(STDOUT_FILENO), left = 0;
+	size_t room = page_lines(), left = 0;
 
-	room = room > 2 ? room - 1 : 2;
 	for (const char *p = page; *p; p += strcspn(p, "\n"), p += *p == '\n')
 		left++;
 	strbuf_adds(b, HOME);
@@ -145,13 +155,27 @@ static bool is_in_vain(int code)
 	return code == CMD_USAGE || code == CMD_DENIED || code == -EPERM;
 }
 
-static int show_page(const struct cmd_ctx *ctx, const char *every, screen_fn draw, void *user,
-		     struct err *e)
+/* --every, or the frames' own pace. */
+static uint64_t pause_of(const struct cmd_ctx *ctx, uint64_t (*pace)(void *user), void *user)
+{
+	const struct value *every = opts_value(ctx->opts, "every");
+	uint64_t ms = 0;
+
+	if (every)
+		return every->num;
+	if (pace)
+		return pace(user);
+	(void)unit_parse_duration(SCREEN_EVERY, &ms, NULL);
+	return ms;
+}
+
+static int show_page(const struct cmd_ctx *ctx, screen_fn draw, uint64_t (*pace)(void *user),
+		     void *user, struct err *e)
 {
 	cleanup_strbuf struct strbuf frame = STRBUF_INIT, page = STRBUF_INIT;
 	cleanup_free char *text = NULL, *title = NULL;
 	struct err why = ERR_INIT;
-	char now[CLOCK_TEXT_MAX];
+	char now[CLOCK_TEXT_MAX], every[UNIT_TEXT_MAX];
 	int r = draw_page(draw, user, &text, &why);
 
 	if (is_in_vain(r) || !text) {
@@ -162,7 +186,8 @@ static int show_page(const struct cmd_ctx *ctx, const char *every, screen_fn dra
 	if (r != CMD_OK)
 		strbuf_addf(&page, "%s%s\n", text[0] ? "\n" : "", utf8_clean(why.text));
 	title = xasprintf("%stenure %s, every %s, %s (Ctrl-C ends it)%s",
-			  term_on(STDOUT_FILENO, TERM_DIM), ctx->cmd->name, every,
+			  term_on(STDOUT_FILENO, TERM_DIM), ctx->cmd->name,
+			  unit_format_duration_exact(pause_of(ctx, pace, user), every),
 			  clock_format_local(clock_wall_ns(), now), term_off(STDOUT_FILENO));
 	lay_out(title, strbuf_str(&page), &frame);
 	r = fs_write_all(STDOUT_FILENO, frame.data, frame.len);
@@ -191,31 +216,38 @@ bool screen_is_asked(const struct cmd_ctx *ctx)
 	return opts_flag(ctx->opts, "watch") || opts_given(ctx->opts, "every");
 }
 
-int screen_watch(const struct cmd_ctx *ctx, screen_fn draw, void *user, struct err *e)
+size_t screen_lines(const struct cmd_ctx *ctx)
+{
+	bool screen = term_has_screen(STDOUT_FILENO) && !opts_flag(ctx->opts, "json");
+
+	return screen && screen_is_asked(ctx) ? page_lines() : 0;
+}
+
+int screen_watch_paced(const struct cmd_ctx *ctx, screen_fn draw, uint64_t (*pace)(void *user),
+		       void *user, struct err *e)
 {
 	bool json = opts_flag(ctx->opts, "json");
 	bool screen = term_has_screen(STDOUT_FILENO) && !json;
-	const struct value *every = opts_value(ctx->opts, "every");
-	uint64_t ms = every ? every->num : 0;
-	char text[UNIT_TEXT_MAX];
 	sigset_t mask;
 	int r;
 
-	if (!every)
-		(void)unit_parse_duration(SCREEN_EVERY, &ms, NULL);
-	(void)unit_format_duration_exact(ms, text);
 	(void)sigprocmask(SIG_SETMASK, NULL, &mask);
 	(void)fflush(stdout);
 	if (screen)
 		enter(&mask);
 	for (bool first = true;; first = false) {
-		r = screen ? show_page(ctx, text, draw, user, e)
+		r = screen ? show_page(ctx, draw, pace, user, e)
 			   : print_frame(draw, user, !first && !json, e);
 		if (r != CMD_OK)
 			break;
-		pause_for(ms, &mask);
+		pause_for(pause_of(ctx, pace, user), &mask);
 	}
 	if (screen)
 		to_terminal(LEAVE, strlen(LEAVE));
 	return r;
+}
+
+int screen_watch(const struct cmd_ctx *ctx, screen_fn draw, void *user, struct err *e)
+{
+	return screen_watch_paced(ctx, draw, NULL, user, e);
 }

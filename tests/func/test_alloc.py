@@ -36,6 +36,27 @@ def one_line(text):
     return " ".join(text.split())
 
 
+def test_after_a_task(queue, tmp_path):
+    """It waits for others as a task does: for their good end, or any; and not in an engine's job, which would idle."""
+    q = queue(gpus=1)
+    q.start()
+    gate = tmp_path / "gate"
+    first = q.submit("-g", "0", "-n", "first", "--", "sh", "-c", f"until [ -e {gate} ]; do sleep 0.1; done")
+    q.wait(first, "running")
+    said = one_line(q.run("alloc", "eval", "--after", "last", "--wait", "1s").stdout)
+    assert f"waits until task {first} has ended well" in said, said
+    q.run("alloc", "look", "-g", "1", "--after-any", str(first), "--wait", "0s")
+    assert [allocs(q)[name]["state"] for name in ("eval", "look")] == ["waiting"] * 2
+    gate.touch()
+    assert has(q, "eval")["devices"] == "0"
+    q.run("release", "eval")
+    has(q, "look")
+    for args, why in ((["--after", "99"], "99"), (["--after", str(first), "--engine", "slurm"], "not for --engine")):
+        done = q.run("alloc", "no", *args, check=False)
+        assert done.returncode and why in one_line(done.stderr), done
+    assert "no" not in allocs(q)
+
+
 def test_a_session(queue):
     """What resource-manager.md shows: allocate, start a program, look, another program, release."""
     q = queue(gpus=4)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -58,9 +59,24 @@ def test_of_all_nodes_in_their_order(files, tenure):
 
 def test_nothing(tenure, files):
     files.write("n1.jsonl", (1, "held"))
-    for args in (["--kind", "nothing"], ["--since", "1s"], ["-i", "other"]):
+    for args in (["--kind", "yield"], ["--since", "1s"], ["-i", "other"]):
         done = tenure("events", *args)
         assert done.returncode == 0 and done.stdout == "" and "as asked for" in done.stderr, done
+
+
+def test_kinds_that_there_are(tenure, files):
+    """Each that docs/json.md has, of agents, guards and commands; what is none is told, with the nearest."""
+    files.write("n1.jsonl", (1, "held", "a"))
+    table = (pathlib.Path(__file__).parents[2] / "docs/json.md").read_text().split("| event |")[1].split("\n\n")[0]
+    kinds = {kind for row in re.findall(r"^\| (`[^|]*) \|", table, re.M) for kind in re.findall("`([^`]+)`", row)}
+    kinds -= {"start", "device"}  # for who watches, and in no file
+    assert len(kinds) > 30
+    assert tenure("events", "--kind", ",".join(sorted(kinds))).stdout.endswith("held          a\n")
+    done = tenure("events", "--kind", "held,task-end")
+    assert done.returncode == 2 and not done.stdout
+    said = " ".join(done.stderr.split())
+    assert 'there are no events "task-end": did you mean task-ended; there are ' in said, said
+    assert set(said.partition("; there are ")[2].split(", ")) == kinds
 
 
 def test_follow(files, build, env):

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: MIT
 """`tenure nodes`: what is free on the nodes of a cluster, what is ours, and what is remembered of it."""
-import fcntl
 import json
 import os
 import pathlib
-import pty
 import re
-import select
-import struct
 import subprocess
-import termios
 import time
 
 import pytest
@@ -19,6 +14,7 @@ from patience import HANG, Stopwatch, must_come
 from poolsite import Site
 from test_cli import on_terminal
 from test_json import check, documented
+from test_list import ENTER, LEAVE, Terminal, plain
 from test_slurmfake import Fakes
 
 # resource-manager.md's nodes, and some that are not well.
@@ -559,47 +555,36 @@ def test_watching_goes_on(build, env, tmp_path):
 
 
 def test_watching_on_a_terminal_shows_the_last_look_alone(build, env, tmp_path):
+    """As of list and status; it is left as it was found. One that does not tell its size has the usual one."""
     m = Machine(build, env, tmp_path, 2, 0.3)
-    master, slave = pty.openpty()
-    p = subprocess.Popen([m.tenure, "nodes", "local", "--watch"], env={**m.env, "TERM": "xterm"}, stdin=slave, stdout=slave,
-                         stderr=slave)
-    os.close(slave)
-    try:
-        shown = b""
-        while shown.count(b"Total GPUs: 2") < 2:
-            shown += os.read(master, 65536)
-        assert shown.startswith(b"\x1b[H\x1b[J") and shown.count(b"\x1b[H\x1b[J") == 2, shown
-        p.terminate()
-        p.wait(HANG)
-    finally:
-        p.kill()
-        p.wait()
-        os.close(master)
-        m.close()
+    for lines, args in ((0, ["--every", "300ms"]), (40, [])):
+        t = Terminal([m.tenure, "nodes", "local", "--watch", *args], m.env, lines, 80)
+        try:
+            must_come(lambda: len(t.frames()) > 1)
+            assert t.said.startswith(ENTER) and "\033[2J" not in t.said
+            for frame in t.frames():
+                assert plain(frame[0]).startswith(f"tenure nodes, every {'2s' if lines else '300ms'}, "), frame
+                assert plain(frame[1]).startswith("this machine") and any("Total GPUs: 2" in line for line in frame), frame
+            t.type("\x03")
+            t.p.wait(HANG)
+            assert must_come(lambda: t.read().endswith(LEAVE))
+        finally:
+            t.close()
+    m.close()
 
 
 def test_watching_many_nodes_keeps_the_sums_on_the_screen(cluster):
     first = LISTED.splitlines(keepends=True)[0]
     cluster.lists("".join(first.replace("024", f"{i:03}") for i in range(100)))
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    env = {**cluster.env, "TERM": "xterm"}
-    p = subprocess.Popen([cluster.build / "tenure", "nodes", "--watch"], env=env, stdin=slave, stdout=slave, stderr=slave)
-    os.close(slave)
+    t = Terminal([cluster.build / "tenure", "nodes", "--watch"], cluster.env, 24, 80)
     try:
-        shown = b""
-        while b" more; --free lists" not in shown:
-            assert select.select([master], [], [], HANG)[0], shown
-            shown += os.read(master, 65536)
-        lines = shown.decode().splitlines()
-        assert len(lines) < 24 and "Total Nodes: 100" in lines[1], lines
-        assert f"and {100 - sum('qa-a10-0' in line for line in lines)} more;" in lines[-1], lines
-        p.terminate()
-        p.wait(HANG)
+        lines = must_come(lambda: t.frames() and t.frames()[0], HANG)
+        assert re.match(r"tenure nodes, every (1m|59\.?\d*s), ", plain(lines[0])), lines
+        assert len(lines) <= 24 and any("Total Nodes: 100" in line for line in lines[:4]), lines
+        last = next(line for line in reversed(lines) if line)
+        assert f"and {100 - sum('qa-a10-0' in line for line in lines)} more; --free lists" in last, lines
     finally:
-        p.kill()
-        p.wait()
-        os.close(master)
+        t.close()
 
 
 def test_watching_asks_the_engine_no_more_often(cluster, tmp_path):

@@ -21,6 +21,7 @@
 #include "cli/instance.h"
 #include "cli/node_agents.h"
 #include "cli/pools.h"
+#include "cli/task/aftercheck.h"
 #include "cli/task/submit_inherit.h"
 #include "cli/task/taskstop.h"
 #include "cli/task/watch.h"
@@ -50,12 +51,12 @@ static const struct opt alloc_opts[] = {
 	{ 0 },
 };
 
-/* Which GPUs, and how many while its program runs: as of any task. */
+/* Which GPUs, what before it, and how many while its program runs: as of any task. */
 static void add_task_opts(struct opts *o)
 {
-	static const char *const keys[] = { "model",	     "gpus_min",   "gpus_max",
-					    "scale_up",	     "scale_down", "scale_window",
-					    "scale_cooldown" };
+	static const char *const keys[] = { "model",	  "after",	  "after_any",
+					    "gpus_min",	  "gpus_max",	  "scale_up",
+					    "scale_down", "scale_window", "scale_cooldown" };
 
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
 		opts_add_row(o, &task_option_find(keys[i])->opt);
@@ -251,6 +252,18 @@ static int tell(const struct asked *a, struct err *e)
 	return r;
 }
 
+/* What is to be over before it is there. */
+static int check_after(const struct cmd_ctx *ctx, const struct spool *sp, struct task_spec *s,
+		       struct err *e)
+{
+	struct after_check c = { .sp = sp };
+	int r = after_take_last(sp, s, e);
+
+	r = r == 0 ? after_check(&c, 0, s, e) : r;
+	after_check_clear(&c);
+	return r;
+}
+
 /* Where the engine does not want it there is no allocation. An exit code. */
 static int bring_up(const struct asked *a, const struct task_spec *s, struct alloc_denial *denied,
 		    struct err *e)
@@ -293,10 +306,19 @@ static int run_alloc(const struct cmd_ctx *ctx, struct err *e)
 			      opts_arg(ctx->opts, 1));
 		s = spec_free(s);
 	}
+	if (s && alloc_pool_engine(ctx) &&
+	    (opts_given(ctx->opts, "after") || opts_given(ctx->opts, "after-any"))) {
+		(void)err_set(e, -EINVAL,
+			      "--after is not for --engine: its job would keep GPUs while the "
+			      "allocation waits");
+		s = spec_free(s);
+	}
 	if (!s)
 		return CMD_USAGE;
 	r = instance_open(ctx, SPOOL_CREATE, &sp, e);
 	a.sp = sp;
+	if (r == 0)
+		r = check_after(ctx, sp, s, e);
 	if (r == 0)
 		r = alloc_make(ctx, sp, s, ALLOC_MANUAL, alloc_pool_engine(ctx) != NULL, &a.id,
 			       &denied, e);
@@ -333,6 +355,7 @@ static const struct cmd_example alloc_examples[] = {
 	{ "tenure alloc notebook --for 8h", "one, for a day's work" },
 	{ "tenure alloc exp_train -g 1 --gpus-max 4",
 	  "one, and up to four while its program is busy: tenure start tells that how" },
+	{ "tenure alloc eval --after last", "when what you submitted last is done" },
 	{ "tenure alloc exp_train -g 2 --now || echo none", "at once or not at all" },
 	{ 0 },
 };

@@ -20,7 +20,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/node/nodes_show.h"
-#include "cli/term.h"
+#include "cli/screen.h"
 #include "engine/engine.h"
 #include "engine/inventory.h"
 #include "engine/keys.h"
@@ -39,7 +39,7 @@ struct look {
 	const struct cmd_ctx *ctx;
 	char *cache;
 	const char *type;
-	uint64_t max_age_ms;
+	uint64_t max_age_ms, pause_ms;
 	bool found; /* the engines were not named by anybody: whoever answers here */
 	struct ours ours;
 	size_t n;
@@ -304,18 +304,18 @@ static void forget(struct look *l)
 
 /* -------- what is said of it -------- */
 
-static void show(const struct look *l, bool line, bool screen)
+static void show(const struct look *l)
 {
 	const struct nodes_shown shown = { .ours = &l->ours,
 					   .sections = l->sections,
 					   .n = l->n,
 					   .type = l->type,
 					   .only_free = opts_flag(l->ctx->opts, "free"),
-					   .lines = screen ? term_lines(STDOUT_FILENO) : 0 };
+					   .lines = screen_lines(l->ctx) };
 
 	if (!opts_flag(l->ctx->opts, "json"))
 		nodes_print(&shown);
-	else if (line)
+	else if (screen_is_asked(l->ctx))
 		cmd_print_json_line(nodes_json(&shown));
 	else
 		cmd_print_json(nodes_json(&shown));
@@ -341,7 +341,14 @@ static int tell_failures(const struct look *l, struct err *e)
 }
 
 /* Until the answer of an engine is too old. */
-static uint64_t pause_of(const struct look *l)
+static uint64_t pace_of(void *user)
+{
+	const struct look *l = user;
+
+	return l->pause_ms;
+}
+
+static void set_pace(struct look *l)
 {
 	uint64_t ms = INVENTORY_MAX_AGE_MS;
 
@@ -354,48 +361,21 @@ static uint64_t pause_of(const struct look *l)
 
 		ms = left < ms ? left : ms;
 	}
-	return ms > MACHINE_PAUSE_MS ? ms : MACHINE_PAUSE_MS;
+	l->pause_ms = ms > MACHINE_PAUSE_MS ? ms : MACHINE_PAUSE_MS;
 }
 
-static void wait_ms(uint64_t ms)
+static int look_once(void *user, struct err *e)
 {
-	struct timespec t = clock_timespec(ms * NS_PER_MS);
+	struct look *l = user;
+	int r = look(l, e);
 
-	while (nanosleep(&t, &t) < 0 && errno == EINTR)
-		continue;
-}
-
-/* Until somebody ends it. A terminal shows the last look alone. */
-static int watch(struct look *l, struct err *e)
-{
-	bool screen = term_has_screen(STDOUT_FILENO) && !opts_flag(l->ctx->opts, "json");
-	bool first = true;
-	int r;
-
-	for (;;) {
-		struct err why = ERR_INIT;
-		uint64_t ms;
-
-		r = look(l, e);
-		if (r != CMD_OK)
-			break;
-		if (screen)
-			(void)fputs(TERM_CLEAR, stdout);
-		else if (!first && !opts_flag(l->ctx->opts, "json"))
-			(void)putchar('\n');
-		show(l, true, screen);
-		r = fs_flush_stdout(e);
-		if (r < 0)
-			break;
-		if (tell_failures(l, &why) != CMD_OK)
-			cmd_warn("warning", "%s", why.text);
-		ms = pause_of(l);
-		forget(l);
-		first = false;
-		l->max_age_ms = INVENTORY_MAX_AGE_MS;
-		wait_ms(ms);
-	}
+	if (r == CMD_OK)
+		show(l);
+	if (r == CMD_OK)
+		r = tell_failures(l, e);
+	set_pace(l);
 	forget(l);
+	l->max_age_ms = INVENTORY_MAX_AGE_MS; /* once it was as fresh as was asked for */
 	return r;
 }
 
@@ -411,16 +391,8 @@ static int run_nodes(const struct cmd_ctx *ctx, struct err *e)
 			    .type = type && type->str && type->str[0] ? type->str : NULL,
 			    .max_age_ms = opts_flag(ctx->opts, "fresh") ? INVENTORY_RETRY_MS
 									: INVENTORY_MAX_AGE_MS };
-	if (opts_flag(ctx->opts, "watch")) {
-		r = watch(l, e);
-	} else {
-		r = look(l, e);
-		if (r == CMD_OK)
-			show(l, false, false);
-		if (r == CMD_OK)
-			r = tell_failures(l, e);
-		forget(l);
-	}
+	r = screen_is_asked(ctx) ? screen_watch_paced(ctx, look_once, pace_of, l, e)
+				 : look_once(l, e);
 	free(l);
 	return r;
 }
@@ -433,10 +405,7 @@ static const struct opt nodes_opts[] = {
 	{ .name = "free",
 	  .spec = { VALUE_FLAG },
 	  .help = "list only nodes of which a job could get a GPU now; all are counted" },
-	{ .name = "watch",
-	  .short_name = 'w',
-	  .spec = { VALUE_FLAG },
-	  .help = "again and again until Ctrl-C: this machine every 2 s, an engine once a minute" },
+	SCREEN_OPTS_PACED("2s for this machine, a minute for an engine"),
 	{ .name = "fresh",
 	  .spec = { VALUE_FLAG },
 	  .help = "ask the engine anew if its answer is more than 5 s old, and not a minute" },
