@@ -147,6 +147,15 @@ def test_who_does_not_read_delays_nobody(web, tmp_path):
     awake.close()
 
 
+def test_how_long_a_task_runs_is_said_once(web, tmp_path):
+    """An answer with two members of a name is none for weblib."""
+    w = web()
+    i = submit(w, command=f"until [ -e {tmp_path}/go ]; do sleep 0.05; done", gpus=0)
+    one = must_come(lambda: next((t["ran_s"] for t in tasks(w, "?state=running")["tasks"] if t["id"] == i), None))
+    must_come(lambda: next(t["ran_s"] for t in tasks(w)["tasks"] if t["id"] == i) > one)
+    (tmp_path / "go").touch()
+
+
 def test_pages_filters_and_counts(web):
     w = web(agent=None)
     ids = [submit(w, command="true", name=f"n{n % 3}", lane="a" if n % 2 else None or "b") for n in range(10)]

@@ -33,13 +33,24 @@ class UnixConnection(http.client.HTTPConnection):
             os.close(directory)
 
 
+def members(pairs):
+    """Of a JSON object, each of which it has once."""
+    assert len(dict(pairs)) == len(pairs), pairs
+    return dict(pairs)
+
+
+def read_json(text):
+    return json.loads(text, object_pairs_hook=members)
+
+
 class Answer:
     def __init__(self, answer, body):
         self.status, self.headers, self.body = answer.status, answer.headers, body
         self.text = body.decode("utf-8", "replace")
         kind = (answer.headers["Content-Type"] or "").split(";")[0]
         self.kind = kind
-        self.json = json.loads(body) if kind in ("application/json", "application/problem+json") and body else None
+        is_json = kind in ("application/json", "application/problem+json")
+        self.json = read_json(body) if is_json and body else None
 
 
 def resolve(schema):

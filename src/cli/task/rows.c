@@ -91,7 +91,14 @@ static void set_view(struct task_view *v, const struct row *row)
 	v->counts = row->counts;
 }
 
-/* What its claim says, and the agent here. */
+static bool still_runs(const struct row *row)
+{
+	return row->started_ns && !json_object_get(row->run, "left_exit") &&
+	       !json_object_get(row->run, "unfiled");
+}
+
+/* What its claim says, and the agent here; but for how long it has run so far, which is another
+ * word each time: row_add_json() says it. */
 static void take_run(struct reading *k, struct row *row)
 {
 	struct task_view v = { .sp = k->sp };
@@ -103,6 +110,8 @@ static void take_run(struct reading *k, struct row *row)
 	row->name = v.name;
 	row->started_ns = v.run.started_ns;
 	row->run = taskview_list_json(&v);
+	if (still_runs(row))
+		(void)json_object_del(row->run, "ran_s");
 	taskview_clear(&v);
 }
 
@@ -265,7 +274,6 @@ void rows_drop_ended(struct rows *r, const struct rows *ended)
 
 /* ---- as JSON ---- */
 
-/* But for how long it has run, which is another word each time. */
 static char *make_json(const struct row *row)
 {
 	struct task_view v = { .name.id = 0 };
@@ -280,12 +288,6 @@ static char *make_json(const struct row *row)
 	return text ? text : xstrdup("{}"); /* never: names are UTF-8 */
 }
 
-static bool still_runs(const struct row *row)
-{
-	return row->started_ns && !json_object_get(row->run, "left_exit") &&
-	       !json_object_get(row->run, "unfiled");
-}
-
 void row_add_json(const struct rows *r, const struct row *row, uint64_t now_ns, struct strbuf *b)
 {
 	cleanup_free char *made = row->json_len ? NULL : make_json(row);
@@ -294,9 +296,9 @@ void row_add_json(const struct rows *r, const struct row *row, uint64_t now_ns, 
 	uint64_t ran_ms;
 
 	strbuf_add(b, text, len);
-	if (!row->run || !still_runs(row) || now_ns <= row->started_ns)
+	if (!row->run || !still_runs(row))
 		return;
-	ran_ms = (now_ns - row->started_ns) / NS_PER_MS;
+	ran_ms = now_ns > row->started_ns ? (now_ns - row->started_ns) / NS_PER_MS : 0;
 	b->len--; /* the brace */
 	strbuf_addf(b, ",\"ran_s\":%" PRIu64 ".%03" PRIu64 "}", ran_ms / 1000, ran_ms % 1000);
 }
