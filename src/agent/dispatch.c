@@ -514,6 +514,29 @@ const struct view_workload *dispatch_workload_view(const struct dispatch *q)
 	return workload_view(q->workload);
 }
 
+static void set_lane_width(struct dispatch *q, const char *name, uint32_t width)
+{
+	sched_lane_width(q->plan, sched_lane(q->plan, name), width);
+	if (!text_list_has(&q->wide_lanes, name))
+		text_list_add(&q->wide_lanes, name);
+}
+
+void dispatch_lane_widths(struct dispatch *q, const struct settings *s)
+{
+	struct text_list before = q->wide_lanes;
+	char name[SETTINGS_LANE_MAX];
+	uint32_t width;
+
+	q->wide_lanes = (struct text_list){ .n = 0 };
+	for (size_t i = 0; settings_lane_width(s, i, name, &width); i++)
+		set_lane_width(q, name, width);
+	for (size_t i = 0; i < before.n; i++)
+		if (!text_list_has(&q->wide_lanes, before.texts[i]))
+			sched_lane_width(q->plan, sched_lane(q->plan, before.texts[i]), 1);
+	text_list_clear(&before);
+	dispatch_plan_soon(q);
+}
+
 struct dispatch *dispatch_new(uv_loop_t *loop, const struct view *view, struct eventlog *eventlog,
 			      struct guardlink *link, const struct dispatch_ops *ops, void *user)
 {
@@ -528,7 +551,7 @@ struct dispatch *dispatch_new(uv_loop_t *loop, const struct view *view, struct e
 	q->stops = stops_new();
 	q->on_plan = on_plan;
 	for (size_t i = 0; i < c->n_lanes; i++)
-		sched_lane_width(q->plan, sched_lane(q->plan, c->lanes[i].name), c->lanes[i].width);
+		set_lane_width(q, c->lanes[i].name, c->lanes[i].width);
 	q->spooler = spooler_new(loop, clear_place);
 	q->lanes = (struct lanes){ .plan = q->plan,
 				   .spooler = q->spooler,
@@ -938,6 +961,7 @@ int dispatch_free(struct dispatch *q)
 	q->workload = workload_free(q->workload);
 	device_trust_free(take_ptr(q->trust));
 	lanes_clear(&q->lanes);
+	text_list_clear(&q->wide_lanes);
 	recovery_free(take_ptr(q->recovery));
 	pool_ticks_free(take_ptr(q->ticks));
 	gangs_free(take_ptr(q->gangs));

@@ -32,6 +32,9 @@ struct dispatch_ops; /* agent/dispatch_state.h */
 struct dispatch *dispatch_new(uv_loop_t *loop, const struct view *view, struct eventlog *eventlog,
 			      struct guardlink *link, const struct dispatch_ops *ops, void *user);
 void dispatch_start(struct dispatch *q);
+/* Lanes are as wide as the settings say: of a wider one more starts at once; of a narrower one what
+ * runs runs on, and the next one waits until there are fewer. */
+void dispatch_lane_widths(struct dispatch *q, const struct settings *s);
 
 /* The view's devices have changed, or may have. Cheap; the planning is done once per turn. */
 void dispatch_look(struct dispatch *q);

@@ -64,6 +64,7 @@ struct dispatch {
 	struct forecast_after *after; /* who waits for whom, by rising ids */
 	struct orderbox *orderbox;
 	struct lanes lanes;
+	struct text_list wide_lanes; /* whose width was set */
 	uv_timer_t plan_timer;
 	uv_timer_cb on_plan;
 	struct groupcommit *groupcommit;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/ctl.h"
+#include "agent/dispatch.h"
 #include "agent/helpers.h"
 #include "agent/lifecycle.h"
 #include "agent/node/guardlink.h"
@@ -41,12 +42,12 @@ struct reload {
 
 /* What a part has taken at its start and keeps. */
 static const bool fixed[SET_MAX] = {
-	[SET_INSTANCE] = true,	  [SET_ROOT] = true,	     [SET_ACCEPT_OWNERS] = true,
-	[SET_TRUST] = true,	  [SET_STATE_DIR] = true,    [SET_RUNTIME_DIR] = true,
-	[SET_DEV_DIR] = true,	  [SET_NODE_NAME] = true,    [SET_BEAT] = true,
-	[SET_EXPIRE] = true,	  [SET_GANG_ADDRESS] = true, [SET_GANG_PORTS] = true,
-	[SET_LOG_LEVEL] = true,	  [SET_WORKLOAD] = true,     [SET_LANE_WIDTH] = true,
-	[SET_SWEEP_SPARE] = true, [SET_ON_END] = true,
+	[SET_INSTANCE] = true,	[SET_ROOT] = true,	   [SET_ACCEPT_OWNERS] = true,
+	[SET_TRUST] = true,	[SET_STATE_DIR] = true,	   [SET_RUNTIME_DIR] = true,
+	[SET_DEV_DIR] = true,	[SET_NODE_NAME] = true,	   [SET_BEAT] = true,
+	[SET_EXPIRE] = true,	[SET_GANG_ADDRESS] = true, [SET_GANG_PORTS] = true,
+	[SET_LOG_LEVEL] = true, [SET_WORKLOAD] = true,	   [SET_SWEEP_SPARE] = true,
+	[SET_ON_END] = true,
 };
 
 bool reload_is_fixed(enum setting_id id)
@@ -271,6 +272,18 @@ static void take(struct agent *a, const struct settings *s, const struct hold_po
 	life_tell_policy(a);
 }
 
+/* Once the guard has agreed: what starts at once by another width cannot be taken back. */
+static void take_lane_widths(struct agent *a)
+{
+	const char *key = setting_row(SET_LANE_WIDTH)->key;
+	const json_t *value = json_object_get(json_object_get(a->given, "values"), key);
+	struct settings *s = settings_new();
+
+	if (a->queue && read_value(s, key, value, NULL) == 0)
+		dispatch_lane_widths(a->queue, s);
+	s = settings_free(s);
+}
+
 static void undo(struct reload *r)
 {
 	struct agent *a = r->a;
@@ -369,6 +382,7 @@ bool reload_on_reply(struct agent *a, int code, const char *text)
 	} else {
 		json_decref(take_ptr(r->given_before));
 		helpers_change(a->helpers, a->given);
+		take_lane_widths(a);
 		say_changes(a, answer);
 	}
 	if (r->client)

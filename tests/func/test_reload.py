@@ -153,6 +153,39 @@ def test_what_cannot_change_is_named(machine, home, tmp_path):  # noqa: F811
     m.cmd("off")
 
 
+def test_widths_of_lanes(queue, tmp_path):
+    """A wider lane starts more at once; a narrower one stops nothing, and waits until there are fewer."""
+    q = queue(gpus=1)
+    q.start("--no-hold", "--lane-width", "week=2")
+    ids = [q.submit("-g", "0", "-l", "week", "--", "sh", "-c", f"until [ -e {tmp_path}/end{n} ]; do sleep 0.1; done")
+           for n in range(6)]
+
+    def running():
+        return [r["id"] for r in q.rows("-s", "running")]
+    must_come(lambda: running() == ids[:2])
+    assert "2 of them run" in q.why(ids[2]) or "its width" in q.why(ids[2]), q.why(ids[2])
+    assert q.run("reload", "--lane-width", "week=4,other=2").stdout == "lane_width: week=2 -> week=4,other=2\n"
+    must_come(lambda: running() == ids[:4])
+    q.run("reload", "--lane-width", "week=2")
+    for n in range(2):
+        (tmp_path / f"end{n}").touch()
+        q.wait(ids[n], "done")
+    # The plan that comes with an end would have started the next one.
+    after = q.submit("-g", "0", "--", "true")
+    q.wait(after, "done")
+    assert running() == ids[2:4]
+    assert q.run("reload", "--forget", "lane_width").stdout == "lane_width: week=2 -> none\n"
+    (tmp_path / "end2").touch()
+    q.wait(ids[2], "done")
+    q.wait(q.submit("-g", "0", "--", "true"), "done")
+    assert running() == ids[3:4]
+    (tmp_path / "end3").touch()
+    must_come(lambda: running() == ids[4:5])
+    for n in range(4, 6):
+        (tmp_path / f"end{n}").touch()
+    q.wait(ids[5], "done")
+
+
 @pytest.mark.parametrize("text, why", (("memory: [\n", "config.yaml"), ("memory: 500G\n", "500.0 GiB asked for"),
                                        ("gpus: [7]\n", "7"), ("util_band: 90,20,10\n", "util_band")))
 def test_a_mistake_changes_nothing(machine, home, text, why):  # noqa: F811

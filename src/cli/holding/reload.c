@@ -351,7 +351,7 @@ const struct cmd cmd_reload = {
 	.description =
 		"Prints a line for each setting that changes, with the value before and after. What "
 		"is held stays held: memory, load and times change in place. What a running agent "
-		"cannot change (where its files and sockets are, its name, beat, expire, lane_width, "
+		"cannot change (where its files and sockets are, its name, beat, expire, "
 		"workload, sweep_spare, on_end, log_level) is named, and the rest changes all the same. With "
 		"a mistake in a file, or where the guard refuses, nothing changes, and the reason is "
 		"said. The options that the agent was started with, or last got from tenure on, go "
