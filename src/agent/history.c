@@ -20,8 +20,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-#define WAITING_MAX 512		    /* samples that wait for the disk; more are lost */
-#define HANGS_NS    (60 * NS_PER_S) /* a job that takes longer is told of */
+#define WAITING_MAX 512		      /* samples that wait for the disk; more are lost */
+#define SWEEP_STEPS (3600 / SAMPLE_S) /* between two looks for files of devices that are gone */
+#define HANGS_NS    (60 * NS_PER_S)   /* a job that takes longer is told of */
 
 struct device_history {
 	char uuid[96];
@@ -54,7 +55,7 @@ struct history {
 	uint64_t began_ns;
 	uv_work_t work;
 	char dir[SAMPLES_PATH];
-	uint32_t now;
+	uint32_t now, swept;
 	unsigned int n_errands, failed;
 	struct errand errands[WAITING_MAX];
 	struct err why;
@@ -132,6 +133,10 @@ static void work(uv_work_t *w)
 	bool found = find_dir(h) == 0;
 
 	h->failed = 0;
+	if (found && (h->now < h->swept || h->now >= h->swept + SWEEP_STEPS)) {
+		samples_sweep(h->dir, h->now);
+		h->swept = h->now;
+	}
 	for (unsigned int i = 0; i < h->n_errands; i++) {
 		if (found)
 			run_errand(h, &h->errands[i]);

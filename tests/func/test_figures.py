@@ -217,7 +217,15 @@ def test_history_of_the_devices(machine, tmp_path):  # noqa: F811
         assert path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o777 == 0o600
         assert path.stat().st_size == 32 * (1 + 8640)
     assert secret.read_text() == "not to be touched"
+    # Of a device that is gone for longer than a day nothing is left.
+    gone, text = samples_dir(m) / "GPU-gone", samples_dir(m) / "text"
+    gone.write_bytes((samples_dir(m) / uuids[0]).read_bytes())
+    text.write_text("not ours")
+    for path in (gone, text):
+        os.utime(path, (time.time() - 90000,) * 2)
     m.hold("--load", "none", "--gpus", "0,1").next("start")
+    must_come(lambda: not gone.exists(), 30)
+    assert text.exists()
 
     def as_before():
         columns = history(m, "10m")[1].get(held)

@@ -297,6 +297,44 @@ static void test_what_is_in_its_place(void **state)
 	(void)rmdir(dir);
 }
 
+/* Of a device that is gone nothing is left after a day; what is not ours is not touched. */
+static void test_files_of_devices_that_are_gone(void **state)
+{
+	static const struct {
+		const char *name;
+		bool ring, old, stays;
+	} cases[] = { { "GPU-gone", true, true, false },
+		      { "GPU-here", true, false, true },
+		      { "notes.txt", false, true, true },
+		      { ".hidden", true, true, true } };
+	const struct timespec old[2] = { { .tv_sec = (time_t)(NOW_S - 86400 - 20) },
+					 { .tv_sec = (time_t)(NOW_S - 86400 - 20) } };
+	const struct timespec young[2] = { { .tv_sec = (time_t)(NOW_S - 86000) },
+					   { .tv_sec = (time_t)(NOW_S - 86000) } };
+	char dir[] = "/tmp/tenure-samples-XXXXXX";
+
+	assert_non_null(mkdtemp(dir));
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		cleanup_free char *path = xasprintf("%s/%s", dir, cases[i].name);
+		cleanup_fd int fd = -1;
+
+		if (cases[i].ring)
+			write_one(path, NOW - 9000);
+		else
+			fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+		assert_int_equal(utimensat(AT_FDCWD, path, cases[i].old ? old : young, 0), 0);
+	}
+	samples_sweep(dir, NOW);
+	samples_sweep("/nowhere/at/all", NOW);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		cleanup_free char *path = xasprintf("%s/%s", dir, cases[i].name);
+
+		assert_int_equal(access(path, F_OK) == 0, cases[i].stays);
+		(void)unlink(path);
+	}
+	assert_int_equal(rmdir(dir), 0);
+}
+
 static void test_errors_are_told(void **state)
 {
 	struct sample one = sample_at(NOW, SAMPLE_HELD, 75);
@@ -377,6 +415,7 @@ int main(void)
 		cmocka_unit_test(test_file_survives_and_goes_round),
 		cmocka_unit_test(test_what_is_damaged_is_not_believed),
 		cmocka_unit_test(test_what_is_in_its_place),
+		cmocka_unit_test(test_files_of_devices_that_are_gone),
 		cmocka_unit_test(test_errors_are_told),
 		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_answer_in_steps),

@@ -8,6 +8,7 @@
  */
 #include "agent/report/samples.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -286,6 +287,30 @@ int samples_read(const char *path, struct sample_ring *ret, uint32_t now, struct
 	r = n < 0 ? err_sys(e, errno, "read %s", path) : 0;
 	free(all);
 	return r;
+}
+
+static bool is_stale(const char *path, uint32_t now)
+{
+	cleanup_fd int fd = -1;
+	struct stat st;
+
+	return open_ours(path, O_RDONLY, &fd) == 0 && fstat(fd, &st) == 0 &&
+	       (uint64_t)st.st_mtime / SAMPLE_S + SAMPLES_MAX < now;
+}
+
+void samples_sweep(const char *dir, uint32_t now)
+{
+	DIR *d = opendir(dir);
+	const struct dirent *entry;
+
+	while (d && (entry = readdir(d))) {
+		cleanup_free char *path = xasprintf("%s/%s", dir, entry->d_name);
+
+		if (entry->d_name[0] != '.' && is_stale(path, now))
+			(void)unlink(path);
+	}
+	if (d)
+		(void)closedir(d);
 }
 
 /* -------- answers -------- */

@@ -91,6 +91,10 @@ int samples_write(const char *path, const struct sample *s, struct err *e);
 /* All that is sound in the file; none where it is not there, or is not ours. 0 or -errno. */
 int samples_read(const char *path, struct sample_ring *ret, uint32_t now, struct err *e);
 
+/* Removes the files of that directory that are ours and were not written to for a day: those of
+ * devices that are gone. What else lies there stays, and so does what cannot be removed. */
+void samples_sweep(const char *dir, uint32_t now);
+
 /* --- answers --- */
 
 #define SAMPLES_POINTS_MAX 16384 /* of an answer, over all devices */
