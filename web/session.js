@@ -4,9 +4,14 @@
 
 import { ask } from "./api.js";
 
+const TOKEN = /^#token=([0-9a-f]{64})$/;
+
+// That address in a tab that is here already changes what is behind the #, and loads nothing.
+addEventListener("hashchange", () => { if (TOKEN.test(location.hash)) location.reload(); });
+
 // { right: "read" or "write", instance }, or a Problem.
 export async function session() {
-  const match = /^#token=([0-9a-f]{64})$/.exec(location.hash);
+  const match = TOKEN.exec(location.hash);
   if (!match) return ask("GET", "session");
   history.replaceState(null, "", location.pathname);
   return exchange(match[1]);

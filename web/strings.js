@@ -32,7 +32,7 @@ const en = {
   letter_held: "H", letter_task: "T", letter_foreign: "O", letter_idle: "I", letter_left: "L", letter_fault: "X", letter_blind: "?",
   for_time: "for {t}", hold_in: "is held in {t}", nobody: "nobody uses it",
   held_as: "{held} GiB held, gone as soon as somebody comes",
-  held_for_task: "held for task {n}, which waits for more", left_for_others: "left for others; never held",
+  held_for_task: "for task {n}, which waits for more", left_for_others: "left for others; never held",
   yielding: "is being let go for a newcomer",
   memory: "Memory", utilisation: "Use", memory_of: "{used} / {total} GiB", watts: "{n} / {max} W",
   per_cent: "{n} %", unknown: "unknown", band: "our load keeps it between {a} and {b} %",
@@ -60,7 +60,7 @@ const en = {
 
   yields: "Yields", no_yields: "Nothing was yielded in the last 24 hours.", c_when_was: "When", c_to: "To", c_freed: "Freed", c_latency: "How fast",
   latency: "seen after {a} ms, free {b} ms later", latency_free: "free {b} ms after it was seen", ms: "{n} ms", somebody: "somebody (only memory showed)",
-  latency_key: "dark: until it was seen; light: until its memory was free",
+  key_seen: "until it was seen", key_freed: "until its memory was free",
   last_yield: "Last yield: {gpu} to {who}, {ago} ago, free after {ms} ms.", never_yielded: "Nothing was yielded in the last 24 hours.",
   events: "Events", no_events: "Nothing has happened yet.", error: "error", warning: "warning",
 
@@ -123,7 +123,7 @@ const zh = {
   letter_held: "占", letter_task: "任", letter_foreign: "他", letter_idle: "闲", letter_left: "留", letter_fault: "障", letter_blind: "?",
   for_time: "已 {t}", hold_in: "{t} 后占住", nobody: "无人使用",
   held_as: "占住 {held} GiB，有人来即让出",
-  held_for_task: "为任务 {n} 占住，它还需要更多", left_for_others: "留给他人，从不占住",
+  held_for_task: "为任务 {n}，它还需要更多", left_for_others: "留给他人，从不占住",
   yielding: "正在让给来者",
   memory: "显存", utilisation: "利用率", memory_of: "{used} / {total} GiB", watts: "{n} / {max} W",
   per_cent: "{n} %", unknown: "未知", band: "我方负载保持在 {a} 到 {b} %",
@@ -151,7 +151,7 @@ const zh = {
 
   yields: "让出记录", no_yields: "过去 24 小时没有让出。", c_when_was: "时间", c_to: "让给", c_freed: "释放", c_latency: "速度",
   latency: "{a} 毫秒后发现，再 {b} 毫秒后空出", latency_free: "发现后 {b} 毫秒空出", ms: "{n} 毫秒", somebody: "不明（只见显存增长）",
-  latency_key: "深色：到发现为止；浅色：到显存空出为止",
+  key_seen: "到发现为止", key_freed: "到显存空出为止",
   last_yield: "最近一次让出：{gpu} 让给 {who}，{ago}前，{ms} 毫秒后空出。", never_yielded: "过去 24 小时没有让出。",
   events: "事件", no_events: "还没有事件。", error: "错误", warning: "警告",
 

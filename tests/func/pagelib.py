@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The page in a real browser (Debian's Chromium), and a simulated machine on which much is going on."""
+import html
 import os
 import pathlib
 import shutil
@@ -54,6 +55,7 @@ class Page:
 
     def __init__(self, driver, web, read=False):
         self.driver, self.web, self.read = driver, web, read
+        driver.get("about:blank")
         driver.execute_cdp_cmd("Network.clearBrowserCookies", {})  # those of other ports are this one's, too
         self.size(1440, 1000)
         self.media()
@@ -193,6 +195,35 @@ while True:
 """
 
 
+# The first sixteen colours of a terminal, by pyte's names; others are six digits.
+TERMINAL = {"black": "#171b21", "red": "#ff7b7b", "green": "#4cc38a", "brown": "#e3b341", "blue": "#7aa2f7", "magenta": "#c79bf0", "cyan": "#5fc9d8", "white": "#d5dae1",
+            "brightblack": "#6e7a88", "brightred": "#ff9d9d", "brightgreen": "#7fe0b3", "brightbrown": "#f5d48a", "brightblue": "#a8c3ff", "brightmagenta": "#dcc1ff",
+            "brightcyan": "#9ae4ee", "brightwhite": "#ffffff"}
+
+
+def terminal_html(screen):
+    """What a pyte.Screen shows, as a document that a browser can take a picture of."""
+    def color(name, default):
+        return default if name == "default" else TERMINAL.get(name, f"#{name}")
+    lines = []
+    for y in range(screen.lines):
+        line, runs = screen.buffer[y], []
+        for x in range(screen.columns):
+            c = line[x]
+            ink, back = color(c.fg, "#e6eaef"), color(c.bg, "#0e1116")
+            style = (back, ink, c.bold) if c.reverse else (ink, back, c.bold)
+            if runs and runs[-1][0] == style:
+                runs[-1][1].append(c.data)
+            else:
+                runs.append((style, [c.data]))
+        # What another font has is as wide as the rest.
+        cells = [(style, "".join(html.escape(c) if c.isascii() else f"<i>{c}</i>" for c in text)) for style, text in runs]
+        lines.append("".join(f'<span style="color:{ink};background:{back};{"font-weight:bold" if bold else ""}">{text}</span>'
+                             for (ink, back, bold), text in cells))
+    return ('<!DOCTYPE html><meta charset="utf-8"><style>body{margin:0;background:#0e1116}pre{font:14px/17px "DejaVu Sans Mono",monospace;margin:0;padding:14px 16px;'
+            'width:max-content}i{display:inline-block;width:1ch;overflow:hidden;height:17px;vertical-align:top;font-style:normal}</style><pre>' + "\n".join(lines) + "</pre>")
+
+
 # Text that is seen and stands out less than 4.5:1 from what is behind it.
 CONTRAST = """
 const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -256,25 +287,31 @@ class Busy:
     def states(self):
         return [d["state"] for d in (self.q.status() or {"devices": []})["devices"]]
 
+    def come(self, state, n):
+        try:
+            must_come(lambda: self.states().count(state) == n, 30)
+        except AssertionError as e:
+            raise AssertionError(f"{e}: {n} {state} of {self.states()}\n{self.q.out.read_text()}") from e
+
     def fill(self, tmp):
         q, here = self.q, ("--cwd", str(tmp))
         someone = q.m.somebody_else() or []  # before there are sockets, which would not be private afterwards
         python, jupyter = self.program(tmp, "python"), self.program(tmp, "jupyter")
         q.start("--memory", "90%", "--load", "light", "--leave", "1", "--rehold-after", "20m")
-        must_come(lambda: len(q.held()) == 7, 30)
+        self.come("held", 7)
         for name, command in (("tokenize", "true"), ("smoke-test", "exit 1"), ("export-onnx", "true")):
             q.wait(q.submit("-g", "0", "-n", name, *here, "--", "sh", "-c", command), "failed" if "exit" in command else "done")
         q.submit("-g", "2", "-n", "llama-finetune", "--timeout", "8h", *here, "--", *python, "88")
         q.submit("-g", "1", "-n", "eval-mmlu", "-l", "evals", "--timeout", "45m", *here, "--", *python, "74")
         q.submit("-g", "0", "-n", "sync-checkpoints", *here, "--", "sh", "-c", until(self.go))
-        must_come(lambda: self.states().count("lent") == 3, 30)
+        self.come("lent", 3)
         for more in (("-g", "1", "-n", "eval-gsm8k", "-l", "evals", "--timeout", "45m"), ("-g", "1", "-n", "eval-humaneval", "-l", "evals", "--timeout", "45m"),
                      ("-g", "6", "-n", "pretrain-7b", "--timeout", "12h"), ("-g", "4", "-n", "ablation-lr", "--timeout", "2h", "--sweep", "lr=1e-4,3e-4,1e-3"),
                      ("-g", "1", "-n", "report", "--after", "4"), ("-g", "1", "-n", "nightly-eval", "--begin", "+9h"), ("-g", "1", "-n", "large-batch", "--paused", "-p", "600")):
             q.submit(*more, *here, "--", "true")
         for gpu, program, share in (("5", python, "93"), ("6", jupyter, "35")):
             q.m.others.append(subprocess.Popen([*someone, *program, share, gpu], env=q.m.env, stdout=subprocess.DEVNULL))
-        must_come(lambda: self.states().count("busy") == 2, 30)
+        self.come("busy", 2)
         self.web = Web(q)
         must_come(lambda: self.web.get("/api/v1/health").json["queue"])
 
