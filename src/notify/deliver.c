@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 
 /* The process ends by itself before that; this is for what hangs. */
 #define KILL_AFTER_MS 2000
+#define REAP_MS	      200
 
 struct delivery {
 	pid_t pid;
@@ -127,12 +129,14 @@ uint64_t delivery_deadline_ms(const struct delivery *d)
 	return d->deadline_ms;
 }
 
-/* One that is in a dead filesystem does not end by that either, and is left to init. */
+/* Killed it ends within a moment. One that is in a dead filesystem does not, and is left to init.
+ */
 static void reap(struct delivery *d)
 {
 	(void)kill(-d->pid, SIGKILL);
 	(void)kill(d->pid, SIGKILL);
-	(void)waitpid(d->pid, NULL, WNOHANG);
+	for (int i = 0; i < REAP_MS && waitpid(d->pid, NULL, WNOHANG) == 0; i++)
+		(void)poll(NULL, 0, 1);
 	(void)fd_close(d->fd);
 	free(d);
 }

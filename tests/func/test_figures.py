@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import subprocess
 import time
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from fakeguard import HEALTH, FakeGuard, Health, message
 from holdlib import machine  # noqa: F401  (a fixture)
 from patience import must_come
+from test_badday import fill_disk, mount_small_disk
 
 # What keeps no card from being used: it idles, or takes all the power that it may.
 HARMLESS = {"idle", "power-cap"}
@@ -265,6 +267,28 @@ def test_a_disk_that_takes_no_history_is_told_once(machine):  # noqa: F811
     os.unlink(samples_dir(m))
     must_come(lambda: any("kept on disk again" in line for line in m.status()["log"]), 40)
     must_come(lambda: len(list(samples_dir(m).iterdir())) == 2)
+
+
+def test_a_full_disk_takes_no_history_until_there_is_room(machine):  # noqa: F811
+    m = machine(gpus=2)
+    samples_dir(m).mkdir(parents=True)
+    mount_small_disk(samples_dir(m), "64k")
+    try:
+        fill_disk(samples_dir(m) / "fill")
+        h = m.hold("--load", "none")
+        h.held(0, 1)
+        must_come(lambda: history(m)[0]["lost"] >= 4, 60)
+
+        def told(text):
+            return [line for line in m.status()["log"] if text in line]
+        assert len(told("cannot be kept on disk")) == 1 and "No space left on device" in told("cannot be kept on disk")[0]
+        assert sampled(m, 0, "held")["mem_ours"] and m.device(0)["state"] == "held"  # it has it in memory
+        os.unlink(samples_dir(m) / "fill")
+        must_come(lambda: told("kept on disk again"), 60)
+        assert len(list(samples_dir(m).iterdir())) == 2
+        h.stop()
+    finally:
+        subprocess.run(["umount", "-l", samples_dir(m)], check=False)
 
 
 NVIDIA_SMI = """#!/usr/bin/env python3

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: MIT
 """An agent and its notifier: what happens is told, also after a restart of either, whatever the receivers do."""
+import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
+import socket
+import subprocess
 
 import pytest
 
 from machine import proc_exists
-from patience import must_come
+from patience import Stopwatch, must_come
+from test_badday import fill_disk, mount_small_disk
 
 pytest.importorskip("aiosmtpd")
 
@@ -212,6 +217,93 @@ def test_a_full_disk_is_said_and_stops_nothing(told, receiver):
     q.wait(fail_one(q), "failed")
     must_come(lambda: tasks(receiver) == ["train"])
     must_come(lambda: q.said("the outbox cannot be written"))
+
+
+def test_a_disk_that_is_full_for_a_while(told, receiver, tmp_path):
+    """The outbox is on a disk without room: said once, nobody waits for it, and it is written again when there is some."""
+    q = told({"hook": hook(receiver)})
+    notify = pathlib.Path(q.spool, "notify")
+    notify.mkdir(parents=True)
+    mount_small_disk(notify, "64k")
+    try:
+        fill_disk(notify / "fill")
+        q.start("--no-hold")
+        names = [f"t{n}" for n in range(5)]
+        for name in names:
+            q.wait(fail_one(q, name), "failed")
+            q.run("resume", "night", check=False)
+        must_come(lambda: tasks(receiver) == names)
+        must_come(lambda: q.said("the outbox cannot be written"))
+        said = q.out.read_text()
+        assert said.count("the outbox cannot be written") == 1 and "No space left on device" in said
+        assert not list(notify.glob("*.json"))
+        pid = notifier(q)
+        os.unlink(notify / "fill")
+        must_come(lambda: q.said("the outbox can be written again"))
+        must_come(lambda: outbox(q)["hook"]["ok"])
+        # What it knows is on the disk now: the next one tells nothing twice.
+        os.kill(pid, signal.SIGKILL)
+        must_come(lambda: notifier(q) != pid)
+        q.wait(fail_one(q, "later"), "failed")
+        must_come(lambda: tasks(receiver) == [*names, "later"])
+    finally:
+        q.close()
+        subprocess.run(["umount", "-l", notify], check=False)
+
+
+@contextlib.contextmanager
+def silent_name_server(tmp_path):
+    """The words before a command, for which names are asked of somebody who never answers."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.bind(("127.0.0.77", 53))
+        except OSError as e:
+            pytest.skip(f"cannot be a name server: {e}")
+        conf = tmp_path / "resolv.conf"
+        conf.write_text("nameserver 127.0.0.77\noptions timeout:30 attempts:5\n")
+        own = ["unshare", "--mount", "sh", "-c", f'mount --bind {conf} /etc/resolv.conf && exec "$@"', "sh"]
+        if subprocess.run([*own, "true"], check=False, capture_output=True).returncode:
+            pytest.skip("needs a mount namespace of its own")
+        yield own, s
+
+
+def test_a_name_server_that_never_answers_delays_nobody(told, receiver, tmp_path):
+    with silent_name_server(tmp_path) as (own, server):
+        q = told({"named": {"type": "webhook", "url": "http://hooks.example.org/x", "time_limit": "1s", "retry_after": "500ms"},
+                  "post": {"type": "mail", "to": "a@b.c", "from": "d@e.f", "server": "smtp://mail.example.org",
+                           "time_limit": "1s", "retry_after": "500ms"},
+                  "good": hook(receiver)})
+        q.prefix = own
+        q.start("--no-hold")
+        names = [f"t{n}" for n in range(5)]
+        for name in names:
+            q.wait(fail_one(q, name), "failed")
+            q.run("resume", "night", check=False)
+        must_come(lambda: tasks(receiver) == names)
+        for channel in ("named", "post"):
+            must_come(lambda name=channel: shown(q, name)["error"], 20)
+            assert re.search("did not answer in time|no answer within", shown(q, channel)["error"]["text"]), shown(q, channel)
+        assert server.recv(512)  # it was asked
+        took = Stopwatch()
+        assert q.status()["phase"] == "watching"
+        q.end()
+        assert took.took() < 10
+
+
+def test_messengers_are_not_left_as_zombies(told, receiver):
+    """One for each message: over months there would be many."""
+    receiver.status = 500
+    q = told({"hook": hook(receiver)})
+    q.start("--no-hold")
+    q.wait(fail_one(q), "failed")
+    must_come(lambda: len(receiver.posts) >= 3, 30)
+    receiver.status = 200
+    must_come(lambda: tasks(receiver)[-1:] == ["train"] and shown(q, "hook")["waiting"] == 0, 20)
+    pid = notifier(q)
+
+    def children():
+        return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    must_come(lambda: not children())
 
 
 def test_a_notifier_with_a_bad_config_is_said_and_tasks_run(told, receiver):
