@@ -4,7 +4,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -152,6 +154,16 @@ int fs_flush_stdout(struct err *e)
 
 	errno = 0;
 	return fflush(stdout) == 0 && !failed ? 0 : stdout_is_lost(errno, e);
+}
+
+int fs_stdout_is_read(struct err *e)
+{
+	struct pollfd p = { .fd = STDOUT_FILENO };
+
+	if (poll(&p, 1, 0) <= 0 || !(p.revents & (POLLERR | POLLHUP)))
+		return 0;
+	(void)raise(SIGPIPE);
+	return stdout_is_lost(EPIPE, e);
 }
 
 int fs_close_stdout(struct err *e)

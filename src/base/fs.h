@@ -60,6 +60,11 @@ int fs_write_all(int fd, const void *data, size_t len);
 /* What was printed to stdout so far is written: 0, or -errno where any of it is lost. */
 int fs_flush_stdout(struct err *e);
 /*
+ * For who has nothing to write for long: 0, or stdout is a pipe that nobody reads any more, which
+ * is as if it had been written to: SIGPIPE, and where that is ignored -EPIPE.
+ */
+int fs_stdout_is_read(struct err *e);
+/*
  * At the end of main(): close stdout, so that a full disk or a closed pipe does not look like
  * success. 0, or -errno when anything written to it since the start has been lost.
  */

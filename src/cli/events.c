@@ -324,6 +324,8 @@ static int follow(struct events *ev, struct err *e)
 		if (r == 0)
 			r = fs_flush_stdout(e);
 		if (r == 0)
+			r = fs_stdout_is_read(e);
+		if (r == 0)
 			(void)nanosleep(&pause, NULL);
 		if (r == 0)
 			r = find_sources(ev, e);

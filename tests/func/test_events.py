@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 
 import pytest
@@ -103,6 +104,15 @@ def test_follow(files, build, env):
     finally:
         p.terminate()
         p.communicate(timeout=HANG)
+
+
+def test_who_follows_ends_when_nobody_reads(files, build, env):
+    """At once, and not with the next event: as tail -f does."""
+    files.write("n1.jsonl", (1, "held"))
+    p = subprocess.Popen([build / "tenure", "events", "-f"], env=env, stdout=subprocess.PIPE)
+    assert p.stdout.readline()
+    p.stdout.close()
+    assert p.wait(timeout=HANG) == -signal.SIGPIPE
 
 
 def test_of_an_agent(queue):

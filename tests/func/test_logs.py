@@ -168,6 +168,18 @@ for step in range(60):
     assert "\0" not in out
 
 
+def test_who_follows_ends_when_nobody_reads(queue, tmp_path):
+    """At once, and not when the task prints something: as tail -f does."""
+    q = queue()
+    q.start("--no-hold")
+    q.submit("-g", "0", "--", "sh", "-c", f"echo there; until [ -e {tmp_path}/go ]; do sleep 0.05; done")
+    p = subprocess.Popen([q.m.tenure, "logs", "-f", "--plain", "1"], env=q.m.env, stdout=subprocess.PIPE)
+    assert p.stdout.readline() == b"there\n"
+    p.stdout.close()
+    assert p.wait(timeout=HANG) == -signal.SIGPIPE
+    (tmp_path / "go").touch()
+
+
 def test_output_that_cannot_be_shown(queue):
     """Why is said, and that the task is there all the same."""
     q = queue()

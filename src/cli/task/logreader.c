@@ -577,6 +577,8 @@ int logreader_follow_all(const struct logreader *t, struct taskwatch **w, size_t
 		if (code == 0 && lives) {
 			taskwatch_pause(lives);
 			code = t->turn ? t->turn(t->data) : 0;
+			if (code == 0 && t->out == stdout)
+				code = fs_stdout_is_read(e);
 		}
 	}
 	for (size_t i = 0; i < n; i++) {
