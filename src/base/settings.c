@@ -351,8 +351,8 @@ static int take_entry(const struct file_reader *reader, const struct setting *ro
 		.line = entry->line,
 	};
 
-	if (entry->is_block && strcmp(entry->key, SETTINGS_NOTIFY) == 0)
-		return 0; /* read by who sends, not by us */
+	if (strcmp(entry->key, SETTINGS_NOTIFY) == 0)
+		return 0; /* read by who sends, not by us, and a mistake in it is theirs to tell */
 	if (!row)
 		return unknown_key(entry, e);
 	if (entry->is_block) {

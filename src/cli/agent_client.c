@@ -168,6 +168,21 @@ json_t *agent_status(const struct cmd_ctx *ctx, int timeout_ms, struct err *e)
 											   : NULL;
 }
 
+const json_t *agent_helper(const json_t *status, const char *name)
+{
+	const json_t *h;
+	size_t i;
+
+	json_array_foreach(json_object_get(status, "helpers"), i, h)
+	{
+		const char *its = json_get_str(h, "name");
+
+		if (its && strcmp(its, name) == 0)
+			return h;
+	}
+	return NULL;
+}
+
 const json_t *agent_tasks(const json_t *status)
 {
 	return json_object_get(json_object_get(status, "queue"), "tasks");

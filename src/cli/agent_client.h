@@ -34,6 +34,8 @@ int agent_ask(const struct cmd_ctx *ctx, const struct ctl_request *req, int time
 json_t *agent_status(const struct cmd_ctx *ctx, int timeout_ms, struct err *e);
 /* The tasks that it says it runs. Borrowed of the status, which may be NULL. */
 const json_t *agent_tasks(const json_t *status);
+/* What it says of a program beside it, by the program's name. Borrowed; NULL: it has none. */
+const json_t *agent_helper(const json_t *status, const char *name);
 
 /* One of them, with texts of the status. */
 struct agent_task {

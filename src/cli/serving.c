@@ -49,17 +49,7 @@ int serving_spec(const struct cmd_ctx *ctx, json_t **ret, struct err *e)
 
 const json_t *serving_helper(const json_t *status)
 {
-	const json_t *h;
-	size_t i;
-
-	json_array_foreach(json_object_get(status, "helpers"), i, h)
-	{
-		const char *name = json_get_str(h, "name");
-
-		if (name && strcmp(name, SERVE_PROGRAM) == 0)
-			return h;
-	}
-	return NULL;
+	return agent_helper(status, SERVE_PROGRAM);
 }
 
 /* False: it is not known yet. */

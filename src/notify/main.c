@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/opts.h"
 #include "base/units.h"
@@ -41,6 +42,10 @@ static const struct opt rows[] = {
 	  .spec = { VALUE_STRING },
 	  .arg = "ADDRESS",
 	  .help = "send there, by the first channel for mail, or sendmail" },
+	{ .name = "agent",
+	  .spec = { VALUE_STRING },
+	  .arg = "WORD",
+	  .help = "whether it sends what is configured" },
 	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
 	{ 0 },
 };
@@ -88,7 +93,7 @@ static int show(const struct opts *o, struct notify_config *c)
 	box = outbox_new(text_of(o, "outbox"));
 	if (outbox_load(box, &e) < 0)
 		(void)fail(FAILED, e.text);
-	doc = show_json(c, file, box);
+	doc = show_json(c, file, opts_text(o, "agent"), box);
 	if (opts_flag(o, "json")) {
 		(void)json_dumpf(doc, stdout, JSON_INDENT(2));
 		(void)putchar('\n');
@@ -129,17 +134,38 @@ static void try_once(const struct channel *ch, const json_t *event, struct deliv
 		(void)delivery_end(d, ret);
 }
 
-static bool tell(const struct channel *ch, const json_t *event)
+static void tell_text(const struct channel *ch, const struct delivery_result *result)
 {
-	struct delivery_result result;
 	char took[UNIT_TEXT_MAX];
 
-	try_once(ch, event, &result);
 	printf("%s (%s): %s%s%s", ch->name, channel_type_name(ch->type),
-	       result.how == DELIVERED ? "sent " : "NOT sent: ", result.text,
-	       result.how == DELIVERED ? " in " : "\n");
-	if (result.how == DELIVERED)
-		printf("%s\n", unit_format_duration(result.took_ms, took));
+	       result->how == DELIVERED ? "sent " : "NOT sent: ", result->text,
+	       result->how == DELIVERED ? " in " : "\n");
+	if (result->how == DELIVERED)
+		printf("%s\n", unit_format_duration(result->took_ms, took));
+}
+
+static void tell_json(const struct channel *ch, const struct delivery_result *result)
+{
+	json_t *doc =
+		json_pack("{ss ss sb so sI}", "name", ch->name, "type", channel_type_name(ch->type),
+			  "sent", result->how == DELIVERED, "text", json_new_text(result->text),
+			  "took_ms", (json_int_t)result->took_ms);
+
+	(void)json_dumpf(doc, stdout, JSON_COMPACT);
+	(void)putchar('\n');
+	json_decref(doc);
+}
+
+static bool tell(const struct opts *o, const struct channel *ch, const json_t *event)
+{
+	struct delivery_result result;
+
+	try_once(ch, event, &result);
+	if (opts_flag(o, "json"))
+		tell_json(ch, &result);
+	else
+		tell_text(ch, &result);
 	(void)fflush(stdout);
 	return result.how == DELIVERED;
 }
@@ -178,7 +204,7 @@ static int test(const struct opts *o, struct notify_config *c)
 	event = test_event(o);
 	for (size_t i = 0; i < c->n_channels && !told_to_end; i++)
 		if (!name || strcmp(c->channels[i].name, name) == 0)
-			good &= tell(&c->channels[i], event);
+			good &= tell(o, &c->channels[i], event);
 	json_decref(event);
 	return good ? OK : FAILED;
 }
@@ -207,7 +233,7 @@ static int send(const struct opts *o, struct notify_config *c)
 	}
 	for (size_t i = 0; i < c->n_channels && !told_to_end; i++)
 		if (email || notify_config_wants(c, &c->channels[i], event))
-			good &= tell(&c->channels[i], event);
+			good &= tell(o, &c->channels[i], event);
 	json_decref(event);
 	return good ? OK : FAILED;
 }

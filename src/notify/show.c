@@ -40,15 +40,16 @@ static json_t *channel_json(const struct channel *ch, const struct outbox *o)
 			 member_or_null(box, "ok"), "error", member_or_null(box, "error"));
 }
 
-json_t *show_json(const struct notify_config *c, const char *file, const struct outbox *o)
+json_t *show_json(const struct notify_config *c, const char *file, const char *agent,
+		  const struct outbox *o)
 {
 	json_t *channels = json_array();
 
 	for (size_t i = 0; i < c->n_channels; i++)
 		(void)json_array_append_new(channels, channel_json(&c->channels[i], o));
-	return json_pack("{si so sI so}", "format", SHOW_FORMAT, "config",
-			 file ? json_new_text(file) : json_null(), "rules", (json_int_t)c->n_rules,
-			 "channels", channels);
+	return json_pack("{si so ss? sI so}", "format", SHOW_FORMAT, "config",
+			 file ? json_new_text(file) : json_null(), "agent", agent, "rules",
+			 (json_int_t)c->n_rules, "channels", channels);
 }
 
 /* "2026-11-25 18:30:00" of the time of a record. */
@@ -60,6 +61,19 @@ static const char *time_of(const json_t *record, const char *key, char buf[32])
 		return "?";
 	(void)snprintf(buf, 32, "%.10s %.8s", iso, iso + 11);
 	return buf;
+}
+
+/* What is configured is not sent by itself. */
+static void show_agent(const char *agent, struct strbuf *out)
+{
+	if (agent && strcmp(agent, "none") == 0)
+		strbuf_adds(out,
+			    "No agent of this instance runs here, and only agents send: tenure on "
+			    "starts one.\n");
+	if (agent && strcmp(agent, "silent") == 0)
+		strbuf_adds(out,
+			    "The agent here sends NOTHING: there was no such block when it read "
+			    "the files last. tenure reload has it read them again.\n");
 }
 
 static void show_channel(const json_t *ch, struct strbuf *out)
@@ -103,5 +117,6 @@ void show_text(const json_t *doc, struct strbuf *out)
 		strbuf_addf(out, "with %" PRIu64 " rule%s.\n", rules, rules == 1 ? "" : "s");
 	else
 		strbuf_adds(out, "of what matters to most (there are no rules).\n");
+	show_agent(json_get_str(doc, "agent"), out);
 	json_array_foreach(json_object_get(doc, "channels"), i, ch) show_channel(ch, out);
 }

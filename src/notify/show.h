@@ -11,8 +11,9 @@
 #include "notify/config.h"
 #include "notify/outbox.h"
 
-/* docs/json.md has the members. New reference. */
-json_t *show_json(const struct notify_config *c, const char *file, const struct outbox *o);
+/* docs/json.md has the members; agent is one of them, or NULL. New reference. */
+json_t *show_json(const struct notify_config *c, const char *file, const char *agent,
+		  const struct outbox *o);
 /* The same for people. */
 void show_text(const json_t *doc, struct strbuf *out);
 

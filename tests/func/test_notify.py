@@ -257,6 +257,26 @@ def test_a_command_without_and_with_a_shell(notify, home):
     assert "TENURE_EVENT_TEXT" not in run.stdout  # the line may have anything in it
 
 
+def test_a_test_as_json(notify):
+    run = notify({"a": {"type": "command", "command": ["/bin/true"]}, "b": {"type": "command", "command": ["/nowhere/x"]}},
+                 "test", "--json")
+    a, b = map(json.loads, run.stdout.splitlines())
+    assert run.returncode == 1 and a.pop("took_ms") >= 0 and b.pop("took_ms") >= 0
+    assert a == {"name": "a", "type": "command", "sent": True, "text": "/bin/true"}
+    assert (b["name"], b["sent"]) == ("b", False) and "/nowhere/x cannot be run: No such file" in b["text"]
+
+
+def test_an_empty_block_is_no_unknown_key(build, env, home):
+    config = home / ".config/tenure/config.yaml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    for block in ("notify:\n", "notify: true\n"):
+        config.write_text(block)
+        run = subprocess.run([build / "tenure", "list"], env=env, capture_output=True, text=True, check=False)
+        assert "unknown key" not in run.stderr, run
+        run = subprocess.run([build / "tenure", "notify"], env=env, capture_output=True, text=True, check=False)
+        assert run.returncode == 2 and "channels: and rules: belong below it" in run.stderr
+
+
 def test_commands_that_fail_hang_or_are_not_there(notify, home):
     run = notify({"a": {"type": "command", "command": "exec sleep 600", "shell": "true", "time_limit": "1s"},
                   "b": {"type": "command", "command": "echo oh dear >&2; exit 3", "shell": "true"},

@@ -311,3 +311,21 @@ def test_a_notifier_with_a_bad_config_is_said_and_tasks_run(told, receiver):
     q.start("--no-hold")
     q.wait(q.submit("-g", "0", "--", "true"), "done")
     must_come(lambda: q.said("notify: channels: hook: url: it begins with https:// or http://"))
+
+
+def test_it_is_said_that_nothing_is_sent(told):
+    """A config that looks well is none that works: the agent that runs does not know it yet, or none runs."""
+    q = told({"c": {"type": "command", "command": ["/bin/true"]}})
+    config = pathlib.Path(q.m.env["HOME"], ".config/tenure/config.yaml")
+    block = config.read_text()
+    config.unlink()
+    q.start("--no-hold")
+    assert "Nobody is told" in q.run("notify").stdout
+    config.write_text(block)
+    done = q.run("notify")
+    assert "c (command): /bin/true" in done.stdout and "The agent here sends NOTHING" in done.stdout
+    assert json.loads(q.run("notify", "--json").stdout)["agent"] == "silent"
+    assert q.run("reload").returncode == 0
+    assert json.loads(q.run("notify", "--json").stdout)["agent"] == "sends" and "NOTHING" not in q.run("notify").stdout
+    assert q.run("off").returncode == 0
+    assert "No agent of this instance runs here" in q.run("notify").stdout

@@ -4,10 +4,28 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "cli/agent_client.h"
 #include "cli/agent_setup.h"
 #include "cli/commands.h"
 #include "cli/libexec.h"
 #include "cli/notifier.h"
+
+#define AGENT_LIMIT_MS 2000
+
+/* What is configured is not sent by itself. */
+static void add_agent(const struct cmd_ctx *ctx, struct text_list *argv)
+{
+	struct err why = ERR_INIT;
+	json_t *status = NULL;
+	int code = agent_ask(ctx, AGENT_VERB(CTL_STATUS), AGENT_LIMIT_MS, &status, NULL, &why);
+
+	if (code == CMD_NOTHING_RUNS)
+		text_list_add(argv, "--agent=none");
+	else if (code == CMD_OK)
+		text_list_add(argv, agent_helper(status, NOTIFIER_PROGRAM) ? "--agent=sends"
+									   : "--agent=silent");
+	json_decref(status);
+}
 
 static int run(const struct cmd_ctx *ctx, struct err *e)
 {
@@ -26,6 +44,8 @@ static int run(const struct cmd_ctx *ctx, struct err *e)
 	if (!program)
 		return -ENOENT;
 	text_list_add(&argv, NOTIFIER_PROGRAM);
+	if (!word)
+		add_agent(ctx, &argv);
 	notifier_add_options(ctx, state, &argv);
 	if (opts_flag(ctx->opts, "json"))
 		text_list_add(&argv, "--json");
