@@ -265,7 +265,7 @@ def test_what_a_script_asks_slurm_for(tenure, tmp_path):
         {"name": "my_job", "array": "0-9%4", "gpus": 2, "model": "*a100*", "timeout": "1d2h30m", "no_requeue": True}
     assert said == [
         "tenure: note: from its #SBATCH lines: --name my_job, --array 0-9%4, --gpus 2, --model *a100*, "
-        "--timeout 95400s, --no-requeue",
+        "--timeout 1d2h30m, --no-requeue",
         "tenure: warning: of its #SBATCH lines these do nothing here: --mem 32G, --partition=gpu, -c8",
         "tenure: warning: it uses SLURM_ARRAY_TASK_ID, which is not set here; the index is in TENURE_ARRAY_INDEX"]
     # The command line goes before it.
@@ -276,7 +276,7 @@ def test_what_a_script_asks_slurm_for(tenure, tmp_path):
     for line, taken in (("--array=1,3,5", None), ("--array=7", "--array 7-7"), ("-a 1-10:2", None),
                         ("--gres=gpu", "--gpus 1"), ("--gres=gpu:1 --gpus=1", "--gpus 1"), ("--gres=gpu:3", "--gpus 3"), ("--gres=shard:3", None),
                         ("--gres=gpu:2,mps:1", None), ("-G 2", "--gpus 2"), ("--gpus-per-node h100:1", "--gpus 1, --model *h100*"),
-                        ("--time=90", "--timeout 5400s"), ("--time=1:30", "--timeout 90s"), ("--time 2:00:00", "--timeout 7200s"),
+                        ("--time=90", "--timeout 1h30m"), ("--time=1:30", "--timeout 1m30s"), ("--time 2:00:00", "--timeout 2h"),
                         ("--time=UNLIMITED", None), ("-t", None), ("--time=1-", None), ("-H", "--paused"), ("--exclusive", None),
                         ("--ntasks=1 --requeue", "")):
         (tmp_path / "one.sh").write_text(f"#!/bin/sh\n#SBATCH {line}\ntrue\n")

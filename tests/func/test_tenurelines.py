@@ -53,7 +53,7 @@ def test_beside_those_of_slurm(submit):
     """Ours go before them."""
     t = submit("#!/bin/sh\n#SBATCH --gres=gpu:4 -J theirs -t 30\n#TENURE --gpus 1\n#SBATCH --mail-type=END\necho\n")
     assert (t.get("gpus", 1), t["name"], t["timeout"]) == (1, "theirs", "30m")
-    assert "from its #SBATCH lines: --name theirs, --timeout 1800s" in t["said"] and "--mail-type=END" in t["said"]
+    assert "from its #SBATCH lines: --name theirs, --timeout 30m" in t["said"] and "--mail-type=END" in t["said"]
 
 
 @pytest.mark.parametrize("script, said", [
@@ -68,6 +68,14 @@ def test_beside_those_of_slurm(submit):
 def test_what_is_wrong_is_named(submit, tenure, script, said):
     assert said in submit(script, code=2)
     assert tenure("list", "-a", "--json").stdout == ""
+
+
+def test_what_is_almost_one_is_a_comment_and_told(submit):
+    for line in ("# TENURE -g 0", "#TENURE: --gpus 0", "#tenure -g 0"):
+        t = submit(f"#!/bin/sh\n{line}\n")
+        assert t.get("gpus", 1) == 1 and "train.sh:2: that is a comment, as lines with options begin with #TENURE" in t["said"], t
+    for line in ("##TENURE -g 0", "# tenure submit -g 0 train.sh", "# tenured -x", "# tenure - what holds", "# tenure-notify -x", "#TENURED -g 0"):
+        assert not submit(f"#!/bin/sh\n{line}\n")["said"]
 
 
 def test_of_a_command_none_are_read(tenure, tmp_path):

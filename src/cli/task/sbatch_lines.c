@@ -92,11 +92,12 @@ static char *as_gres_model(const char *value)
 
 static char *as_duration(const char *value)
 {
+	char text[UNIT_TEXT_MAX];
 	uint64_t ms;
 
 	if (unit_parse_slurm_limit(value, &ms, NULL) < 0 || !ms)
 		return NULL;
-	return xasprintf("%llus", (unsigned long long)(ms / MS_PER_S));
+	return xstrdup(unit_format_duration_exact(ms, text));
 }
 
 /* "now+60" is seconds there. */

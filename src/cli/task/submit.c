@@ -92,7 +92,7 @@ const struct cmd cmd_submit = {
 		"says how many there are; where a node may come back that has them it is a warning.\n"
 		"\n"
 		"Lines at the head of a script that begin with #TENURE have options as they stand here, in "
-		"any comment lines before the first command: #TENURE --gpus 2 --name \"my run\". An option "
+		"any comment lines before the first command: #TENURE --gpus 2 --name my-run. An option "
 		"of the command line goes before them. What is no option is an error that names file and "
 		"line.\n"
 		"\n"

@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/textlist.h"
+#include "cli/cmd.h"
 
 #define MARK "#TENURE"
 
@@ -72,6 +74,22 @@ static int take_words(const char *text, struct text_list *ret)
 	return 0;
 }
 
+/* "# TENURE --gpus 2", "#TENURE: -g 2", "#tenure -g 2" are comments, and were hardly meant so. */
+static bool is_almost_one(const char *line)
+{
+	static const char word[] = "TENURE";
+	const char *p = line + (line[0] == '#');
+
+	p += strspn(p, " \t");
+	if (line[0] != '#' || strncasecmp(p, word, strlen(word)) != 0)
+		return false;
+	p += strlen(word);
+
+	const char *option = p + strspn(p, ": \t");
+
+	return option > p && option[0] == '-' && option[1] && !isspace((unsigned char)option[1]);
+}
+
 static int read_lines(const char *script, const char *shown, struct option_lines *ret,
 		      struct err *e)
 {
@@ -85,8 +103,14 @@ static int read_lines(const char *script, const char *shown, struct option_lines
 			break;
 		p += len + (p[len] == '\n');
 		if (!str_has_prefix(line, MARK) ||
-		    (line[strlen(MARK)] && !isspace((unsigned char)line[strlen(MARK)])))
+		    (line[strlen(MARK)] && !isspace((unsigned char)line[strlen(MARK)]))) {
+			if (is_almost_one(line))
+				cmd_warn("warning",
+					 "%s:%zu: that is a comment, as lines with options "
+					 "begin with " MARK " and a blank",
+					 shown, number);
 			continue;
+		}
 		ret->all = xgrow(ret->all, ret->n, sizeof(*ret->all));
 		ret->all[ret->n] = (struct option_line){ .number = number };
 		if (take_words(line + strlen(MARK), &ret->all[ret->n++].words) < 0)

@@ -7,7 +7,7 @@
  * that is no comment, have options as the command line has them.
  *
  *	#!/bin/sh
- *	#TENURE --gpus 2 --name "my run"
+ *	#TENURE --gpus 2 --env "NOTE=first try"
  *	#TENURE --timeout 4h		# a comment
  */
 
