@@ -30,6 +30,7 @@
 #include "agent/history.h"
 #include "agent/job.h"
 #include "agent/lifecycle.h"
+#include "agent/meter.h"
 #include "agent/node/guardlink.h"
 #include "agent/node/selfcopy.h"
 #include "agent/parts.h"
@@ -118,6 +119,7 @@ static void on_watch(uv_timer_t *timer)
 	}
 	allocations_look_free(a, false);
 	history_look(a);
+	meter_look(a);
 }
 
 static void on_names_found(void *user)
@@ -211,6 +213,16 @@ static void on_task_over(void *user)
 	life_look(user);
 }
 
+static void on_closing(void *user, struct attempt *r)
+{
+	meter_close_attempt(user, r);
+}
+
+static void on_moved(void *user)
+{
+	meter_look(user);
+}
+
 static void on_tasks_changed(void *user)
 {
 	watch_queue(user);
@@ -225,6 +237,8 @@ static void start_parts(struct agent *a)
 {
 	static const struct dispatch_ops ops = { .over = on_task_over,
 						 .changed = on_tasks_changed,
+						 .closing = on_closing,
+						 .moved = on_moved,
 						 .orders = &verbs_orders,
 						 .file_order = verbs_file_order };
 	struct view *v = &a->view;
@@ -337,6 +351,7 @@ static enum agent_end run_parts(struct agent *a)
 	a->verbs = verbs_new(a);
 	a->reload = reload_new(a);
 	a->history = history_new(a);
+	a->meter = meter_new();
 	a->watch = watch_new(a);
 	(void)uv_timer_init(&a->loop, &a->watch_timer);
 	a->watch_timer.data = a;
@@ -351,6 +366,7 @@ static enum agent_end run_parts(struct agent *a)
 	if (!close_parts(a))
 		a->c->stuck(a->c->user, a->end, a->e);
 	free(a->watchdog);
+	a->meter = meter_free(a->meter);
 	return a->end;
 }
 

@@ -180,6 +180,7 @@ static void on_started(void *user, struct attempt *r)
 	task_events_started(&q->place, r);
 	allocations_on_started(q, r);
 	gangs_soon(q->gangs);
+	q->ops->moved(q->user);
 	q->ops->changed(q->user);
 }
 
@@ -195,10 +196,18 @@ static void on_stopped(void *user, struct attempt *r)
 	stops_write(user, r);
 }
 
+static void on_closing(void *user, struct attempt *r)
+{
+	const struct dispatch *q = user;
+
+	q->ops->closing(q->user, r);
+}
+
 static void on_moved(void *user, struct attempt *r)
 {
 	struct dispatch *q = user;
 
+	q->ops->moved(q->user);
 	(void)sched_moved(q->plan, r->ref, r->devices);
 	dispatch_plan_soon(q);
 }
@@ -343,6 +352,7 @@ static const struct attempt_owner attempt_owner = {
 	.mustered = on_mustered,
 	.started = on_started,
 	.moved = on_moved,
+	.closing = on_closing,
 	.resized = on_resized,
 	.stopped = on_stopped,
 	.lanes = on_lanes,

@@ -28,6 +28,9 @@ struct dispatch_ops {
 	void (*file_order)(void *user, const struct control_order *o);
 	/* What waits, runs or has ended is another. */
 	void (*changed)(void *user);
+	/* What an attempt has used is about to be written down; it runs, or has other devices. */
+	void (*closing)(void *user, struct attempt *a);
+	void (*moved)(void *user);
 	/* A task is over, after it is filed; or it is known now what ran before. */
 	void (*over)(void *user);
 };

@@ -15,6 +15,7 @@
 #include "agent/allocations.h"
 #include "agent/dispatch.h"
 #include "agent/lifecycle.h"
+#include "agent/meter.h"
 #include "agent/parts.h"
 #include "agent/reload.h"
 #include "agent/report/agentlog.h"
@@ -106,6 +107,7 @@ static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
 	a->view.awaited[slot] = false;
 	if (slot >= a->view.n_slots)
 		a->view.n_slots = slot + 1;
+	meter_on_device(a, slot);
 	(void)eventlog_knows(a->eventlog, &dev->reason); /* so that it does when asked */
 	startup_on_device(a, slot);
 	watch_device(a, slot);
@@ -127,6 +129,8 @@ static void on_event(void *user, const struct guard_event *ev)
 	struct agent *a = user;
 
 	eventlog_take(a->eventlog, ev);
+	if (ev->kind == EVENT_YIELD)
+		meter_on_yield(a, ev);
 }
 
 static void on_dropped(void *user)

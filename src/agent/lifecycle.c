@@ -21,6 +21,7 @@
 #include "agent/ctl.h"
 #include "agent/dispatch.h"
 #include "agent/dispatch_state.h"
+#include "agent/meter.h"
 #include "agent/node/guardlink.h"
 #include "agent/parts.h"
 #include "agent/report/agentlog.h"
@@ -353,6 +354,7 @@ static void flush(struct agent *a, enum agent_end end)
 {
 	a->end = end;
 	startup_end(a);
+	meter_end(a);
 	answer_clients(a);
 	a->life->flush_ns = clock_mono_ns();
 }

@@ -33,6 +33,7 @@ struct agent {
 	struct lifecycle *life;
 	struct watchdog *watchdog;
 	struct history *history;
+	struct meter *meter;
 	struct verbs *verbs;
 	struct reload *reload;
 	json_t *given; /* the document that it goes by (reload.h), whose reload is; NULL */

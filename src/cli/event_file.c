@@ -11,8 +11,10 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/fs.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/units.h"
 #include "base/utf8.h"
 #include "cli/agent_setup.h"
 
@@ -86,4 +88,18 @@ void event_file_add(const struct cmd_ctx *ctx, enum log_level level, const char 
 
 	if (line && write_line(dir, line, &e) < 0)
 		cmd_warn("warning", "the event of it is not written: %s", e.text);
+}
+
+uint64_t event_file_time(const json_t *event)
+{
+	const char *text = json_get_str(event, "time"), *dot = text ? strchr(text, '.') : NULL;
+	uint64_t ns, ms = 0;
+	char digits[4];
+
+	if (!text || unit_parse_time(text, 0, &ns, NULL) < 0)
+		return 0;
+	if (dot && strspn(dot + 1, "0123456789") >= 3 &&
+	    str_to_u64(str_print(digits, sizeof(digits), "%.3s", dot + 1), &ms) < 0)
+		ms = 0;
+	return ns + ms * NS_PER_MS;
 }

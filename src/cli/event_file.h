@@ -22,4 +22,7 @@ extern const char *const event_file_kinds[];
 void event_file_add(const struct cmd_ctx *ctx, enum log_level level, const char *kind, json_t *more,
 		    const char *text);
 
+/* "2026-11-25T20:31:05.123+01:00" of an event, wall; 0: it is no time. */
+uint64_t event_file_time(const json_t *event);
+
 #endif

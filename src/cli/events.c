@@ -82,26 +82,11 @@ static bool is_wanted(const struct events *ev, const json_t *o)
 	return !kinds;
 }
 
-/* "2026-11-25T20:31:05.123+01:00"; 0: it is no time. */
-static uint64_t time_of(const json_t *o)
-{
-	const char *text = json_get_str(o, "time"), *dot = text ? strchr(text, '.') : NULL;
-	uint64_t ns, ms = 0;
-	char digits[4];
-
-	if (!text || unit_parse_time(text, 0, &ns, NULL) < 0)
-		return 0;
-	if (dot && strspn(dot + 1, "0123456789") >= 3 &&
-	    str_to_u64(str_print(digits, sizeof(digits), "%.3s", dot + 1), &ms) < 0)
-		ms = 0;
-	return ns + ms * NS_PER_MS;
-}
-
 /* A line; what is none of ours is passed over. */
 static void take_line(struct events *ev, struct event_list *l, const char *line, size_t len)
 {
 	json_t *o = json_loadb(line, len, 0, NULL);
-	uint64_t ns = o ? time_of(o) : 0;
+	uint64_t ns = o ? event_file_time(o) : 0;
 
 	if (!ns || ns < ev->since_ns || !is_wanted(ev, o)) {
 		json_decref(o);

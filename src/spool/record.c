@@ -109,11 +109,16 @@ static void on_stop(struct task_history *h, struct task_spec *spec, const json_t
 
 static struct spool_use use_from_json(const json_t *o)
 {
-	return (struct spool_use){ .gpus = json_get_small(o, "gpus", SPEC_GPUS_MAX),
-				   .gpu_ns = record_ns(json_object_get(o, "gpu_s")),
-				   .gpu_peak_bytes = json_get_u64(o, "gpu_peak_bytes"),
-				   .gpu_util_permille =
-					   json_get_small(o, "gpu_util_permille", 1000) };
+	return (struct spool_use){
+		.gpus = json_get_small(o, "gpus", SPEC_GPUS_MAX),
+		.gpu_ns = record_ns(json_object_get(o, "gpu_s")),
+		.gpu_peak_bytes = json_get_u64(o, "gpu_peak_bytes"),
+		.gpu_util_permille = json_get_small(o, "gpu_util_permille", 1000),
+		.energy_mj = record_ns(json_object_get(o, "gpu_energy_j")) / NS_PER_MS,
+		.energy_ns = record_ns(json_object_get(o, "gpu_energy_s")),
+		.empty_ns = record_ns(json_object_get(o, "gpu_empty_s")),
+		.seen_ns = record_ns(json_object_get(o, "gpu_seen_s"))
+	};
 }
 
 bool end_from_json(const json_t *o, struct spool_end *ret)
@@ -390,6 +395,17 @@ static void add_use(json_t *o, const struct spool_use *use)
 		(void)json_object_set_new(o, "gpus", json_integer((json_int_t)use->gpus));
 	if (use->gpu_ns)
 		(void)json_object_set_new(o, "gpu_s", json_real(record_seconds(use->gpu_ns)));
+	if (use->energy_ns) {
+		(void)json_object_set_new(o, "gpu_energy_j",
+					  json_real((double)use->energy_mj / 1e3));
+		(void)json_object_set_new(o, "gpu_energy_s",
+					  json_real(record_seconds(use->energy_ns)));
+	}
+	if (use->seen_ns) {
+		(void)json_object_set_new(o, "gpu_empty_s",
+					  json_real(record_seconds(use->empty_ns)));
+		(void)json_object_set_new(o, "gpu_seen_s", json_real(record_seconds(use->seen_ns)));
+	}
 	if (!use->gpu_peak_bytes)
 		return;
 	(void)json_object_set_new(o, "gpu_peak_bytes",

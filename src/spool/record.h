@@ -15,8 +15,9 @@
  *	{"event":"end","epoch":0,"attempt":1,"result":"done","exit":0,"begun":..,"time":..}
  *	{"event":"requeue","epoch":1,"attempts":1,"memory":..,"reason":..,"begun":..,"not_before":..,"time":..}
  *
- * The last two also have what the attempt used: "gpus", "gpu_peak_bytes", "gpu_util_permille", and
- * "gpu_s" where the number of its devices has changed.
+ * The last two also have what the attempt used: "gpus", "gpu_peak_bytes", "gpu_util_permille",
+ * "gpu_energy_j" with "gpu_energy_s", "gpu_empty_s" with "gpu_seen_s", and "gpu_s" where the number
+ * of its devices has changed.
  *
  *	{"event":"edit","set":{"memory":"30G"},"time":..}
  *	{"event":"past","epoch":99,"attempts":99,"memory":..,"ran_s":..,..}
@@ -54,6 +55,10 @@ struct spool_use {
 	uint64_t gpu_ns;		/* times their number, where that changed; else 0 */
 	uint64_t gpu_peak_bytes;	/* the most that it used, of all of them together */
 	unsigned int gpu_util_permille; /* mean utilisation of them */
+	uint64_t energy_mj, energy_ns;	/* of all of them, and times their number, for how long it
+					   was counted; 0: it was not */
+	uint64_t empty_ns, seen_ns; /* the same: without a process of its own, or idle; and for how
+				       long they were looked at */
 };
 
 /* How an attempt ended. */

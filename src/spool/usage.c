@@ -6,6 +6,19 @@
 #include "base/clock.h"
 #include "spool/instance.h"
 
+static bool is_meant(const struct usage *u, uint64_t ended_ns)
+{
+	return ended_ns >= u->since_ns && (!u->until_ns || ended_ns < u->until_ns);
+}
+
+static void add_meter(struct usage *u, const struct spool_use *use)
+{
+	u->energy_j += (double)use->energy_mj / 1e3;
+	u->energy_s += (double)use->energy_ns / (double)NS_PER_S;
+	u->empty_s += (double)use->empty_ns / (double)NS_PER_S;
+	u->seen_s += (double)use->seen_ns / (double)NS_PER_S;
+}
+
 static void add_attempt(struct usage *u, uint64_t begun_ns, uint64_t ended_ns,
 			const struct spool_use *use)
 {
@@ -13,7 +26,7 @@ static void add_attempt(struct usage *u, uint64_t begun_ns, uint64_t ended_ns,
 	unsigned int gpus = use->gpus || all ? use->gpus : (unsigned int)u->asked;
 	double seconds, gpu_seconds;
 
-	if (!begun_ns || ended_ns <= begun_ns || ended_ns < u->since_ns)
+	if (!begun_ns || ended_ns <= begun_ns || !is_meant(u, ended_ns))
 		return;
 	seconds = (double)(ended_ns - begun_ns) / (double)NS_PER_S;
 	u->seconds += seconds;
@@ -22,6 +35,7 @@ static void add_attempt(struct usage *u, uint64_t begun_ns, uint64_t ended_ns,
 	u->gpus = gpus > u->gpus ? gpus : u->gpus;
 	u->unknown |= all && !use->gpus;
 	u->ended_ns = ended_ns > u->ended_ns ? ended_ns : u->ended_ns;
+	add_meter(u, use);
 	if (!use->gpu_peak_bytes)
 		return;
 	u->peak_bytes = use->gpu_peak_bytes > u->peak_bytes ? use->gpu_peak_bytes : u->peak_bytes;
@@ -41,7 +55,7 @@ static void add_past(struct usage *u, const json_t *o)
 	struct spool_again most; /* gpus and peak are called as in a requeue */
 	uint64_t ended_ns = record_ns(json_object_get(o, "time"));
 
-	if (ended_ns < u->since_ns)
+	if (!is_meant(u, ended_ns))
 		return;
 	again_from_json(o, &most);
 	u->seconds += get_positive(o, "ran_s");
@@ -52,6 +66,7 @@ static void add_past(struct usage *u, const json_t *o)
 	u->peak_bytes =
 		most.use.gpu_peak_bytes > u->peak_bytes ? most.use.gpu_peak_bytes : u->peak_bytes;
 	u->unknown |= json_is_true(json_object_get(o, "gpus_unknown"));
+	add_meter(u, &most.use);
 	u->ended_ns = ended_ns > u->ended_ns ? ended_ns : u->ended_ns;
 }
 
@@ -98,6 +113,14 @@ void usage_put(const struct usage *u, json_t *past)
 					  json_integer((json_int_t)u->peak_bytes));
 		(void)json_object_set_new(past, "gpu_busy_s", json_real(u->busy));
 		(void)json_object_set_new(past, "gpu_watched_s", json_real(u->watched));
+	}
+	if (u->energy_s > 0) {
+		(void)json_object_set_new(past, "gpu_energy_j", json_real(u->energy_j));
+		(void)json_object_set_new(past, "gpu_energy_s", json_real(u->energy_s));
+	}
+	if (u->seen_s > 0) {
+		(void)json_object_set_new(past, "gpu_empty_s", json_real(u->empty_s));
+		(void)json_object_set_new(past, "gpu_seen_s", json_real(u->seen_s));
 	}
 	(void)json_object_set_new(past, "time", json_real(record_seconds(u->ended_ns)));
 }

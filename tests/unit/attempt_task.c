@@ -64,6 +64,11 @@ static struct retry_streak *on_streak(void *user, const struct attempt *r)
 	return &told.streak;
 }
 
+/* There is no meter. */
+static void on_closing(void *user, struct attempt *a)
+{
+}
+
 static const struct attempt_owner owner = {
 	.over = on_over,
 	.succeeded = on_succeeded,
@@ -72,6 +77,7 @@ static const struct attempt_owner owner = {
 	.stopped = on_stopped,
 	.lanes = on_lanes,
 	.moved = on_moved,
+	.closing = on_closing,
 	.resized = on_resized,
 	.streak = on_streak,
 };

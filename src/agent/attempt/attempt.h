@@ -158,6 +158,8 @@ struct attempt_owner {
 	/* Its tree and devices are free and it has succeeded, which is only to be written down:
 	 * what comes next can be planned, and is claimed by the same waking of the spooler. */
 	void (*succeeded)(void *user, struct attempt *a);
+	/* What it has used is about to be written down. */
+	void (*closing)(void *user, struct attempt *a);
 	/* It is AT_MUSTERED now. */
 	void (*mustered)(void *user, struct attempt *a);
 	/* It runs since now. */
@@ -241,6 +243,7 @@ struct attempt {
 	unsigned int n_answers;	  /* one for each of them */
 	bool unleased;		  /* it could not take it */
 	struct use use;
+	bool use_closed;       /* nothing is added to its meter any more */
 	struct resize *resize; /* how that changes while it runs (resize.h); NULL: it does not */
 	/* The end. */
 	enum end_kind end_kind; /* what we ended it for; END_MAX: it ended by itself */

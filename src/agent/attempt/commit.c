@@ -97,12 +97,32 @@ static void tell_log(struct commit *f, const struct spool *sp)
 	f->told = true;
 }
 
+/* It was looked at until its GPUs were free, which is a little more than it ran: without a process
+ * of its own. */
+static struct use_meter metered(const struct commit *f)
+{
+	uint64_t had_ns = f->gpu_ns ? f->gpu_ns : f->gpus * f->end->run_ns;
+	struct use_meter m = f->meter;
+	uint64_t more_ns = m.seen_ns > had_ns ? m.seen_ns - had_ns : 0;
+
+	m.seen_ns -= more_ns;
+	m.empty_ns = m.empty_ns > more_ns ? m.empty_ns - more_ns : 0;
+	m.energy_ns = m.energy_ns < had_ns ? m.energy_ns : had_ns;
+	return m;
+}
+
 static struct spool_use use_of(const struct commit *f)
 {
+	const struct use_meter m = metered(f);
+
 	return (struct spool_use){ .gpus = f->gpus,
 				   .gpu_ns = f->gpu_ns,
 				   .gpu_peak_bytes = f->end->gpu_peak_bytes,
-				   .gpu_util_permille = f->end->gpu_util_permille };
+				   .gpu_util_permille = f->end->gpu_util_permille,
+				   .energy_mj = m.energy_mj,
+				   .energy_ns = m.energy_ns,
+				   .empty_ns = m.empty_ns,
+				   .seen_ns = m.seen_ns };
 }
 
 static void fill_end(const struct commit *f, struct spool_end *end)

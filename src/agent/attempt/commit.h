@@ -7,6 +7,7 @@
  * retries say. One job off the loop's thread; to be repeated where it could not be written.
  */
 
+#include "agent/attempt/device_use.h"
 #include "agent/queue/spooler.h"
 #include "sched/retry.h"
 #include "task/end_record.h"
@@ -22,6 +23,7 @@ struct commit {
 	unsigned int gpus;   /* the most at once */
 	uint64_t gpu_ns;     /* times their number, where that changed; else 0 */
 	uint64_t most_bytes; /* the peak on one device; 0: not known, but for that of all */
+	struct use_meter meter;
 	uint64_t room_bytes; /* the most memory that a device here has; 0: not known */
 	struct retry_end ended;
 	const char *token, *run_dir;	 /* the shim's record, which is removed at last */

@@ -16,9 +16,16 @@ struct use_device {
 	uint64_t past_util_ns, past_busy_ns; /* as those before it said */
 };
 
+/* For the ledger, times the devices: agent/meter.h. */
+struct use_meter {
+	uint64_t energy_mj, energy_ns; /* and for how long that is known */
+	uint64_t empty_ns, seen_ns; /* without a process, or idle; and for how long it was seen */
+};
+
 struct use {
 	size_t n;
 	struct use_device *devices;
+	struct use_meter meter;
 };
 
 void use_add(struct use *u, const struct msg_lease_use *m);

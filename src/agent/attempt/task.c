@@ -346,6 +346,7 @@ static void commit(struct attempt *a)
 	struct commit *c = xmalloc(sizeof(*c));
 	bool again = a->retry_ms; /* it was tried before */
 
+	a->place->owner->closing(a->place->user, a);
 	take_use(a);
 	if (a->note && spooler_take_back(a->place->spooler, a->note))
 		free_note((struct note_job *)take_ptr(a->note)); /* whose it is matters no more */
@@ -358,6 +359,7 @@ static void commit(struct attempt *a)
 		.gpus = resize_most(a),
 		.gpu_ns = resize_gpu_ns(a),
 		.most_bytes = use_most(&a->use),
+		.meter = a->use.meter,
 		.room_bytes = planview_room(a->place->view, a->spec->model),
 		.ended = commit_judge(&a->end, a->end_kind, attempt_why(a)),
 		.token = a->token,

@@ -379,6 +379,23 @@ static void tell_quarantine(const json_t *m, struct strbuf *out)
 		strbuf_addf(out, "is trusted again%s%s", reason[0] ? ": " : "", reason);
 }
 
+static void tell_meter(const json_t *m, struct strbuf *out)
+{
+	const json_t *gpus = json_object_get(m, "gpus"), *gpu;
+	size_t i;
+
+	strbuf_addf(out, "in %.0f s ", json_get_num(m, "for_s"));
+	json_array_foreach(gpus, i, gpu)
+	{
+		strbuf_addf(out, "%sGPU %" PRIu64 " was held %.0f s", i ? "; " : "",
+			    json_get_u64(gpu, "gpu"), json_get_num(gpu, "held_s"));
+		if (json_is_number(json_object_get(gpu, "held_energy_j")))
+			strbuf_addf(out, " (%.1f kJ)", json_get_num(gpu, "held_energy_j") / 1e3);
+		if (json_get_num(gpu, "yielded_s") > 0)
+			strbuf_addf(out, " and yielded %.0f s", json_get_num(gpu, "yielded_s"));
+	}
+}
+
 /* -------- all kinds -------- */
 
 /* A warning, and a piece of news for those that end in this way. */
@@ -448,6 +465,7 @@ static const struct {
 	[OWN_FREE] = { LOG_LEVEL_INFO, NULL, tell_free, "free" },
 	[OWN_QUARANTINE] = { LOG_LEVEL_WARNING, NULL, tell_quarantine, "quarantine",
 			     level_of_quarantine },
+	[OWN_METER] = { LOG_LEVEL_DEBUG, NULL, tell_meter, "meter" },
 };
 _Static_assert(ARRAY_LEN(kinds) == OWN_EVENT_MAX, "a way to tell every kind of event");
 

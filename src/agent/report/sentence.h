@@ -38,6 +38,7 @@ enum own_event {
 	OWN_RELEASED,
 	OWN_FREE,
 	OWN_QUARANTINE,
+	OWN_METER, /* what was held and yielded since the last one (agent/meter.h) */
 	OWN_EVENT_MAX
 };
 

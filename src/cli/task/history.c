@@ -23,11 +23,13 @@
 #include "base/hash.h"
 #include "base/hmap.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/str.h"
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/table.h"
+#include "cli/task/ledger.h"
 #include "cli/task/view.h"
 #include "spool/files.h"
 #include "spool/instance.h"
@@ -42,6 +44,14 @@ static const struct opt history_opts[] = {
 	  .def = "1d",
 	  .help = "what ended in that time (7d, 12h), or since then: 08:00, 2026-11-20, "
 		  "'2026-11-20 08:00'" },
+	{ .name = "until",
+	  .spec = { VALUE_STRING },
+	  .arg = "WHEN",
+	  .help = "and before that; written as --since (default: now)" },
+	{ .name = "ledger",
+	  .spec = { VALUE_FLAG },
+	  .help = "GPU-hours used, empty, held and yielded, and energy, by task, lane and user" },
+	{ .name = "csv", .spec = { VALUE_FLAG }, .help = "with --ledger: as CSV" },
 	{ .name = "lane",
 	  .words = WORDS_LANES,
 	  .short_name = 'l',
@@ -74,13 +84,15 @@ struct row {
 	char path_dir[DIR_MAX];
 	enum spool_dir dir;
 	uint64_t ended_ns;
+	uid_t owner; /* of its file, with --ledger: who submitted it */
 	struct usage used;
 };
 
 struct history {
 	const struct cmd_ctx *ctx;
 	const struct spool *sp;
-	uint64_t since_ns;
+	uint64_t since_ns, until_ns;
+	bool ledger;	/* attempts count, and not tasks */
 	size_t unknown; /* with all GPUs of a node, whose number was not recorded */
 	size_t n;
 	struct row **rows;
@@ -146,7 +158,8 @@ static void add_row(struct history *h, const struct task_name *n, const char *di
 	*row = (struct row){ .name = *n,
 			     .dir = spool_dir_of(dir),
 			     .used = { .asked = n->gpus,
-				       .since_ns = n->ended_s ? 0 : h->since_ns } };
+				       .since_ns = n->ended_s && !h->ledger ? 0 : h->since_ns,
+				       .until_ns = h->ledger ? h->until_ns : 0 } };
 	(void)str_copy(row->path_dir, sizeof(row->path_dir), dir);
 	h->rows = xgrow(h->rows, h->n, sizeof(*h->rows));
 	h->rows[h->n++] = row;
@@ -173,7 +186,10 @@ static int add_task(void *data, const struct task_name *n, const char *dir)
 	struct history *h = data;
 	const char *lane = opts_text(h->ctx->opts, "lane"), *name = opts_text(h->ctx->opts, "name");
 
-	if (n->element || (n->ended_s ? n->ended_s * NS_PER_S < h->since_ns : !n->count) ||
+	if (n->element ||
+	    (n->ended_s ? n->ended_s * NS_PER_S < h->since_ns ||
+				  (!h->ledger && n->ended_s * NS_PER_S >= h->until_ns)
+			: !n->count && !(h->ledger && n->epoch)) ||
 	    (lane && strcmp(lane, n->lane) != 0) || (name && !str_has_prefix(n->name, name)))
 		return 0;
 	add_row(h, n, dir);
@@ -184,6 +200,7 @@ static void *read_rows(void *arg)
 {
 	struct history *h = arg;
 	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct stat st;
 	size_t i;
 
 	while ((i = atomic_fetch_add(&h->next, READ_CHUNK)) < h->n)
@@ -193,6 +210,8 @@ static void *read_rows(void *arg)
 			(void)str_print(path, sizeof(path), "%s/%s", row->path_dir,
 					name_format(&row->name, file));
 			read_used(h->sp, &row->name, path, &row->used);
+			if (h->ledger && spool_stat(h->sp, path, &st) == 0)
+				row->owner = st.st_uid;
 		}
 	return NULL;
 }
@@ -232,9 +251,10 @@ static void keep_ended(struct history *h)
 
 static int collect(struct history *h, struct err *e)
 {
-	static const enum spool_dir dirs[] = { SPOOL_PENDING, SPOOL_FAILED, SPOOL_CANCELLED,
-					       SPOOL_DONE };
-	int r = scan_dirs(h->sp, dirs, ARRAY_LEN(dirs), add_task, h, e);
+	static const enum spool_dir dirs[] = { SPOOL_RUNNING, SPOOL_PENDING, SPOOL_FAILED,
+					       SPOOL_CANCELLED, SPOOL_DONE };
+	size_t from = h->ledger ? 0 : 1; /* what runs may have had attempts before */
+	int r = scan_dirs(h->sp, dirs + from, ARRAY_LEN(dirs) - from, add_task, h, e);
 
 	if (r == 0) {
 		read_all_rows(h);
@@ -547,10 +567,50 @@ static void print_all(const struct history *h)
 		       h->unknown);
 }
 
-/* A time back from now, or a moment that has passed. */
-static int parse_since(const char *text, uint64_t *ret_ns, struct err *e)
+/* ---- the ledger ---- */
+
+/* A user who is asked for again and again. */
+struct owner {
+	uid_t uid;
+	char name[64];
+};
+
+static const char *owner_name(struct owner *last, uid_t uid)
 {
-	uint64_t now = clock_wall_ns(), ms, ns;
+	if (!last->name[0] || last->uid != uid)
+		(void)user_name(uid, last->name, sizeof(last->name));
+	last->uid = uid;
+	return last->name;
+}
+
+static int print_ledger(const struct history *h, struct err *e)
+{
+	struct ledger *l = ledger_new(h->ctx, h->since_ns, h->until_ns);
+	struct owner last = { .uid = 0 };
+	bool some = opts_given(h->ctx->opts, "lane") || opts_given(h->ctx->opts, "name");
+	int r;
+
+	for (size_t i = 0; i < h->n; i++) {
+		const struct row *row = h->rows[i];
+
+		if (row->used.gpu_seconds > 0 || row->used.unknown)
+			ledger_add(l, row->name.id, row->name.name, row->name.lane,
+				   owner_name(&last, row->owner), &row->used);
+	}
+	r = some ? 0 : ledger_read_meters(l, e); /* what is held is no lane's */
+	if (r == 0)
+		ledger_print(l);
+	(void)ledger_free(l);
+	return r;
+}
+
+/* ---- the command ---- */
+
+/* A time back from now, or a moment that has passed. */
+static int parse_moment(const char *option, const char *text, uint64_t now, uint64_t *ret_ns,
+			struct err *e)
+{
+	uint64_t ms, ns;
 	int r = unit_parse_duration(text, &ms, NULL);
 
 	if (r == 0) {
@@ -562,23 +622,42 @@ static int parse_since(const char *text, uint64_t *ret_ns, struct err *e)
 		r = unit_parse_time(text, NS_PER_S, &ns, e);
 	if (r < 0)
 		return err_set(e, -EINVAL,
-			       "--since: \"%s\" is no time; write it like 7d, 12h, 08:00, "
+			       "--%s: \"%s\" is no time; write it like 7d, 12h, 08:00, "
 			       "2026-11-20 or '2026-11-20 08:00'",
-			       text);
+			       option, text);
 	if (ns > now)
-		return err_set(e, -EINVAL, "--since: \"%s\" is yet to come", text);
+		return err_set(e, -EINVAL, "--%s: \"%s\" is yet to come", option, text);
 	*ret_ns = ns;
 	return 0;
 }
 
+static int take_options(struct history *h, struct err *e)
+{
+	const char *since = opts_text(h->ctx->opts, "since"),
+		   *until = opts_text(h->ctx->opts, "until");
+	uint64_t now = clock_wall_ns();
+	int r = parse_moment("since", since ? since : "1d", now, &h->since_ns, e);
+
+	h->until_ns = now;
+	h->ledger = opts_flag(h->ctx->opts, "ledger");
+	if (r == 0 && until)
+		r = parse_moment("until", until, now, &h->until_ns, e);
+	if (r == 0 && h->until_ns <= h->since_ns)
+		r = err_set(e, -EINVAL, "--until is not after --since");
+	if (r == 0 && opts_flag(h->ctx->opts, "csv") && !h->ledger)
+		r = err_set(e, -EINVAL, "--csv is for --ledger");
+	if (r == 0 && opts_flag(h->ctx->opts, "csv") && opts_flag(h->ctx->opts, "json"))
+		r = err_set(e, -EINVAL, "give one of --csv and --json");
+	return r;
+}
+
 static int run_history(const struct cmd_ctx *ctx, struct err *e)
 {
-	const char *since = opts_text(ctx->opts, "since");
 	struct history h = { .ctx = ctx };
 	struct spool *sp = NULL;
 	int r;
 
-	if (parse_since(since ? since : "1d", &h.since_ns, e) < 0)
+	if (take_options(&h, e) < 0)
 		return CMD_USAGE;
 	r = instance_open_if_there(ctx, SPOOL_LOOK, &sp, e);
 	h.sp = sp;
@@ -586,7 +665,9 @@ static int run_history(const struct cmd_ctx *ctx, struct err *e)
 		r = collect(&h, e);
 	if (r == 0 && h.n)
 		qsort(h.rows, h.n, sizeof(*h.rows), by_end);
-	if (r == 0 && opts_flag(ctx->opts, "json"))
+	if (r == 0 && h.ledger)
+		r = print_ledger(&h, e);
+	else if (r == 0 && opts_flag(ctx->opts, "json"))
 		print_as_json(&h);
 	else if (r == 0 && sp)
 		print_all(&h);
@@ -600,6 +681,8 @@ static int run_history(const struct cmd_ctx *ctx, struct err *e)
 static const struct cmd_example history_examples[] = {
 	{ "tenure history", "what ended in the last day, with its GPU-hours" },
 	{ "tenure history --since 2026-11-01 -l week", "a lane, since that day" },
+	{ "tenure history --ledger --since 30d --csv > month.csv",
+	  "GPU-hours and energy of a month, for a table" },
 	{ "tenure history --since 7d --json | jq .gpu_hours_by_lane", "a week, for scripts" },
 	{ 0 },
 };
@@ -613,7 +696,11 @@ const struct cmd cmd_history = {
 		"name. Of very many tasks the last ones are shown one by one, and names that differ "
 		"in numbers are put together. PEAK is the most memory that a task used on all its GPUs together, UTIL their "
 		"mean utilisation since it was first seen on them. Of an array or another batch that is not over, what has ended of "
-		"it is counted.",
+		"it is counted.\n\n"
+		"With --ledger: USED is what tasks had, by attempts that ended in that time; EMPTY of it without a process of the "
+		"task, or with nothing computed; HELD what was held for nobody yet, and YIELDED what was let go for "
+		"somebody and is not held again yet, as agents of this user have noted it, every ten minutes and at "
+		"their end; KWH what the card's counter says for each. What is not known is ?, and in no sum.",
 	.examples = history_examples,
 	.opts = history_opts,
 	.flags = CMD_JSON,
