@@ -15,7 +15,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -27,6 +29,7 @@
 #include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/strbuf.h"
 #include "notify/config.h"
 #include "notify/deliver.h"
 #include "notify/missed.h"
@@ -41,8 +44,7 @@
 struct daemon {
 	const struct daemon_config *c;
 	struct notify_config config;
-	char *file; /* where it was read */
-	struct timespec changed;
+	char *stamp; /* of its files, when it was read */
 	struct outbox *outbox;
 	struct ctl_watch *watch;
 	int64_t agent_pid;
@@ -298,25 +300,44 @@ static bool is_sending(const struct daemon *d)
 
 /* -------- the config -------- */
 
+/* What tells whether one of the files, of which the first with a block counts, is another now. */
+static char *stamp_of(const char *files)
+{
+	cleanup_free char *copy = xstrdup(files);
+	struct strbuf b = STRBUF_INIT;
+	char *rest = NULL;
+
+	for (char *path = strtok_r(copy, ":", &rest); path; path = strtok_r(NULL, ":", &rest)) {
+		struct stat st = { .st_ino = 0 };
+
+		(void)stat(path, &st);
+		strbuf_addf(&b, "%ju %jd %jd.%09ld;", (uintmax_t)st.st_ino, (intmax_t)st.st_size,
+			    (intmax_t)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+	}
+	return strbuf_take(&b);
+}
+
 /* A mistake in a new one leaves the old one in force. */
 static void look_at_config(struct daemon *d)
 {
+	cleanup_free char *stamp = is_sending(d) ? NULL : stamp_of(d->c->files), *file = NULL;
 	struct notify_config config;
 	struct err e = ERR_INIT;
-	struct stat st;
 	int r;
 
-	if (is_sending(d) || stat(d->file, &st) < 0 ||
-	    (st.st_mtim.tv_sec == d->changed.tv_sec && st.st_mtim.tv_nsec == d->changed.tv_nsec))
+	if (!stamp || strcmp(stamp, d->stamp) == 0)
 		return;
-	d->changed = st.st_mtim;
-	r = notify_config_read(d->file, &config, NULL, &e);
+	free(d->stamp);
+	d->stamp = take_ptr(stamp);
+	r = notify_config_read(d->c->files, &config, &file, &e);
 	if (r < 0) {
 		say("the config has changed, and is not used: %s", e.text);
 		return;
 	}
 	if (r == 0)
-		say("the config has changed: %zu channels", config.n_channels);
+		say("the config has changed: %zu channels (%s)", config.n_channels, file);
+	else
+		say("no config has a block `notify` any more: nobody is told");
 	notify_config_clear(&d->config);
 	d->config = config;
 }
@@ -413,13 +434,12 @@ static int lock(const char *outbox, struct err *e)
 
 static int prepare(struct daemon *d, struct err *e)
 {
-	struct stat st;
-	int r = notify_config_read(d->c->files, &d->config, &d->file, e);
+	int r;
 
+	d->stamp = stamp_of(d->c->files);
+	r = notify_config_read(d->c->files, &d->config, NULL, e);
 	if (r)
 		return r < 0 ? r : err_set(e, -ENOENT, "no config has a block `notify`");
-	if (stat(d->file, &st) == 0)
-		d->changed = st.st_mtim;
 	if (outbox_load(d->outbox, e) < 0)
 		say("%s", e->text);
 	r = ctl_watch_open(d->c->socket, &d->watch, e);
@@ -445,7 +465,7 @@ int daemon_run(const struct daemon_config *c, struct err *e)
 	d.watch = ctl_watch_close(d.watch);
 	json_decref(d.held_back);
 	notify_config_clear(&d.config);
-	free(d.file);
+	free(d.stamp);
 	d.outbox = outbox_free(d.outbox);
 	return r;
 }

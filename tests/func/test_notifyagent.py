@@ -306,6 +306,30 @@ def test_messengers_are_not_left_as_zombies(told, receiver):
     must_come(lambda: not children())
 
 
+def test_the_block_of_a_file_that_goes_before_counts_at_once(told, receiver, home):
+    """Of the instance's file and the user's: without a new start, and the other way round."""
+    other = Receiver()
+    try:
+        q = told({"hook": hook(receiver)})
+        own = home / ".config/tenure/instances/default.yaml"
+        own.parent.mkdir(parents=True, exist_ok=True)
+        own.write_text("{}\n")
+        q.start("--no-hold")
+        pid = notifier(q)
+        own.write_text(json.dumps({"notify": {"channels": {"other": hook(other)}}}))
+        must_come(lambda: q.said(f"the config has changed: 1 channels ({own})"))
+        q.wait(fail_one(q, "mine"), "failed")
+        q.run("resume", "night", check=False)
+        must_come(lambda: tasks(other) == ["mine"])
+        own.write_text("{}\n")
+        must_come(lambda: q.said(f"the config has changed: 1 channels ({home}/.config/tenure/config.yaml)"))
+        q.wait(fail_one(q, "ours"), "failed")
+        must_come(lambda: tasks(receiver) == ["ours"])
+        assert tasks(other) == ["mine"] and notifier(q) == pid
+    finally:
+        other.close()
+
+
 def test_a_notifier_with_a_bad_config_is_said_and_tasks_run(told, receiver):
     q = told({"hook": {"type": "webhook", "url": "ftp://x"}})
     q.start("--no-hold")
