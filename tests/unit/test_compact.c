@@ -65,7 +65,11 @@ static struct claim start(struct task_file *ret)
 
 static const struct spool_use some_use = { .gpus = 2,
 					   .gpu_peak_bytes = 5,
-					   .gpu_util_permille = 500 };
+					   .gpu_util_permille = 500,
+					   .energy_mj = 1500,
+					   .energy_ns = 2 * NS_PER_S,
+					   .empty_ns = NS_PER_S / 2,
+					   .seen_ns = 2 * NS_PER_S };
 
 /* An attempt of one second that failed; memory 0: as before. */
 static void fail_once(uint64_t memory)
@@ -159,7 +163,8 @@ static void test_stays_small(void **state)
 	off_t largest = 0;
 
 	(void)submit(sp,
-		     "{\"argv\":[\"false\"],\"gpus\":2,\"memory\":\"1G\",\"retries\":\"forever\"}");
+		     "{\"argv\":[\"false\"],\"gpus\":2,\"memory\":\"1G\",\"retries\":\"forever\","
+		     "\"on_end\":\"echo over\"}");
 	for (unsigned int i = 0; i < TIMES; i++) {
 		fail_once(i == 20 ? 7UL << 30 : 0);
 		if (i == 10)
@@ -178,6 +183,11 @@ static void test_stays_small(void **state)
 	assert_true(fabs(u.seconds - TIMES) < 20 && fabs(u.gpu_seconds - 2 * u.seconds) < 1);
 	assert_true(fabs(u.busy - u.seconds) < 1 && fabs(u.watched - 2 * u.seconds) < 1);
 	assert_true(u.gpus == 2 && u.peak_bytes == 5 && !u.unknown && u.ended_ns);
+	assert_float_equal(u.energy_j, 1.5 * TIMES, 0.01);
+	assert_float_equal(u.energy_s, 2 * TIMES, 0.01);
+	assert_float_equal(u.empty_s, 0.5 * TIMES, 0.01);
+	assert_float_equal(u.seen_s, 2 * TIMES, 0.01);
+	assert_string_equal(t.spec->on_end, "echo over"); /* which is written as an edit */
 	task_file_clear(&t);
 
 	/* What its owner says last holds. */
