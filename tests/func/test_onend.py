@@ -266,3 +266,24 @@ def test_another_node_takes_over(world, tmp_path):
     must_come(lambda: said.read_text() == "alpha\n" * 3, 30)
     go.touch()
     must_come(lambda: not list(where.iterdir()))
+
+
+def test_lost(queue, tmp_path):
+    """Of a task whose end nobody has seen, and that is not run again: by the agent that finds that."""
+    q = queue()
+    q.start("--no-hold")
+    seen, said = tmp_path / "seen", tmp_path / "said"
+    single = q.submit("-g", "0", "--no-requeue", "--on-end", writes(seen), "--", "sleep", "600")
+    array = q.submit("-g", "0", "--no-requeue", "--array", "1-2", "--on-end", f"echo $TENURE_TASK_ID $TENURE_RESULT >> {said}", "--",
+                     "sleep", "600")
+    must_come(lambda: len(q.status()["queue"]["tasks"]) == 3 and all(t["pid"] > 0 for t in q.status()["queue"]["tasks"]))
+    shims = [t["pid"] for t in q.status()["queue"]["tasks"]]
+    q.kill()
+    for pid in shims:
+        os.kill(pid, signal.SIGKILL)
+    q.start("--no-hold")
+    must_come(lambda: seen.exists() and said.exists() and len(said.read_text().splitlines()) == 2, 40)
+    env = facts(seen)
+    assert env["TENURE_TASK_ID"] == str(single) and env["TENURE_RESULT"] == "lost" and env["TENURE_REASON"]
+    assert sorted(said.read_text().splitlines()) == [f"{array}.1 lost", f"{array}.2 lost"]
+    must_come(lambda: not due(q))
