@@ -21,7 +21,8 @@
 #define NAME	    14	/* columns of a task's name at least, */
 #define NAME_MORE   40	/* and so many more */
 #define NAME_WIDE   100
-#define SHARE_LEAST 3 /* lines of a part, with its heading */
+#define SILENT_NS   (5 * NS_PER_S) /* it tells its status every second */
+#define SHARE_LEAST 3		   /* lines of a part, with its heading */
 #define TASKS_LEAST 4
 
 static const char *text_of(const json_t *o, const char *key)
@@ -565,10 +566,22 @@ static size_t draw_queue(struct canvas *c, size_t y, size_t room, const struct f
 
 /* -------- the rest -------- */
 
+/* Seconds since the agent has said how things are; 0: it does so, or it is not known. */
+static uint64_t silence_s(const struct model_snapshot *s, uint64_t now_ns)
+{
+	const char *time = json_get_str(s->status, "time");
+	uint64_t at_ns;
+
+	if (!s->connected || !time || unit_parse_time(time, 0, &at_ns, NULL) < 0)
+		return 0;
+	return now_ns > at_ns + SILENT_NS ? (now_ns - at_ns) / NS_PER_S : 0;
+}
+
 static void draw_header(struct canvas *c, const struct model_snapshot *s, const char *instance,
 			uint64_t now_ns)
 {
-	char time[CLOCK_TEXT_MAX];
+	char time[CLOCK_TEXT_MAX], span[UNIT_TEXT_MAX], text[ERR_TEXT_MAX];
+	uint64_t silent_s = silence_s(s, now_ns);
 	const char *clock = strchr(clock_format_local(now_ns, time), ' ') + 1;
 	size_t x = canvas_print(c, 0, 0, INK_BOLD, "tenure %s", instance);
 
@@ -576,8 +589,13 @@ static void draw_header(struct canvas *c, const struct model_snapshot *s, const 
 		x = canvas_print(c, x, 0, INK_PLAIN, " on %s: ", text_of(s->status, "host"));
 	else
 		x = canvas_put(c, x, 0, INK_PLAIN, ": ", 2);
-	(void)canvas_put(c, x, 0, s->connected ? INK_PLAIN : INK_WARN,
-			 s->connected ? text_of(s->status, "sentence") : s->trouble,
+	if (silent_s)
+		(void)str_print(text, sizeof(text), "the agent has said nothing for %s; before: %s",
+				duration((double)silent_s, span), text_of(s->status, "sentence"));
+	else
+		(void)str_copy(text, sizeof(text),
+			       s->connected ? text_of(s->status, "sentence") : s->trouble);
+	(void)canvas_put(c, x, 0, s->connected && !silent_s ? INK_PLAIN : INK_WARN, text,
 			 c->width > x + 10 ? c->width - x - 10 : 0);
 	canvas_right(c, c->width > 9 ? c->width - 9 : 0, 0, INK_DIM, clock, 9);
 }

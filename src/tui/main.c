@@ -490,9 +490,9 @@ static void type_filter(struct top *t, int key)
 	char *filter = ui->wanted.filter;
 	size_t n = strlen(filter);
 
-	if (key == 27)
+	if (key == KEY_ESCAPE_)
 		filter[0] = '\0';
-	if (key == 27 || key == '\r' || key == '\n')
+	if (key == KEY_ESCAPE_ || key == '\r' || key == '\n')
 		ui->typing = false;
 	else if (key == KEY_BACKSPACE_ && n)
 		filter[utf8_whole(filter, n - 1)] = '\0';

@@ -51,6 +51,23 @@ static void make_looks(void)
 	}
 }
 
+/* What keys send whose terminal is not quite the one that TERM says, as in tmux, screen, PuTTY. */
+static void define_more_keys(void)
+{
+	static const struct {
+		const char *bytes;
+		int key;
+	} more[] = { { "\033[A", KEY_UP },     { "\033OA", KEY_UP },	 { "\033[B", KEY_DOWN },
+		     { "\033OB", KEY_DOWN },   { "\033[H", KEY_HOME },	 { "\033OH", KEY_HOME },
+		     { "\033[1~", KEY_HOME },  { "\033[7~", KEY_HOME },	 { "\033[F", KEY_END },
+		     { "\033OF", KEY_END },    { "\033[4~", KEY_END },	 { "\033[8~", KEY_END },
+		     { "\033[5~", KEY_PPAGE }, { "\033[6~", KEY_NPAGE }, { "\033[Z", KEY_BTAB } };
+
+	for (size_t i = 0; i < ARRAY_LEN(more); i++)
+		if (key_defined(more[i].bytes) == 0)
+			(void)define_key(more[i].bytes, more[i].key);
+}
+
 int screen_open(struct err *e)
 {
 	if (!newterm(NULL, stdout, stdin))
@@ -63,6 +80,7 @@ int screen_open(struct err *e)
 	(void)noecho();
 	(void)nonl();
 	(void)keypad(stdscr, TRUE);
+	define_more_keys();
 	(void)nodelay(stdscr, TRUE);
 	(void)set_escdelay(50);
 	(void)curs_set(0);
@@ -138,6 +156,21 @@ static int mouse_key(void)
 	return KEY_CLICK_;
 }
 
+/* Behind Esc, which may be one by itself. What else comes with it is a key that nobody knows here,
+ * and none of its bytes is one. */
+static int escape_key(void)
+{
+	int key = getch();
+
+	if (key == ERR)
+		return KEY_ESCAPE_;
+	if (key == '[' || key == 'O')
+		do
+			key = getch();
+		while (key != ERR && key < '@');
+	return KEY_OTHER_;
+}
+
 int screen_key(void)
 {
 	static const struct {
@@ -166,6 +199,8 @@ int screen_key(void)
 		return KEY_NONE_;
 	if (key == KEY_MOUSE)
 		return mouse_key();
+	if (key == KEY_ESCAPE_)
+		return escape_key();
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
 		if (keys[i].curses == key)
 			return keys[i].ours;

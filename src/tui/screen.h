@@ -23,6 +23,7 @@ void screen_show(const struct canvas *c);
 
 enum screen_key {
 	KEY_NONE_ = -1, /* there is none now */
+	KEY_ESCAPE_ = 27,
 	KEY_UP_ = 0x10000,
 	KEY_DOWN_,
 	KEY_PAGE_UP_,

@@ -295,6 +295,31 @@ def test_the_trend_and_the_band_are_there_from_the_first_frame(queue, top_built)
     assert any(ord(c) != 0x2800 for c in trend[:-1]) or ord(trend[-1]) & 0x47, shown
 
 
+def test_keys_of_other_terminals(queue, terminal):
+    """As tmux and PuTTY send them, whatever TERM says; of a key that nobody knows no byte is one."""
+    q = queue(gpus=1)
+    ids = [q.submit("-n", f"t{n}", "--", "true") for n in range(40)]
+    t = terminal(q)
+    t.until("40 wait")
+    t.type("\033[4~")  # End
+    patience = Limit(20)
+    while f" {ids[-1]} pending" not in t.chosen() and not patience.over():
+        t.read()
+    assert f" {ids[-1]} pending" in t.chosen()
+    t.type("\033[A")  # up
+    while f" {ids[-2]} pending" not in t.chosen() and not patience.over():
+        t.read()
+    assert f" {ids[-2]} pending" in t.chosen()
+    t.type("\033[99;5p")
+    t.type("\033[1~")  # Home
+    while f" {ids[0]} pending" not in t.chosen() and not patience.over():
+        t.read()
+    assert f" {ids[0]} pending" in t.chosen()
+    assert {r["state"] for r in q.rows()} == {"pending"}
+    t.type("q")
+    assert t.ends() == 0
+
+
 def test_filter_order_and_help(queue, terminal):
     q = queue(gpus=1)
     for name in ("apple", "banana", "cherry"):
@@ -344,8 +369,12 @@ def test_the_agent_comes_and_goes(queue, terminal):
     t.until("tenure on starts one")
     q.start()
     t.until("held")
+    q.agent.send_signal(signal.SIGSTOP)
+    t.until("the agent has said nothing for ")
+    q.agent.send_signal(signal.SIGCONT)
+    t.until("the agent has said nothing for ", gone=True)
     q.end()
-    t.until("held", gone=True)
+    t.until("tenure on starts one")
     t.type("q")
     assert t.ends() == 0
 

@@ -495,6 +495,35 @@ static void a_wide_terminal_shows_more_of_names_and_history(void **state)
 	wide = canvas_free(wide);
 }
 
+/* An agent that is stopped, or hangs: what is shown is of before. */
+static void an_agent_that_is_silent_is_told(void **state)
+{
+	static const struct {
+		uint64_t age_s;
+		bool connected, told;
+	} cases[] = {
+		{ 0, true, false }, { 4, true, false }, { 17, true, true }, { 17, false, false }
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct model_snapshot s = snapshot_of("", NULL, 0);
+		struct frame_ui ui = { .ascii = true };
+		struct canvas *c = canvas_new(120, 24);
+		char time[CLOCK_TEXT_MAX];
+
+		s.connected = cases[i].connected;
+		(void)json_object_set_new(
+			s.status, "time",
+			json_string(clock_format_iso(NOW_NS - cases[i].age_s * NS_PER_S, time)));
+		draw(c, &s, NULL, 0, &ui);
+		assert_int_equal(shows(c, "the agent has said nothing for 17s; before: holds"),
+				 cases[i].told);
+		json_decref(s.status);
+		frame_clear(&ui);
+		c = canvas_free(c);
+	}
+}
+
 /* -------- terminals of another time -------- */
 
 static void without_utf8_there_is_only_ascii(void **state)
@@ -575,6 +604,7 @@ int main(void)
 		cmocka_unit_test(events_are_rows_to_choose_among),
 		cmocka_unit_test(all_gpus_can_be_reached),
 		cmocka_unit_test(a_wide_terminal_shows_more_of_names_and_history),
+		cmocka_unit_test(an_agent_that_is_silent_is_told),
 		cmocka_unit_test(without_utf8_there_is_only_ascii),
 		cmocka_unit_test(a_page_is_wrapped_and_moves),
 		cmocka_unit_test(a_page_has_what_is_known),
