@@ -6,6 +6,7 @@ const API = "/api/v1/";
 const STATUS_MS = 1000, TASKS_MS = 1500, SLOW_MS = 10000, SILENT_MS = 25000;
 const BACK_OFF_MS = [500, 1000, 2000, 4000, 8000, 10000];
 const DAY_S = 86400, STEP_S = 180;
+const NODE_EVENTS = new Set(["allocated", "released", "agent-started", "node-lost", "deadline", "draining", "ending"]);
 const EVENTS_MAX = 200, PAGE = 50, ENDED_PAGE = 20;
 
 // A refusal, with the server's own words; status 0: nobody answered.
@@ -93,9 +94,11 @@ class Paced {
   want(now) {
     if (this.busy) {
       this.again = now ? "now" : this.again || "later";
-    } else if (now || this.timer === null) {
+    } else if (now) {
       clearTimeout(this.timer);
-      this.timer = setTimeout(() => this.go(), now ? 0 : Math.max(0, this.at + this.ms - performance.now()));
+      this.go();
+    } else {
+      this.timer ??= setTimeout(() => this.go(), Math.max(0, this.at + this.ms - performance.now()));
     }
   }
 
@@ -221,9 +224,10 @@ export class Live {
       this.lastId = id ?? this.lastId;
       this.addEvent(id, doc);
     }
+    const news = kind === "event" && Date.now() - Date.parse(doc.time) < SILENT_MS ? doc.event : ""; // not what was told before
     this.paced.status.want();
-    this.paced.tasks.want(kind === "event" && /^task-/.test(doc.event));
-    this.paced.slow.want();
+    this.paced.tasks.want(/^task-/.test(news));
+    this.paced.slow.want(NODE_EVENTS.has(news));
     this.paced.past.want();
   }
 

@@ -76,7 +76,11 @@ class Strip {
     return { from, now };
   }
 
+  // It moves by a pixel in two minutes: drawn when something of it is new, and now and then.
   draw(live, device, name) {
+    const now = [kindOf(device), taskOn(live, device)?.id, live.yields.length, live.agent, name, Math.floor(Date.now() / 10000)].join();
+    if (this.drawn === now && this.past === live.past) return;
+    Object.assign(this, { drawn: now, past: live.past });
     const { from } = this.gather(live, device), x = (at) => `${(100 * (at - from) / DAY_S).toFixed(3)}%`;
     const runs = [];
     for (const p of this.points) {

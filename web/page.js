@@ -149,6 +149,7 @@ function bindKeys(live, submit) {
 
 function begin(who) {
   const live = new Live(who);
+  live.start(); // what it asks for comes while the parts are made
   show(by("signin"), false);
   show(by("page"), true);
   document.body.dataset.right = who.right;
@@ -173,7 +174,6 @@ function begin(who) {
   by("banner-again").addEventListener("click", () => live.again());
   bindKeys(live, submit);
   pickLanguage(language());
-  live.start();
 }
 
 function signIn(e) {

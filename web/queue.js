@@ -215,7 +215,9 @@ export function eventsView(live) {
 const GPU_KINDS = { lent: "task", lending: "task", held: "held", holding: "held", yielding: "held", busy: "foreign", idle: "idle", left: "left", unseen: "blind" };
 
 function deadlineOf(live, node) {
-  return node.here ? live.status?.agent?.until ?? live.status?.job?.deadline ?? node.job?.deadline : node.job?.deadline;
+  const agent = node.here ? live.status?.agent : null;
+  const all = [agent?.until, agent?.lifetime?.ends, node.job?.deadline].filter(Boolean);
+  return all.sort((a, b) => Date.parse(a) - Date.parse(b))[0] ?? null;
 }
 
 function makeNode(live) {

@@ -188,7 +188,7 @@ export function taskView(live, toast) {
       toast(problemText(e), true);
     }
     live.paced.tasks.want(true);
-    live.paced.slow.want();
+    live.paced.slow.want(true);
     await look();
   };
 
