@@ -63,6 +63,10 @@ def test_facts(q, tmp_path):
     assert "exit code 3" in env["TENURE_REASON"] and "TENURE_SIGNAL" not in env and "TENURE_TASK_TOKEN" not in env
     must_come(lambda: not due(q))
     assert re.fullmatch(rf"=== on end    pwd; .*\n{tmp_path}\nhere\n=== ended     exit code 0 after \d+\.\d s\n", output(q, i))
+    assert q.m.run(q.m.tenure, "logs", "--on-end", str(i)).stdout == output(q, i)
+    assert q.m.run(q.m.tenure, "logs", "--on-end", str(i), "--attempt", "2", check=False).returncode == 1
+    assert "=== on end" not in q.m.run(q.m.tenure, "logs", str(i)).stdout
+    assert q.m.run(q.m.tenure, "logs", "--on-end", "-f", str(i), check=False).returncode == 2
     assert show["task"]["on_end"].startswith("pwd;") and show["on_end_log"].endswith(f"/logs/{i}-train.1.on-end.log")
     # An older tenure, which would refuse the task for the key, finds it where it passes over what it does not know.
     task, = (pathlib.Path(q.spool) / "failed").iterdir()
@@ -250,6 +254,7 @@ def test_gang(world, tmp_path):
     env = facts(seen)
     assert env["TENURE_TASK_ID"] == str(i) and env["TENURE_RESULT"] == "done" and "TENURE_EXIT_CODE" not in env
     assert (tmp_path / "seen.times").read_text() == "run\n"
+    assert "=== on end" in nodes[0].run("logs", "--on-end", str(i)).stdout
 
 
 def test_another_node_takes_over(world, tmp_path):

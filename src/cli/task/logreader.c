@@ -105,15 +105,30 @@ static bool is_wanted(const struct finding *f, const char *path, const struct ti
 	       (!f->path[0] || !is_newer(written, &f->written));
 }
 
+/* Whether it is one of those that are meant. What follows an end is "42.7-train.sh.2.on-end.log",
+ * and of a task on several nodes as a whole "42-train.sh.on-end.log". */
+static bool is_meant(const struct logreader *t, const char *file)
+{
+	static const char on_end[] = ".on-end.log";
+	cleanup_free char *log = xstrdup(file);
+	unsigned int attempt;
+
+	if (t->on_end && !str_has_suffix(file, on_end))
+		return false;
+	if (t->on_end)
+		(void)str_copy(log + strlen(file) - strlen(on_end), strlen(".log") + 1, ".log");
+	attempt = attempt_of(log);
+	return (attempt || t->on_end) && (!t->attempt || t->attempt == attempt);
+}
+
 static int look_at_log(void *data, const char *file, unsigned char type)
 {
 	struct finding *f = data;
 	const struct logreader *t = f->r->t;
 	char path[SPOOL_PATH_MAX];
-	unsigned int attempt = attempt_of(file);
 	struct stat st;
 
-	if (!attempt || !str_has_prefix(file, f->own) || (t->attempt && t->attempt != attempt))
+	if (!str_has_prefix(file, f->own) || !is_meant(t, file))
 		return 0;
 	(void)spool_path(SPOOL_LOGS, file, path);
 	if (spool_stat(t->sp, path, &st) < 0 || !S_ISREG(st.st_mode) ||
@@ -267,7 +282,7 @@ static int find_log(struct reader *r, struct err *e)
 	struct stat st;
 	int code;
 
-	code = find_away(r, e);
+	code = r->t->on_end ? 0 : find_away(r, e);
 	if (code)
 		return code;
 	if (r->fd >= 0 && fstat(r->fd, &st) == 0)
@@ -281,6 +296,8 @@ static int find_log(struct reader *r, struct err *e)
 	if (code < 0 || !f.path[0])
 		return code < 0 ? code : 0;
 	code = spool_open_file(r->t->sp, f.path, O_RDONLY, NULL, e);
+	if (code >= 0 && r->t->on_end)
+		return open_log(r, f.path, code);
 	return code < 0 ? code : open_output(r, f.path, code);
 }
 
@@ -437,6 +454,11 @@ static int no_log(const struct logreader *t, bool ended, struct err *e)
 	(void)select_format_id(t->id, t->element, id);
 	if (t->attempt)
 		return err_set(e, -ENOENT, "task %s has no log of attempt %u", id, t->attempt);
+	if (t->on_end)
+		return err_set(e, -ENOENT,
+			       "no command has followed an end of task %s so far (submit --on-end, "
+			       "tenure on --on-end); elements have their own, as %s.1",
+			       id, id);
 	if (ended)
 		return err_set(e, -ENOENT,
 			       "task %s has no log: it was stopped before it started, or its log "

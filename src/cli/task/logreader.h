@@ -15,6 +15,7 @@ struct logreader {
 	unsigned int attempt; /* 0: the latest */
 	bool ended;	      /* and so waits for no log */
 	bool plain;	      /* without the header and the trailer around the output */
+	bool on_end;	      /* what the commands that followed its end have printed */
 	bool optional;	      /* to have ended without one is no error */
 	FILE *out;
 	const char *label;  /* of several: shown where the output passes to this one */

@@ -25,6 +25,9 @@ static const struct opt logs_opts[] = {
 	{ .name = "plain",
 	  .spec = { VALUE_FLAG },
 	  .help = "the output alone, without tenure's lines (===) around it" },
+	{ .name = "on-end",
+	  .spec = { VALUE_FLAG },
+	  .help = "what the commands that followed its end have printed (submit --on-end)" },
 	{ 0 },
 };
 
@@ -75,7 +78,7 @@ static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spoo
 		char id[SELECT_ID_MAX];
 
 		r = select_one(sp, opts_arg(ctx->opts, i), p, e);
-		if (r == 0)
+		if (r == 0 && !opts_flag(ctx->opts, "on-end"))
 			r = which_element(sp, p, e);
 		if (r < 0)
 			break;
@@ -88,6 +91,7 @@ static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spoo
 			.ended = has_ended(sp, p),
 			.attempt = attempt ? (unsigned int)attempt->num : 0,
 			.plain = opts_flag(ctx->opts, "plain"),
+			.on_end = opts_flag(ctx->opts, "on-end"),
 			.out = stdout,
 			.label = a->n > 1 ? a->labels[i] : NULL,
 			.shown = &a->shown,
@@ -149,8 +153,16 @@ static int run_logs(const struct cmd_ctx *ctx, struct err *e)
 	cleanup_free char(*labels)[SELECT_ID_MAX + SPEC_NAME_MAX + 2] = xcalloc(n, sizeof(*labels));
 	struct asked a = { .n = n, .places = places, .logs = logs, .labels = labels };
 	struct spool *sp = NULL;
-	int r = instance_open(ctx, SPOOL_LOOK, &sp, e);
+	int r;
 
+	if (opts_flag(ctx->opts, "on-end") &&
+	    (opts_flag(ctx->opts, "follow") || opts_flag(ctx->opts, "plain"))) {
+		(void)err_set(e, -EINVAL,
+			      "--on-end shows what is there: without --follow and "
+			      "--plain");
+		return CMD_USAGE;
+	}
+	r = instance_open(ctx, SPOOL_LOOK, &sp, e);
 	if (r == 0)
 		r = ask_for(&a, ctx, sp, e);
 	if (r == 0)
