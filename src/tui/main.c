@@ -623,12 +623,13 @@ static void watch(struct top *t)
 		(void)poll(p, ARRAY_LEN(p), TICK_MS);
 		if (p[0].revents & (POLLHUP | POLLERR)) /* the terminal is gone */
 			return;
+		/* First, as they are about what was shown. */
+		while ((key = screen_key()) != KEY_NONE_)
+			take_key(t, key);
 		if (p[1].revents)
 			take_snapshot(t);
 		if (t->pid && p[2].revents)
 			read_command(t);
-		while ((key = screen_key()) != KEY_NONE_)
-			take_key(t, key);
 		sample(t);
 	}
 }

@@ -106,14 +106,16 @@ class Terminal:
         return ""
 
     def click(self, what, limit=20.0):
-        """On that row until it is chosen: others may move it meanwhile."""
+        """On that row until it is chosen; again only when nothing has come of it for a while: others may have moved it."""
         patience = Limit(limit)
         while what not in self.chosen():
             assert not patience.over(), self.text()
             at = next((y for y, line in enumerate(self.screen.display) if what in line), None)
             if at is not None:
                 self.type(f"\033[<0;15;{at + 1}M\033[<0;15;{at + 1}m")
-            self.read(0.3)
+            once = Limit(5)
+            while what not in self.chosen() and not once.over():
+                self.read()
 
     def type(self, keys):
         os.write(self.fd, keys.encode())
@@ -245,6 +247,7 @@ def test_events_and_gpus_are_rows_too(queue, terminal):
     first = q.submit("-n", "first", "--", "sh", "-c", "echo hello from it; exec sleep 600")
     q.wait(first, "running")
     t = terminal(q)
+    t.until("held 122")  # the last event for now
     t.until(f"task {first} (first) has started")
     t.type(TAB + ENTER)  # the GPU, and all of it
     t.until("memory_total_bytes")
