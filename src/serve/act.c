@@ -63,6 +63,9 @@ static void do_by(struct serve *s, struct request *r, struct call c)
 	call_run(s, &c);
 	model_look(s->model);
 	if (!call_refused(&c, r)) {
+		size_t len = strlen(c.text);
+
+		c.text[len - (len && c.text[len - 1] == '\n')] = '\0';
 		answer_json(&r->answer, MHD_HTTP_OK,
 			    json_pack("{s:o, s:o}", "text", json_new_text(c.text), "notes",
 				      json_new_text(c.error)));
@@ -118,9 +121,21 @@ static char *line_of(json_t *doc)
 	return line;
 }
 
+/* Whoever has sent one object knows of no lines. */
+static void drop_place(char *error)
+{
+	static const char place[] = "standard input, line 1: ";
+
+	if (str_has_prefix(error, place))
+		(void)memmove(error, error + strlen(place), strlen(error + strlen(place)) + 1);
+}
+
 static void answer_submitted(struct request *r, const struct call *c)
 {
-	json_t *doc = call_refused(c, r) ? NULL : call_object(c);
+	json_t *doc;
+
+	drop_place(c->error);
+	doc = call_refused(c, r) ? NULL : call_object(c);
 
 	if (!doc) {
 		if (!r->answer.status)

@@ -70,7 +70,7 @@ static int wait_end(pid_t pid, unsigned int limit_ms)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : CMD_FAILED;
 }
 
-/* "tenure: a sentence\nin lines\ntenure: another": each in one line, without the name. */
+/* "tenure: a sentence\nin lines\ntenure: another" is "a sentence in lines; another". */
 static char *sentences(char *text)
 {
 	struct strbuf b = STRBUF_INIT;
@@ -80,7 +80,7 @@ static char *sentences(char *text)
 		bool begins = str_has_prefix(line, SAYS);
 
 		line += begins ? strlen(SAYS) : strspn(line, " ");
-		strbuf_addf(&b, "%s%s", !b.len ? "" : begins ? "\n" : " ", line);
+		strbuf_addf(&b, "%s%s", !b.len ? "" : begins ? "; " : " ", line);
 	}
 	return strbuf_take(&b);
 }

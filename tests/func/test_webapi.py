@@ -200,7 +200,7 @@ def test_what_waits_is_steered(web):
     assert w.ask("POST", "/api/v1/lanes/week/resume").status == 200
     assert w.ask("POST", f"/api/v1/tasks/{i}/stop", {"now": True}).status == 200
     must_come(lambda: not tasks(w)["tasks"])
-    assert w.ask("POST", f"/api/v1/tasks/{i}/retry").status == 200
+    assert w.ask("POST", f"/api/v1/tasks/{i}/retry").json["text"] == f"{i} true is requeued"
     must_come(lambda: state() == "pending")
 
 
@@ -219,7 +219,7 @@ def test_refusals_have_the_commands_own_text(web):
     for task, text in (({"command": "true", "gpus": -1}, "gpus"), ({"nonsense": 1}, "nonsense"), ({}, "command")):
         answer = w.ask("POST", "/api/v1/tasks", task, checked=False)
         assert answer.status in (409, 422) and text in answer.json["detail"], answer.text
-        assert "tenure:" not in answer.json["detail"]
+        assert "tenure:" not in answer.json["detail"] and "standard input" not in answer.json["detail"]
     assert w.ask("POST", "/api/v1/tasks/77/stop").status == 409
     assert tasks(w)["total"] == 0
 
