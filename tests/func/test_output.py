@@ -64,6 +64,12 @@ def test_elements_and_errors(q, tmp_path):
     alone = q.submit("-g", "0", "-e", tmp_path / "alone", "--", "sh", "-c", "echo out; echo err >&2")
     q.wait(alone, "done")
     assert (tmp_path / "alone").read_text() == "err\n" and logs(q, alone, "--plain").startswith("out\n")
+    # That there is more to read is said; not where there is nothing.
+    assert f"what task {alone} prints to standard error is in {tmp_path}/alone" in q.run("logs", alone).stderr
+    assert f"{i}.2 prints to standard error is in {tmp_path}/all.err" in q.run("logs", f"{i}.2").stderr
+    quiet = q.submit("-g", "0", "-e", tmp_path / "quiet", "--", "echo", "out")
+    q.wait(quiet, "done")
+    assert q.run("logs", quiet).stderr == ""
 
 
 def test_follow_from_before_it_began(q, tmp_path):

@@ -48,9 +48,10 @@ struct reader {
 	bool looked; /* so that what is found now has begun meanwhile */
 	char path[SPOOL_PATH_MAX];
 	bool follows;
-	bool over;    /* the task has ended: what it has not printed to is not waited for */
-	char *output; /* the file of its own that is read; NULL: its log */
-	char *away;   /* what was said last of one that is not in the spool */
+	bool over;	 /* the task has ended: what it has not printed to is not waited for */
+	char *output;	 /* the file of its own that is read; NULL: its log */
+	bool told_error; /* where what it prints to standard error is */
+	char *away;	 /* what was said last of one that is not in the spool */
 	struct text_list shown; /* paths of those before */
 	off_t at, size;
 	char seen[SEEN]; /* before it */
@@ -229,34 +230,50 @@ static int find_away(struct reader *r, struct err *e)
 	return fd < 0 ? 0 : open_log(r, strrchr(log.file, '/'), fd);
 }
 
-/* Of a task that prints to a file of its own: its path. The caller frees it. */
-static char *output_path_of(const struct logreader *t)
+/* Of a task that prints to files of its own: their paths, or NULL. The caller frees them. */
+static void find_outputs(const struct logreader *t, char **ret_output, char **ret_error)
 {
-	char *output = NULL, *error = NULL;
 	struct task_place place;
 	struct task_file file;
 	struct taskrun run;
 
+	*ret_output = *ret_error = NULL;
 	if (select_by_id(t->sp, t->id, t->element, &place, NULL) < 0 ||
 	    task_file_read(t->sp, place.path, &file, NULL) < 0)
-		return NULL;
-	if (file.spec->output) {
+		return;
+	if (file.spec->output || file.spec->error) {
 		taskrun_read(t->sp, &place, &file.history, &run);
-		taskrun_outputs(t->sp, file.spec, &place, &run, &output, &error);
+		taskrun_outputs(t->sp, file.spec, &place, &run, ret_output, ret_error);
 	}
-	free(error);
 	task_file_clear(&file);
-	return output;
+}
+
+/* What is shown has not what it prints to standard error, unless that file is empty and stays so.
+ */
+static void tell_error(struct reader *r, const char *output, const char *error)
+{
+	char id[SELECT_ID_MAX];
+	struct stat st;
+
+	if (!error || r->told_error || (output && strcmp(output, error) == 0) ||
+	    (!r->follows && (stat(error, &st) < 0 || !st.st_size)))
+		return;
+	r->told_error = true;
+	(void)fflush(r->t->out);
+	(void)fprintf(stderr, "tenure: note: what task %s prints to standard error is in %s\n",
+		      select_format_id(r->t->id, r->t->element, id), error);
 }
 
 /* Where it prints to a file of its own that is read in the place of its log at path, whose
  * descriptor is taken over. Attempts, and other tasks, go on in the same file. */
 static int open_output(struct reader *r, const char *path, int log_fd)
 {
-	cleanup_free char *output = output_path_of(r->t);
+	cleanup_free char *output = NULL, *error = NULL;
 	cleanup_fd int log = log_fd, fd = -1;
 	struct stat st;
 
+	find_outputs(r->t, &output, &error);
+	tell_error(r, output, error);
 	if (!output)
 		return open_log(r, path, take_fd(log));
 	if (r->output && r->fd >= 0 && strcmp(r->output, output) == 0) {
