@@ -67,6 +67,7 @@ static const char *const kinds[WORDS_MAX] = {
 	[WORDS_COMMANDS] = "commands",
 	[WORDS_SHELLS] = "=bash zsh fish",
 	[WORDS_SWEEPS] = "=gpu python",
+	[WORDS_TEST] = "=test",
 };
 
 static const char *const shells[COMPLETION_SHELL_MAX] = {
@@ -178,6 +179,9 @@ static char *option_kind(const struct opt *row)
 	if (row->spec.choices) {
 		for (size_t i = 0; row->spec.choices[i]; i++)
 			strbuf_addf(&b, "%s%s", i ? " " : "=", row->spec.choices[i]);
+	} else if (row->word_at) {
+		for (size_t i = 0; row->word_at(i); i++)
+			strbuf_addf(&b, "%s%s", i ? " " : "=", row->word_at(i));
 	} else if (row->spec.type == VALUE_SIGNAL) {
 		strbuf_addc(&b, '=');
 		add_signals(&b);

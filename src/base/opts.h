@@ -59,6 +59,7 @@ enum opt_words {
 	WORDS_COMMANDS, /* of the program */
 	WORDS_SHELLS,	/* that there are completions for */
 	WORDS_SWEEPS,	/* gpu, python */
+	WORDS_TEST,	/* the word */
 	WORDS_MAX
 };
 
@@ -74,6 +75,8 @@ struct opt {
 	const char *help;  /* one sentence without the default, which is added */
 	unsigned int flags;
 	enum opt_words words; /* what its value can be */
+	/* Where that is a table of the command's own, each of it; NULL: there are no more. */
+	const char *(*word_at)(size_t i);
 };
 
 enum opts_mode {

@@ -332,6 +332,13 @@ static size_t all_kinds(const char **ret)
 	return n;
 }
 
+static const char *kind_at(size_t i)
+{
+	const char *kinds[KINDS_MAX + 1];
+
+	return i < all_kinds(kinds) ? kinds[i] : NULL;
+}
+
 static bool is_kind(const char *word, const char *const *kinds)
 {
 	for (; *kinds; kinds++)
@@ -422,6 +429,7 @@ static const struct opt events_opts[] = {
 	{ .name = "kind",
 	  .short_name = 'k',
 	  .spec = { VALUE_WORDS },
+	  .word_at = kind_at,
 	  .arg = "KIND,..",
 	  .help = "only these: task-started, task-ended, held, yield, .. (one that is none says "
 		  "which there are)" },

@@ -89,15 +89,16 @@ static void offer_seen(struct words *w, const char *meaning)
 #define OFFER_NAMES (1u << 1)
 #define OFFER_LANES (1u << 2)
 #define OFFER_ALL   (1u << 3) /* the word */
-#define OF_ACTIVE   (1u << 4)
-#define OF_ENDED    (1u << 5)
+#define OFFER_LAST  (1u << 4) /* the word */
+#define OF_ACTIVE   (1u << 5)
+#define OF_ENDED    (1u << 6)
 
 static const unsigned int wanted[WORDS_MAX] = {
 	[WORDS_TASKS] = OFFER_IDS | OFFER_NAMES | OF_ACTIVE,
 	[WORDS_TASKS_LANES] = OFFER_IDS | OFFER_NAMES | OFFER_LANES | OFFER_ALL | OF_ACTIVE,
 	[WORDS_ANY_TASKS] = OFFER_IDS | OFFER_NAMES | OF_ACTIVE | OF_ENDED,
 	[WORDS_ENDED_TASKS] = OFFER_IDS | OFFER_NAMES | OFFER_LANES | OFFER_ALL | OF_ENDED,
-	[WORDS_TASK_IDS] = OFFER_IDS | OF_ACTIVE,
+	[WORDS_TASK_IDS] = OFFER_IDS | OFFER_LAST | OF_ACTIVE,
 	[WORDS_TASK_NAMES] = OFFER_NAMES | OF_ACTIVE,
 	[WORDS_ANY_TASK_NAMES] = OFFER_NAMES | OF_ACTIVE | OF_ENDED,
 	[WORDS_LANES] = OFFER_LANES | OF_ACTIVE,
@@ -207,6 +208,8 @@ static void offer_tasks(struct words *w, enum opt_words kind)
 	offer_seen(w, "lane");
 	if (what & OFFER_ALL && f.n)
 		offer(w, "all", "everything");
+	if (what & OFFER_LAST && f.n)
+		offer(w, "last", "the one that you submitted last");
 	free(f.all);
 }
 

@@ -72,6 +72,7 @@ const struct cmd cmd_notify = {
 	.summary = "who is told of what happens, and how that went",
 	.args = "[test [CHANNEL]]",
 	.max_args = 2,
+	.words = { WORDS_TEST },
 	.description =
 		"People can be told by mail, by a webhook (Slack, Feishu, DingTalk, WeCom, ntfy and "
 		"others), on the desktop, or by a command, when a task has failed, a lane is paused, "

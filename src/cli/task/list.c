@@ -42,6 +42,8 @@
 static const char *const states[] = { "pending", "paused",    "running", "done",
 				      "failed",	 "cancelled", NULL };
 
+static const char *column_at(size_t i), *sort_key_at(size_t i);
+
 static const struct opt list_opts[] = {
 	{ .name = "all", .short_name = 'a', .spec = { VALUE_FLAG }, .help = "also what has ended" },
 	{ .name = "state",
@@ -66,6 +68,7 @@ static const struct opt list_opts[] = {
 	  .help = "also when what waits starts, as the agent of this node estimates it" },
 	{ .name = "sort",
 	  .spec = { VALUE_WORDS },
+	  .word_at = sort_key_at,
 	  .arg = "KEY,..",
 	  .help = "by these columns, by -KEY the other way round: --sort gpus,-id. Without it what "
 		  "has ended comes first, then what runs, then what waits as it will start" },
@@ -75,9 +78,10 @@ static const struct opt list_opts[] = {
 	  .help = "only the first N rows" },
 	{ .name = "format",
 	  .spec = { VALUE_WORDS },
+	  .word_at = column_at,
 	  .arg = "COLUMN,..",
 	  .help = "the columns, without the line of totals: id, state, priority, gpus, lane, name, time "
-		  "(elapsed, and the limit), elapsed, limit, node, devices, reason, elements, begin, "
+		  "(elapsed, and the limit), elapsed, limit (of what runs), node, devices, reason, elements, begin, "
 		  "ended, exit, log, note (where it runs, or why it waits)" },
 	SCREEN_OPTS,
 	{ 0 },
@@ -461,6 +465,19 @@ static const struct column {
 	{ "note", { "WHERE OR WHY" }, note_cell },
 };
 
+static const char *column_at(size_t i)
+{
+	return i < ARRAY_LEN(columns) ? columns[i].key : NULL;
+}
+
+static const char *sort_key_at(size_t i)
+{
+	for (size_t k = 0; k < ARRAY_LEN(columns); k++)
+		if (columns[k].compare && !i--)
+			return columns[k].key;
+	return NULL;
+}
+
 static const struct column *find_column(const char *option, const char *key, bool to_sort,
 					struct err *e)
 {
@@ -495,6 +512,8 @@ static int take_columns(struct list *l, struct err *e)
 			       "--format is for the table; a line of --json has all of it");
 	(void)value_parse(&words, DEFAULT_FORMAT, &standard, NULL);
 	v = v ? v : &standard;
+	if (!v->words.n)
+		r = err_set(e, -EINVAL, "--format: names no column");
 	if (v->words.n > COLUMNS_MAX)
 		r = err_set(e, -EINVAL, "--format: %d columns at most", COLUMNS_MAX);
 	for (size_t i = 0; r == 0 && i < v->words.n; i++) {
