@@ -219,7 +219,7 @@ def test_runs_the_manuals_examples_unchanged(build, env, tmp_path):
         assert done.returncode == 0 and "all tasks have ended" in log, log
         assert "gpus all, the last 1 left to others" in log and "gpu 9  left" in log
         assert "queue 1: busy, 0 pending" in log and "running: 2" in log
-        assert "task 2 is requeued" in log and "runtime_error" in c.logs()
+        assert re.search(r"task 2 \(.*\) is requeued", log) and "runtime_error" in c.logs()
     finally:
         c.close()
     calls = (project / "calls").read_text().splitlines()
@@ -428,15 +428,15 @@ def test_levels_and_where_the_output_is(compete):
     c = compete
     c.start("echo why >&2; exit 3\n1,20\n\ntrue\n2,20\n",
             "check_time: 1\nretry_config:\n  max_retry_before_backoff: 1\n  backoff_duration: 600\n")
-    assert wait_for(lambda: " is requeued: " in c.out() and "task 3 is done" in c.out(), 20), c.out()
+    assert wait_for(lambda: " is requeued: " in c.out() and re.search(r"task 3 \(.*\) is done", c.out()), 20), c.out()
     lines = [line.split(" - ", 2)[1:] for line in c.out().splitlines()]
-    at = next(i for i, (_, text) in enumerate(lines) if text.startswith("task 2 is requeued: exit code 3"))
+    at = next(i for i, (_, text) in enumerate(lines) if re.match(r"task 2 \(.*\) is requeued: exit code 3", text))
     assert lines[at][0] == "WARNING", lines
     where = r"task 2: its output is in (/.*/logs/2-q1-line1\.1\.log)"
     assert wait_for(lambda: len(re.findall(r" - WARNING - " + where, c.out())) == 1, 10), c.out()
     started = re.search(r" - INFO - " + where, c.out())
     assert started and "why\n" in pathlib.Path(started[1]).read_text()
-    assert re.search(r" - INFO - task 3: its output is in /.*/3-", c.out()) and " - INFO - task 3 is done" in c.out()
+    assert re.search(r" - INFO - task 3: its output is in /.*/3-", c.out()) and re.search(r" - INFO - task 3 \(.*\) is done", c.out())
     c.p.send_signal(signal.SIGINT)
     assert c.p.wait(HANG) == 0, c.out()
 

@@ -97,7 +97,7 @@ def test_resume_ends_a_back_off(queue, tmp_path):
     many = q.submit("--retry-every", "1", "--array", "1-4", *fails)
     alone = q.submit("--retry-every", "1", *fails)
     later = q.submit("-g", "0", "-l", "bad", "--begin", "2099-01-01 08:00", "--", "true")
-    must_come(lambda: len(re.findall(rf"task {many}\.\d is requeued", q.out.read_text())) == 4)
+    must_come(lambda: len(re.findall(rf"task {many}\.\d \(.*\) is requeued", q.out.read_text())) == 4)
     q.m.run(q.m.tenure, "pause", str(many))
     for i in (one, many):
         q.wait(i, "paused")

@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import re
 import signal
 import subprocess
 import time
@@ -273,7 +274,7 @@ def test_next_at_once_means_at_once(queue, tmp_path):
                  f"date +%s.%N >> {times}; test $(wc -l < {times}) -ge 5")
     q.wait(i, "done", 30)
     assert len(times.read_text().split()) == 5
-    assert wait_for(lambda: f"task {i} is done" in q.out.read_text())
+    assert wait_for(lambda: re.search(rf"task {i} \(.*\) is done", q.out.read_text()))
     said = q.out.read_text()
     assert "next at once" in said and "was stopped" not in said, said
 

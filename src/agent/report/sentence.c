@@ -224,7 +224,7 @@ static void tell_task_adopted(const json_t *m, struct strbuf *out)
 	strbuf_addf(out, " runs on (%s)", text_of(m, "name"));
 }
 
-/* "task 42.7 is requeued: exit code 1, try 2 of 4; next in 10m" */
+/* "task 42.7 (train) is requeued: exit code 1, try 2 of 4; next in 10m" */
 static void tell_task_ended(const json_t *m, struct strbuf *out)
 {
 	static const struct {
@@ -233,9 +233,11 @@ static void tell_task_ended(const json_t *m, struct strbuf *out)
 		    { "failed", "has failed" },
 		    { "requeued", "is requeued" },
 		    { "stopped", "was stopped" } };
-	const char *outcome = text_of(m, "outcome");
+	const char *outcome = text_of(m, "outcome"), *name = text_of(m, "name");
 
 	add_task(m, out);
+	if (name[0])
+		strbuf_addf(out, " (%s)", name);
 	for (size_t i = 0; i < ARRAY_LEN(all); i++)
 		if (strcmp(outcome, all[i].outcome) == 0)
 			strbuf_addf(out, " %s", all[i].words);
