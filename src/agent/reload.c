@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "base/nofile.h"
 #include "base/strbuf.h"
+#include "base/units.h"
 #include "task/sweep.h"
 
 #define RUN_LIMIT_MS 30000
@@ -186,7 +187,7 @@ static void compare_helpers(const json_t *before, const json_t *now, json_t *to)
 static json_t *compare(const json_t *before, const json_t *now)
 {
 	json_t *changed = json_array(), *stays = json_array(), *value;
-	char when[CLOCK_TEXT_MAX];
+	char when[CLOCK_TEXT_MAX], for_how_long[UNIT_TEXT_MAX];
 	const char *key;
 
 	if (strcmp(hold_word(before), hold_word(now)) != 0)
@@ -205,9 +206,11 @@ static json_t *compare(const json_t *before, const json_t *now)
 	}
 	compare_helpers(before, now, changed);
 	if (json_get_u64(now, "for_ms"))
-		add_change(changed, "for", "before", "from now on", "");
+		add_change(changed, "for", "as before",
+			   unit_format_duration(json_get_u64(now, "for_ms"), for_how_long),
+			   " from now on");
 	if (json_get_u64(now, "until_ns"))
-		add_change(changed, "until", "before",
+		add_change(changed, "until", "as before",
 			   clock_format_local(json_get_u64(now, "until_ns"), when), "");
 	return json_pack("{s:i, s:o, s:o}", "code", 0, "changed", changed, "fixed", stays);
 }

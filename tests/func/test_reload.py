@@ -235,6 +235,7 @@ def test_deadlines(machine):  # noqa: F811
     assert 3500 < lifetime(m)["left_s"] <= 3600
     assert m.cmd("on", *ON, "--lifetime", "2h").returncode == 0
     assert 7100 < lifetime(m)["left_s"] <= 7200
+    assert "for: as before -> 1h 00m from now on" in m.cmd("reload", "--for", "1h").stdout
     assert m.cmd("on", *ON, "--for", "1s").returncode == 0
     must_come(lambda: m.cmd("status").returncode == 3, 30)
     must_come(m.empty)
