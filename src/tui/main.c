@@ -66,6 +66,7 @@ struct top {
 	struct page page; /* what a command has printed, or all of a thing */
 	enum asked asked; /* about a task */
 	uint64_t asked_id, asked_element;
+	bool pasting;
 	bool quit;
 };
 
@@ -511,8 +512,22 @@ static void answer(struct top *t, int key)
 			      false);
 }
 
+/* A text that was pasted is none of keys, but for a filter. True: it was that. */
+static bool is_pasted(struct top *t, int key)
+{
+	if (key == KEY_PASTE_BEGIN_ || key == KEY_PASTE_END_) {
+		t->pasting = key == KEY_PASTE_BEGIN_;
+		if (t->pasting && !t->ui.typing)
+			say(t, true, "what was pasted is not taken as keys");
+		return true;
+	}
+	return t->pasting && !(t->ui.typing && key >= ' ');
+}
+
 static void take_key(struct top *t, int key)
 {
+	if (is_pasted(t, key))
+		return;
 	if (t->ui.help) {
 		t->ui.help = false;
 	} else if (t->page.text.len) {

@@ -11,6 +11,12 @@
 
 #include "base/mem.h"
 
+/* What is pasted comes between two keys of its own (xterm's DEC mode 2004; others ignore it). */
+#define PASTE_ON    "\033[?2004h"
+#define PASTE_OFF   "\033[?2004l"
+#define PASTE_BEGIN KEY_F(62)
+#define PASTE_END   KEY_F(63)
+
 static size_t click_x, click_y;
 static attr_t attrs[INK_MAX];
 
@@ -52,16 +58,25 @@ static void make_looks(void)
 }
 
 /* What keys send whose terminal is not quite the one that TERM says, as in tmux, screen, PuTTY. */
+static void tell_terminal(const char *text)
+{
+	(void)fputs(text, stdout);
+	(void)fflush(stdout);
+}
+
 static void define_more_keys(void)
 {
 	static const struct {
 		const char *bytes;
 		int key;
-	} more[] = { { "\033[A", KEY_UP },     { "\033OA", KEY_UP },	 { "\033[B", KEY_DOWN },
-		     { "\033OB", KEY_DOWN },   { "\033[H", KEY_HOME },	 { "\033OH", KEY_HOME },
-		     { "\033[1~", KEY_HOME },  { "\033[7~", KEY_HOME },	 { "\033[F", KEY_END },
-		     { "\033OF", KEY_END },    { "\033[4~", KEY_END },	 { "\033[8~", KEY_END },
-		     { "\033[5~", KEY_PPAGE }, { "\033[6~", KEY_NPAGE }, { "\033[Z", KEY_BTAB } };
+	} more[] = {
+		{ "\033[A", KEY_UP },	      { "\033OA", KEY_UP },	 { "\033[B", KEY_DOWN },
+		{ "\033OB", KEY_DOWN },	      { "\033[H", KEY_HOME },	 { "\033OH", KEY_HOME },
+		{ "\033[1~", KEY_HOME },      { "\033[7~", KEY_HOME },	 { "\033[F", KEY_END },
+		{ "\033OF", KEY_END },	      { "\033[4~", KEY_END },	 { "\033[8~", KEY_END },
+		{ "\033[5~", KEY_PPAGE },     { "\033[6~", KEY_NPAGE },	 { "\033[Z", KEY_BTAB },
+		{ "\033[200~", PASTE_BEGIN }, { "\033[201~", PASTE_END }
+	};
 
 	for (size_t i = 0; i < ARRAY_LEN(more); i++)
 		if (key_defined(more[i].bytes) == 0)
@@ -87,6 +102,7 @@ int screen_open(struct err *e)
 	(void)mousemask(BUTTON1_PRESSED | BUTTON1_CLICKED | BUTTON4_PRESSED | BUTTON5_PRESSED,
 			NULL);
 	(void)mouseinterval(0);
+	tell_terminal(PASTE_ON);
 	return 0;
 }
 
@@ -95,6 +111,7 @@ void screen_close(void)
 	(void)move(LINES - 1, 0); /* where what comes next is printed, if this is one screen */
 	(void)clrtoeol();
 	(void)refresh();
+	tell_terminal(PASTE_OFF);
 	(void)endwin();
 }
 
@@ -117,6 +134,7 @@ void screen_wait_key(void)
 
 void screen_resume(void)
 {
+	tell_terminal(PASTE_ON);
 	(void)clearok(stdscr, TRUE);
 	(void)refresh();
 }
@@ -187,6 +205,8 @@ int screen_key(void)
 		     { KEY_BTAB, KEY_BACK_TAB_ },
 		     { 'L' & 31, KEY_REDRAW_ },
 		     { KEY_ENTER, '\r' },
+		     { PASTE_BEGIN, KEY_PASTE_BEGIN_ },
+		     { PASTE_END, KEY_PASTE_END_ },
 		     { KEY_F(1), 'h' },
 		     { KEY_F(3), '/' },
 		     { KEY_F(4), '/' },

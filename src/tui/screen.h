@@ -33,6 +33,8 @@ enum screen_key {
 	KEY_BACKSPACE_,
 	KEY_BACK_TAB_,
 	KEY_REDRAW_,
+	KEY_PASTE_BEGIN_, /* what comes before the end was pasted, and not typed */
+	KEY_PASTE_END_,
 	KEY_CLICK_, /* screen_click() */
 	KEY_WHEEL_UP_,
 	KEY_WHEEL_DOWN_,

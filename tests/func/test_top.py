@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+from nodelib import two_that_know_each_other
 from patience import Limit, must_come
 
 pyte = pytest.importorskip("pyte")
@@ -296,6 +297,43 @@ def test_the_trend_and_the_band_are_there_from_the_first_frame(queue, top_built)
     trend = re.search("%[<=>]([\u2800-\u28ff]{8})", shown)[1]
     # The last character has this step and the one before it; the agent's are those before.
     assert any(ord(c) != 0x2800 for c in trend[:-1]) or ord(trend[-1]) & 0x47, shown
+
+
+def test_nodes_are_rows_too(world, terminal):
+    """Of several nodes each has a row, which can be chosen, and all that is known of it is a key away."""
+    a, _ = two_that_know_each_other(world)
+    t = terminal(a)
+    t.until("2 nodes")
+    assert re.search(r"^ alpha +alive +2 .* this one", t.text(), re.M) and re.search(r"^ beta +alive +2 ", t.text(), re.M)
+    t.type(TAB + TAB)
+    t.until(">NODE")
+    t.click(" beta ")
+    t.type(ENTER)
+    t.until("any key goes back")
+    assert re.search(r"^agent +beta", t.text(), re.M)
+    t.type("x")
+    t.until(">NODE")
+    t.type("p")
+    t.until("this key is about a task")
+    t.type("q")
+    assert t.ends() == 0
+
+
+def test_what_is_pasted_is_no_keys(queue, terminal):
+    """The window was the wrong one: nothing is stopped. Into a filter it goes."""
+    q = queue(gpus=1)
+    ids = [q.submit("-n", name, "--", "true") for name in ("apple", "banana")]
+    t = terminal(q)
+    t.until("banana")
+    t.type(DOWN + "\033[200~sy\rp+q\n\033[201~")
+    t.until("what was pasted is not taken as keys")
+    t.type("/\033[200~nan\r\033[201~a" + ENTER)
+    t.until("with nana")
+    t.until("apple", gone=True)
+    assert {r["state"] for r in q.rows()} == {"pending"} and len(ids) == len(q.rows())
+    t.type("q")
+    assert t.ends() == 0
+    assert b"\033[?2004h" in t.raw and b"\033[?2004l" in t.raw
 
 
 def test_keys_of_other_terminals(queue, terminal):
