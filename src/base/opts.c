@@ -128,7 +128,7 @@ static int unknown_long(struct opts *o, const char *name, size_t len, struct err
 
 	const char *near = str_nearest(word, names);
 
-	if (near)
+	if (near && strcmp(near, word) != 0) /* not everybody who parses has --help */
 		return err_set(e, -EINVAL, "unknown option --%s; did you mean --%s?", word, near);
 	return err_set(e, -EINVAL, "unknown option --%s", word);
 }
