@@ -125,9 +125,10 @@ class Paced {
  * link: starting, live, old. While it is old, why and seen (a time) say since when.
  */
 export class Live {
-  constructor(session) {
+  // first: the status, where it was asked for already.
+  constructor(session, first) {
     Object.assign(this, {
-      session, link: "starting", why: "", refused: false, seen: null, tries: 0, next: null,
+      session, first, link: "starting", why: "", refused: false, seen: null, tries: 0, next: null,
       status: null, agent: false, trouble: "", statusSeen: null,
       running: null, waiting: null, ended: null, counts: null, queueTrouble: "", read: false, lanes: new Set(),
       cursor: null, cursors: [], lane: "", name: "", endedLimit: ENDED_PAGE,
@@ -262,7 +263,9 @@ export class Live {
   }
 
   async askStatus() {
-    const doc = await ask("GET", "status");
+    const first = this.first;
+    this.first = null;
+    const doc = await (first ?? ask("GET", "status"));
     this.agent = doc.agent;
     this.trouble = doc.trouble ?? "";
     if (doc.agent && doc.status) {

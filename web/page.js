@@ -5,7 +5,7 @@ import { Live } from "./api.js";
 import { by, h, say, set, show, tick } from "./dom.js";
 import { gpuName, gpusView, whoOf, yieldsView } from "./gpus.js";
 import { eventsView, nodesView, queueView } from "./queue.js";
-import { exchange, session } from "./session.js";
+import { entered, exchange, firstStatus, session } from "./session.js";
 import { clock, duration, language, languages, speak, t, translate } from "./strings.js";
 import { problemText, submitView, taskView } from "./task.js";
 
@@ -147,8 +147,8 @@ function bindKeys(live, submit) {
 
 /* ---- the beginning ---- */
 
-function begin(who) {
-  const live = new Live(who);
+function begin(who, status) {
+  const live = new Live(who, status);
   live.start(); // what it asks for comes while the parts are made
   show(by("signin"), false);
   show(by("page"), true);
@@ -182,12 +182,12 @@ function signIn(e) {
   by("token").focus();
 }
 
-async function enter(how) {
+async function enter(how, status) {
   try {
-    begin(await how());
+    begin(await how, status);
   } catch (e) {
     signIn(e);
-    if (!e.status) setTimeout(() => enter(how), 3000); // it is not there, and may come
+    if (!e.status) setTimeout(() => enter(session()), 3000); // it is not there, and may come
   }
 }
 
@@ -206,7 +206,7 @@ for (const el of document.querySelectorAll("dialog .close")) el.addEventListener
 by("signin-form").addEventListener("submit", (e) => {
   e.preventDefault();
   const token = /[0-9a-f]{64}/.exec(by("token").value)?.[0];
-  if (token) enter(() => exchange(token));
+  if (token) enter(exchange(token));
   else say(by("signin-why"), t("token_form"));
 });
-enter(session);
+enter(entered, firstStatus);

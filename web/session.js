@@ -18,3 +18,8 @@ export async function session() {
 }
 
 export async function exchange(token) { return ask("POST", "session", { token }); }
+
+// Begun as soon as this file is here, while the others still come: what is drawn first need not wait for them.
+export const entered = session();
+export const firstStatus = entered.then(() => ask("GET", "status"));
+firstStatus.catch(() => {}); // said by who waits for it
