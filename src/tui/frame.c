@@ -538,7 +538,7 @@ static void draw_queue_head(struct canvas *c, size_t y, const struct model_snaps
 	canvas_right(c, x, y, INK_HEAD, "ELAPSED", 8);
 	(void)str_print(text, sizeof(text), "%zu run, %zu wait%s%s%s", ui->listing.running,
 			s->rows.n - ui->listing.running, sorts[ui->wanted.sort],
-			filter[0] ? ", with " : "", filter);
+			filter[0] ? ", /" : "", filter);
 	if (c->width > x + 9)
 		canvas_right(c, x + 9, y, INK_HEAD, text, c->width - x - 9);
 }

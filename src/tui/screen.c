@@ -129,7 +129,7 @@ void screen_wait_key(void)
 	(void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &t);
 	while (read(STDIN_FILENO, &c, 1) < 0 && errno == EINTR)
 		;
-	(void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &was);
+	(void)tcsetattr(STDIN_FILENO, TCSADRAIN, &was); /* what is typed behind it counts */
 }
 
 void screen_resume(void)
