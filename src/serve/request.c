@@ -9,6 +9,27 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+static enum MHD_Result stop_at_unknown(void *data, enum MHD_ValueKind kind, const char *key,
+				       size_t size, const char *value, size_t value_size)
+{
+	struct request *r = data;
+	const char *const *known = r->route->queries, *near;
+
+	for (size_t i = 0; known[i]; i++)
+		if (strlen(known[i]) == size && memcmp(known[i], key, size) == 0)
+			return MHD_YES;
+	near = str_nearest(key, known);
+	answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST, "there is no parameter \"%s\" here%s%s%s",
+		       key, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+	return MHD_NO;
+}
+
+bool request_queries_known(struct request *r)
+{
+	(void)MHD_get_connection_values_n(r->mhd, MHD_GET_ARGUMENT_KIND, stop_at_unknown, r);
+	return !r->answer.status;
+}
+
 const char *request_query(const struct request *r, const char *key)
 {
 	const char *value = NULL;

@@ -29,10 +29,13 @@ struct request;
 #define ROUTE_WRITE (1u << 1) /* changes something: needs the right to, and our own origin */
 #define ROUTE_SLOW  (1u << 2) /* by a worker */
 
+#define ROUTE_QUERIES 7
+
 struct route {
 	const char *method, *path; /* "{task}" is a number or N.M, "{name}" any other word */
 	unsigned int flags;
 	void (*answer)(struct serve *s, struct request *r);
+	const char *queries[ROUTE_QUERIES]; /* the parameters of the URL that it has, then NULL */
 };
 
 enum request_state {
@@ -57,6 +60,8 @@ struct request {
 	struct request *next; /* in the line to the workers */
 };
 
+/* Each parameter of the URL is one of the route's; or the problem is the answer. */
+bool request_queries_known(struct request *r);
 /* A parameter of the URL, "" for one without a value; NULL: it is not there. */
 const char *request_query(const struct request *r, const char *key);
 /* A whole number of it: 0 and *ret, which is `otherwise` where it is not there; or -EINVAL, and the

@@ -291,7 +291,8 @@ static bool admit(struct server *sv, struct request *r, const struct connection 
 	r->route = webfile_route(method, path);
 	if (!r->route)
 		r->route = request_route(r, sv->routes, method, path);
-	return r->route && admit_right(sv, r, &c);
+	return r->route && admit_right(sv, r, &c) &&
+	       (r->route->method == NULL || request_queries_known(r));
 }
 
 /* ---- the rest of it ---- */

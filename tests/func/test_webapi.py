@@ -16,7 +16,7 @@ import pagepast
 from machine import until
 from patience import HANG, Limit, must_come
 from poolsite import Site
-from weblib import OPENAPI, Web
+from weblib import OPENAPI, Web, resolve
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(os.environ.get("TENURE_BUILD", "build"), "tenure-serve").exists(),
                                 reason="built without libmicrohttpd")
@@ -84,10 +84,31 @@ class Events:
 def test_all_operations_are_described(build):
     """The table of routes and the document are the same."""
     source = pathlib.Path(__file__).resolve().parents[2] / "src/serve/routes.c"
-    rows = re.findall(r'\{ "(\w+)", (API )?"([^"]+)"', source.read_text())
+    rows = re.findall(r'\{ "(\w+)",\s+(API )?"(/[^"]+)"', source.read_text())
     served = {(method.lower(), ("/api/v1" if api else "") + path) for method, api, path in rows}
     described = {(m, path) for path, item in OPENAPI["paths"].items() for m in item if m != "parameters"}
     assert served | {("get", "/api/v1/openapi.json")} == described
+
+
+def test_parameters_that_are_described_and_no_others(web, build):
+    """What is asked with a slip of the pen is not answered as if it had not been asked."""
+    source = pathlib.Path(__file__).resolve().parents[2] / "src/serve/routes.c"
+    rows = re.findall(r'\{ "(\w+)",\s+(API )?"((?:[^"{]|\{\w+\})+)",[^{}]*(?:\{([^{}]*)\})? \}', source.read_text())
+    served = {(method.lower(), ("/api/v1" if api else "") + path): set(re.findall(r'"(\w+)"', queries))
+              for method, api, path, queries in rows}
+    described = {}
+    for path, item in OPENAPI["paths"].items():
+        for method in item.keys() - {"parameters"}:
+            all_ = [resolve(p) for p in item.get("parameters", []) + item[method].get("parameters", [])]
+            described[method, path] = {p["name"] for p in all_ if p["in"] == "query"}
+    described.pop(("get", "/api/v1/openapi.json"))
+    assert served == described
+    w = web()
+    for path, text in (("tasks?stat=running", "state"), ("tasks?limit=1&lanes=x", "lane"), ("events?lsat=1", "last"),
+                       ("status?x=1", None), ("tasks?=1", None), ("tasks?Limit=1", "limit")):
+        a = w.get("/api/v1/" + path)
+        assert a.status == 400 and "there is no parameter " in a.json["detail"], (path, a.text)
+        assert text is None or f"did you mean {text}?" in a.json["detail"], (path, a.text)
 
 
 def test_a_task_from_its_submission_to_its_end(web):
