@@ -21,6 +21,7 @@
 #include <uv.h>
 
 #include "agent/allocations.h"
+#include "agent/asks.h"
 #include "agent/ctl.h"
 #include "agent/ctl_client.h"
 #include "agent/dispatch.h"
@@ -118,6 +119,7 @@ static void on_watch(uv_timer_t *timer)
 		task_events_look_stuck(&a->queue->place, a->stuck);
 	}
 	allocations_look_free(a, false);
+	asks_look(a);
 	history_look(a);
 	meter_look(a);
 }
@@ -328,6 +330,7 @@ static bool close_parts(struct agent *a)
 	guardlink_close(a->link, on_link_closed);
 	agent_job_close(a->job);
 	helpers_close(take_ptr(a->helpers));
+	asks_close(a);
 	verbs_close(a);
 	reload_close(a);
 	ctl_close(a->ctl);
@@ -358,6 +361,7 @@ static enum agent_end run_parts(struct agent *a)
 	lifecycle_start(a);
 	(void)uv_timer_start(&a->watch_timer, on_watch, WATCH_MS, WATCH_MS);
 	start_parts(a);
+	a->asks = asks_new(a);
 	guardlink_start(a->link);
 	a->job = agent_job_new(a);
 	agent_job_start(a->job);

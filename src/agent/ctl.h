@@ -42,6 +42,7 @@ enum ctl_verb {
 	CTL_REASONS,  /* what each that waits waits for, in a few words: {groups} */
 	CTL_RELOAD,   /* payload: other settings (agent/reload.h) */
 	CTL_HISTORY,  /* of the devices: task is the seconds back, element the step in seconds */
+	CTL_ANSWER,   /* payload: to somebody who asks for a device (agent/asks.h) */
 	CTL_VERB_MAX
 };
 

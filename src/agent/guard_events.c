@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "agent/allocations.h"
+#include "agent/asks.h"
 #include "agent/dispatch.h"
 #include "agent/lifecycle.h"
 #include "agent/meter.h"
@@ -112,6 +113,7 @@ static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
 	startup_on_device(a, slot);
 	watch_device(a, slot);
 	allocations_look_free(a, true);
+	asks_on_device(a);
 	if (a->queue)
 		dispatch_look(a->queue);
 }

@@ -35,6 +35,7 @@ struct agent {
 	struct history *history;
 	struct meter *meter;
 	struct verbs *verbs;
+	struct asks *asks; /* NULL: it runs no tasks */
 	struct reload *reload;
 	json_t *given; /* the document that it goes by (reload.h), whose reload is; NULL */
 	struct watch *watch;

@@ -65,6 +65,7 @@ static uint32_t smaller_limit(uint64_t a, uint64_t b)
 void reload_take(struct agent_config *c, const struct settings *s, bool serves)
 {
 	c->workload_grace_ms = settings_num(s, SET_WORKLOAD_GRACE);
+	c->ask = settings_flag(s, SET_ASK);
 	c->by_uuid = settings_num(s, SET_VISIBLE_DEVICES) != 0;
 	c->gang_wait_ms = settings_num(s, SET_GANG_WAIT);
 	c->log_limit = settings_num(s, SET_LOG_LIMIT);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/asks.h"
 #include "agent/attempt/steps.h"
 #include "agent/attempt/sweep.h"
 #include "agent/dispatch.h"
@@ -170,6 +171,11 @@ static json_t *reload(struct agent *a, const struct verb_args *v)
 	return reload_begin(a, v->client, ctl_payload(v->client));
 }
 
+static json_t *answer(struct agent *a, const struct verb_args *v)
+{
+	return asks_answer(a, ctl_payload(v->client));
+}
+
 static json_t *stopped(const char *unwritten)
 {
 	return json_pack("{s:i, s:s*}", "code", 0, "unwritten", unwritten);
@@ -205,6 +211,7 @@ static const struct verb verbs[CTL_VERB_MAX] = {
 	[CTL_WATCH] = { "watch", .streams = true },
 	[CTL_REASONS] = { "reasons", .begin = reasons },
 	[CTL_RELOAD] = { "reload", .begin = reload },
+	[CTL_ANSWER] = { "answer", .begin = answer },
 };
 
 /* -------- on the socket -------- */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/asks.h"
 #include "agent/dispatch.h"
 #include "agent/helpers.h"
 #include "agent/node/guardlink.h"
@@ -56,6 +57,7 @@ json_t *watch_status(struct agent *a, bool devices)
 	(void)json_object_set_new(doc, "options",
 				  options ? json_deep_copy(options) : json_object());
 	(void)json_object_set_new(doc, "helpers", helpers_report(a->helpers));
+	(void)json_object_set_new(doc, "asks", asks_report(a));
 	return doc;
 }
 

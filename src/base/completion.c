@@ -67,6 +67,7 @@ static const char *const kinds[WORDS_MAX] = {
 	[WORDS_COMMANDS] = "commands",
 	[WORDS_SHELLS] = "=bash zsh fish",
 	[WORDS_SWEEPS] = "=gpu python",
+	[WORDS_ANSWERS] = "=yes no",
 	[WORDS_TEST] = "=test",
 };
 

@@ -59,6 +59,7 @@ enum opt_words {
 	WORDS_COMMANDS, /* of the program */
 	WORDS_SHELLS,	/* that there are completions for */
 	WORDS_SWEEPS,	/* gpu, python */
+	WORDS_ANSWERS,	/* yes, no */
 	WORDS_TEST,	/* the word */
 	WORDS_MAX
 };

@@ -210,6 +210,10 @@ const struct setting settings_table[] = {
 			    .opt.help =
 				    "at most N tasks without a GPU (-g 0) run at once; 0: as many as "
 				    "this node has processors, but not fewer than 64" },
+	[SET_ASK] = { ROW("ask", "ASK", "ask", VALUE_FLAG), .opt.def = "true", .opt.group = node,
+		      .groups = SETTING_GROUP_LIFE,
+		      .opt.help = "other users of this machine may ask for the GPU of a task "
+				  "(tenure ask), and its owner is told; false: they are refused" },
 	[SET_VISIBLE_DEVICES] = { ROW("visible_devices", "VISIBLE_DEVICES", "visible-devices",
 				      VALUE_CHOICE),
 				  .opt.arg = "HOW", .opt.def = "index", .opt.group = node,

@@ -136,28 +136,39 @@ char *agent_others(const struct cmd_ctx *ctx)
 	return strbuf_take(&b);
 }
 
+/* What came of asking the agent. */
+static int code_of(const struct cmd_ctx *ctx, int r, struct err *e)
+{
+	cleanup_free char *others = r == -ECONNREFUSED ? agent_others(ctx) : NULL;
+
+	if (r != -ECONNREFUSED)
+		return r < 0 ? CMD_FAILED : CMD_OK;
+	(void)err_set(e, r, "tenure is not running for instance %s%s%s%s; start it with: tenure on",
+		      settings_str(ctx->settings, SET_INSTANCE), others ? " (" : "",
+		      others ? others : "", others ? ")" : "");
+	return CMD_NOTHING_RUNS;
+}
+
 int agent_ask(const struct cmd_ctx *ctx, const struct ctl_request *req, int timeout_ms,
 	      json_t **ret, int *ret_fd, struct err *e)
 {
-	const char *instance = settings_str(ctx->settings, SET_INSTANCE);
 	enum setting_layer from = settings_origin(ctx->settings, SET_ROOT)->layer;
 	char name[SOCKET_NAME_MAX];
-	int r;
 
 	/* Letting go must not fail for a file or a variable that says otherwise by now. */
 	if (from == SETTING_FROM_COMMAND_LINE && serves_another(ctx, e))
 		return CMD_NOTHING_RUNS;
-	r = ctl_ask_about(socket_name(ctx, name), req, timeout_ms, ret, ret_fd, e);
-	if (r == -ECONNREFUSED) {
-		cleanup_free char *others = agent_others(ctx);
+	return code_of(ctx, ctl_ask_about(socket_name(ctx, name), req, timeout_ms, ret, ret_fd, e),
+		       e);
+}
 
-		(void)err_set(
-			e, r,
-			"tenure is not running for instance %s%s%s%s; start it with: tenure on",
-			instance, others ? " (" : "", others ? others : "", others ? ")" : "");
-		return CMD_NOTHING_RUNS;
-	}
-	return r < 0 ? CMD_FAILED : CMD_OK;
+int agent_ask_with(const struct cmd_ctx *ctx, enum ctl_verb verb, const char *payload,
+		   int timeout_ms, json_t **ret, struct err *e)
+{
+	char name[SOCKET_NAME_MAX];
+
+	return code_of(ctx, ctl_ask_with(socket_name(ctx, name), verb, payload, timeout_ms, ret, e),
+		       e);
 }
 
 json_t *agent_status(const struct cmd_ctx *ctx, int timeout_ms, struct err *e)

@@ -30,6 +30,10 @@
 int agent_ask(const struct cmd_ctx *ctx, const struct ctl_request *req, int timeout_ms,
 	      json_t **ret, int *ret_fd, struct err *e);
 
+/* The same with a payload. */
+int agent_ask_with(const struct cmd_ctx *ctx, enum ctl_verb verb, const char *payload,
+		   int timeout_ms, json_t **ret, struct err *e);
+
 /* The whole status. A new reference; NULL: there is none, and e says why. */
 json_t *agent_status(const struct cmd_ctx *ctx, int timeout_ms, struct err *e);
 /* The tasks that it says it runs. Borrowed of the status, which may be NULL. */

@@ -11,6 +11,7 @@
 
 extern const struct cmd cmd_agent;
 extern const struct cmd cmd_alloc, cmd_release, cmd_allocs, cmd_start, cmd_tell_free;
+extern const struct cmd cmd_ask, cmd_answer;
 extern const struct cmd cmd_completion;
 extern const struct cmd cmd_config;
 extern const struct cmd cmd_devices;

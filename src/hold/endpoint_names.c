@@ -54,3 +54,9 @@ char *agent_socket_name(char *buf, size_t n, const char *instance, const char *d
 
 	return str_print(buf, n, "%s%s/agent", first_part(part, dev_dir, job), instance);
 }
+
+char *ask_socket_name(char *buf, size_t n, uid_t uid, const char *dev_dir, unsigned int number)
+{
+	return str_print(buf, n, ASK_SOCKET_BEGIN "%u/%016" PRIx64 "/%u", (unsigned int)uid,
+			 hash_path(dev_dir), number);
+}

@@ -16,6 +16,7 @@
  */
 
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/endpoint.h"
 
@@ -26,5 +27,13 @@
 char *guard_socket_name(char *buf, size_t n, const char *dev_dir, const char *job);
 char *agent_socket_name(char *buf, size_t n, const char *instance, const char *dev_dir,
 			const char *job);
+
+/*
+ * The one name that other users may use: an abstract one (base/sock.h), by which they find the
+ * agents of a user, "tenure/ask/1000/89af...e1/0". Anybody can take it, so that an agent has the
+ * first one that is free, and who asks looks who has it. The directory is always told by its hash.
+ */
+#define ASK_SOCKET_BEGIN "tenure/ask/"
+char *ask_socket_name(char *buf, size_t n, uid_t uid, const char *dev_dir, unsigned int number);
 
 #endif

@@ -34,6 +34,8 @@ static const struct topic topics[] = {
 	{ "device-back", "back", NULL, NULL, false, 3, "a device is back" },
 	{ "device-back", "quarantine", NULL, NULL, false, 3, "a device gets tasks again" },
 	{ "blind", "blind", NULL, NULL, true, 4, "a device cannot be seen" },
+	{ "asked", "asked", NULL, NULL, true, 4, "somebody asks for a GPU" },
+	{ "answered", "answered", NULL, NULL, false, 2, "an ask for a GPU is over" },
 	{ "free", "free", NULL, NULL, true, 3, "GPUs are free" },
 	{ "held", "held", NULL, NULL, false, 2, "a GPU is held" },
 	{ "yielded", "yield", NULL, NULL, false, 2, "a GPU was yielded" },

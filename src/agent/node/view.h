@@ -65,6 +65,13 @@ struct view_quarantine {
 	char reason[200]; /* shut: why */
 };
 
+/* Devices that are left to somebody who has asked for them (agent/asks.h). */
+#define VIEW_SPARED_MAX 64
+struct view_spared {
+	size_t n;
+	char uuids[VIEW_SPARED_MAX][96];
+};
+
 struct view {
 	const struct agent_config *c;
 	const struct node_self *self;
@@ -78,6 +85,7 @@ struct view {
 	uint32_t cpu_slots;	   /* tasks without a GPU at once */
 	const struct view_workload *workloads;	  /* by slot; NULL: there are none */
 	const struct view_quarantine *quarantine; /* by slot; NULL: there is none */
+	const struct view_spared *spared;	  /* NULL: none are */
 	struct deadline deadlines[DEADLINE_MAX];
 	struct life_view life;
 	uint64_t job_end_ns; /* wall: of the job that it runs in; 0: not known, or never */

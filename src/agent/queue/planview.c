@@ -85,6 +85,14 @@ static void shut_away(const struct view *view, uint32_t slot, struct sched_devic
 	s->quarantine = view->quarantine[slot].reason;
 }
 
+static bool is_spared(const struct view *view, const char *uuid)
+{
+	for (size_t i = 0; view->spared && i < view->spared->n; i++)
+		if (!strcmp(view->spared->uuids[i], uuid))
+			return true;
+	return false;
+}
+
 static struct sched_device planned_device(const struct view *view, const char *instance,
 					  uint32_t slot)
 {
@@ -111,6 +119,8 @@ static struct sched_device planned_device(const struct view *view, const char *i
 		shut_away(view, slot, &s);
 	else if (is_lent_away(d, instance))
 		lend_away(d, &s);
+	else if (is_spared(view, d->uuid) && s.state != SCHED_DEV_FAULTY)
+		s.state = SCHED_DEV_LEFT;
 	return s;
 }
 

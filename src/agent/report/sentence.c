@@ -381,6 +381,51 @@ static void tell_quarantine(const json_t *m, struct strbuf *out)
 		strbuf_addf(out, "is trusted again%s%s", reason[0] ? ": " : "", reason);
 }
 
+static void add_asker(const json_t *m, struct strbuf *out)
+{
+	const char *user = json_get_str(m, "user");
+
+	if (user)
+		strbuf_adds(out, user);
+	else
+		strbuf_addf(out, "uid %" PRIu64, json_get_u64(m, "uid"));
+}
+
+/* "bob asks for GPU 3, which task 42 (train) has: "..." (tenure answer 1 yes, or no)" */
+static void tell_asked(const json_t *m, struct strbuf *out)
+{
+	const char *message = text_of(m, "message");
+	uint64_t id = json_get_u64(m, "ask");
+
+	add_asker(m, out);
+	strbuf_addf(out, " asks for GPU %" PRIu64 ", which ", json_get_u64(m, "gpu"));
+	add_task(m, out);
+	strbuf_addf(out,
+		    " (%s) has%s%s%s (tenure answer %" PRIu64 " yes requeues it, tenure "
+		    "answer %" PRIu64 " no refuses)",
+		    text_of(m, "name"), message[0] ? ": \"" : "", message, message[0] ? "\"" : "",
+		    id, id);
+}
+
+static void tell_answered(const json_t *m, struct strbuf *out)
+{
+	static const struct {
+		const char *answer, *words;
+	} all[] = { { "yes", "gets it" },
+		    { "no", "does not get it" },
+		    { "free", "need not be answered: no task has it any more" },
+		    { "expired", "had no answer for an hour" } };
+	const char *message = text_of(m, "message");
+
+	add_asker(m, out);
+	strbuf_addf(out, ", who asked for GPU %" PRIu64 ", ", json_get_u64(m, "gpu"));
+	for (size_t i = 0; i < ARRAY_LEN(all); i++)
+		if (strcmp(text_of(m, "answer"), all[i].answer) == 0)
+			strbuf_adds(out, all[i].words);
+	if (message[0])
+		strbuf_addf(out, ": \"%s\"", message);
+}
+
 static void tell_meter(const json_t *m, struct strbuf *out)
 {
 	const json_t *gpus = json_object_get(m, "gpus"), *gpu;
@@ -467,6 +512,8 @@ static const struct {
 	[OWN_FREE] = { LOG_LEVEL_INFO, NULL, tell_free, "free" },
 	[OWN_QUARANTINE] = { LOG_LEVEL_WARNING, NULL, tell_quarantine, "quarantine",
 			     level_of_quarantine },
+	[OWN_ASKED] = { LOG_LEVEL_WARNING, NULL, tell_asked, "asked" },
+	[OWN_ANSWERED] = { LOG_LEVEL_INFO, NULL, tell_answered, "answered" },
 	[OWN_METER] = { LOG_LEVEL_DEBUG, NULL, tell_meter, "meter" },
 };
 _Static_assert(ARRAY_LEN(kinds) == OWN_EVENT_MAX, "a way to tell every kind of event");

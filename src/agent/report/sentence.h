@@ -38,7 +38,9 @@ enum own_event {
 	OWN_RELEASED,
 	OWN_FREE,
 	OWN_QUARANTINE,
-	OWN_METER, /* what was held and yielded since the last one (agent/meter.h) */
+	OWN_ASKED,    /* another user asks for a device of a task (agent/asks.h) */
+	OWN_ANSWERED, /* and has an answer, or needs none any more */
+	OWN_METER,    /* what was held and yielded since the last one (agent/meter.h) */
 	OWN_EVENT_MAX
 };
 

@@ -462,6 +462,35 @@ static void print_title(const json_t *doc, FILE *out)
 	term_print_wrapped(out, text_of(doc, "sentence", ""), column);
 }
 
+/* "asks    1: bob asks for GPU 3 (task 42 train): .." */
+static void print_asks(const json_t *asks, FILE *out)
+{
+	size_t i;
+	json_t *a;
+
+	json_array_foreach(asks, i, a)
+	{
+		const char *message = text_of(a, "message", ""), *name = text_of(a, "name", NULL);
+		const char *user = text_of(a, "user", NULL);
+		unsigned long long id = json_get_u64(a, "ask");
+		cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+		strbuf_addf(&b, "%llu: ", id);
+		if (user)
+			strbuf_adds(&b, user);
+		else
+			strbuf_addf(&b, "uid %llu", (unsigned long long)json_get_u64(a, "uid"));
+		strbuf_addf(&b, " asks for GPU %llu, which task %llu%s%s has%s%s",
+			    (unsigned long long)json_get_u64(a, "gpu"),
+			    (unsigned long long)json_get_u64(a, "task"), name ? " " : "",
+			    name ? name : "", message[0] ? ": " : "", message);
+		strbuf_addf(&b,
+			    "\ntenure answer %llu yes requeues it, tenure answer %llu no refuses",
+			    id, id);
+		print_item(out, "ask     ", strbuf_str(&b));
+	}
+}
+
 void status_text_print(json_t *doc, FILE *out)
 {
 	const json_t *agent = json_object_get(doc, "agent");
@@ -474,6 +503,7 @@ void status_text_print(json_t *doc, FILE *out)
 	print_guard(json_object_get(doc, "guard"), out);
 	print_queue(json_object_get(doc, "queue"), agent, out);
 	print_helpers(json_object_get(doc, "helpers"), out);
+	print_asks(json_object_get(doc, "asks"), out);
 	if (json_array_size(devices)) {
 		fputc('\n', out);
 		print_devices(devices, out);

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/ask_wire.h"
+#include "base/clock.h"
+#include "base/json_get.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "base/units.h"
+#include "base/utf8.h"
+#include "cli/commands.h"
+#include "cli/machine.h"
+
+#define FORMAT	 1
+#define TRY_MS	 5000 /* so long an agent that is asked by far too many is tried */
+#define TRY_US	 50000
+#define WAIT_US	 1000000 /* between two looks for the answer */
+#define USER_MAX 64
+
+static const struct opt ask_opts[] = {
+	{ .name = "wait",
+	  .spec = { VALUE_FLAG },
+	  .help = "wait for the answer: exit code 1 is no" },
+	{ .name = "timeout",
+	  .spec = { VALUE_DURATION },
+	  .arg = "DURATION",
+	  .help = "with --wait: give up after so long, with exit code 1" },
+	{ 0 },
+};
+
+/* ---- an agent ---- */
+
+/* Of one user's agents those that answer. */
+struct round {
+	const char *dev_dir;
+	uid_t uid;
+	uid_t squatter;	   /* has a name in place of that user; ASK_ANYBODY: nobody has */
+	bool busy;	   /* one does not answer */
+	bool found;	   /* one does */
+	uint64_t until_ns; /* names that others took keep it no longer */
+};
+
+/* An answer that is taken ends the round: true. It may keep a reference. */
+typedef bool (*take_fn)(void *user, uid_t uid, json_t *doc);
+
+static bool try_once(struct round *rd, const struct ask_request *req, take_fn take, void *user)
+{
+	struct text_list names = { .n = 0 };
+	bool taken = false;
+
+	rd->busy = false;
+	ask_names(rd->dev_dir, rd->uid, &names);
+	for (size_t i = 0; i < names.n && !taken && clock_mono_ns() < rd->until_ns; i++) {
+		uid_t uid = ask_name_uid(names.texts[i]), squatter = ASK_ANYBODY;
+		json_t *doc = NULL;
+		int r = ask_call(names.texts[i], req, &doc, &squatter);
+
+		if (r == -EPERM)
+			rd->squatter = squatter;
+		rd->busy = rd->busy || r == -EAGAIN;
+		rd->found = rd->found || r == 0;
+		taken = r == 0 && take(user, uid, doc);
+		json_decref(doc);
+	}
+	text_list_clear(&names);
+	return taken;
+}
+
+/* Again, while one of them has no room. */
+static bool ask_agents(struct round *rd, const struct ask_request *req, take_fn take, void *user)
+{
+	rd->until_ns = clock_mono_ns() + TRY_MS * NS_PER_MS;
+	while (!try_once(rd, req, take, user)) {
+		if (!rd->busy || clock_mono_ns() >= rd->until_ns)
+			return false;
+		(void)usleep(TRY_US);
+	}
+	return true;
+}
+
+static struct ask_request request_of(enum ask_kind kind, const char *uuid, const char *message)
+{
+	struct ask_request req = { .magic = ASK_MAGIC, .version = ASK_VERSION };
+
+	req.kind = (uint16_t)kind;
+	(void)str_copy(req.uuid, sizeof(req.uuid), uuid);
+	(void)str_copy(req.message, ASK_MESSAGE_MAX + 1, message);
+	return req;
+}
+
+/* What an agent of somebody else says is cleaned before it is shown. */
+static char *text_of(const json_t *o, const char *key)
+{
+	const char *text = json_get_str(o, key);
+
+	return utf8_clean(xstrdup(text ? text : ""));
+}
+
+/* ---- what came of it ---- */
+
+static const struct {
+	const char *state, *words;
+	int code; /* of --wait; -1: there is no end yet */
+} states[] = {
+	{ "open", "is not answered yet", -1 },
+	{ "yes", "says yes: it is left to you for 10 minutes, start your program", CMD_OK },
+	{ "no", "says no", CMD_FAILED },
+	{ "free", "has left it meanwhile: start your program", CMD_OK },
+	{ "expired", "has not answered for an hour", CMD_FAILED },
+};
+
+static size_t state_of(const json_t *ask)
+{
+	const char *state = json_get_str(ask, "state");
+
+	for (size_t i = 0; state && i < ARRAY_LEN(states); i++)
+		if (!strcmp(states[i].state, state))
+			return i;
+	return 0;
+}
+
+static void say(uid_t uid, const json_t *ask)
+{
+	char user[USER_MAX];
+	cleanup_free char *answer = text_of(ask, "answer"), *asked = text_of(ask, "asked");
+	size_t state = state_of(ask);
+
+	(void)user_name(uid, user, sizeof(user));
+	printf("GPU %llu, asked of %s at %.19s: %s%s%s%s%s\n",
+	       (unsigned long long)json_get_u64(ask, "gpu"), user, asked, state ? user : "",
+	       state ? " " : "", states[state].words, answer[0] ? ": " : "", answer);
+	(void)fflush(stdout);
+}
+
+struct listing {
+	json_t *json; /* a list; NULL: they are said */
+	unsigned int n;
+};
+
+static bool take_list(void *user, uid_t uid, json_t *doc)
+{
+	struct listing *l = user;
+	json_t *ask;
+	size_t i;
+
+	json_array_foreach(json_object_get(doc, "asks"), i, ask)
+	{
+		l->n++;
+		if (!l->json) {
+			say(uid, ask);
+			continue;
+		}
+		(void)json_object_set_new(ask, "uid", json_integer((json_int_t)uid));
+		(void)json_array_append(l->json, ask);
+	}
+	return false;
+}
+
+static int list_asks(const struct cmd_ctx *ctx)
+{
+	const struct ask_request req = request_of(ASK_LIST, "", "");
+	struct round rd = { .dev_dir = settings_str(ctx->settings, SET_DEV_DIR),
+			    .uid = ASK_ANYBODY,
+			    .squatter = ASK_ANYBODY,
+			    .until_ns = clock_mono_ns() + TRY_MS * NS_PER_MS };
+	struct listing l = { .json = opts_flag(ctx->opts, "json") ? json_array() : NULL };
+
+	(void)try_once(&rd, &req, take_list, &l);
+	if (l.json)
+		cmd_print_json(json_pack("{si so}", "format", FORMAT, "asks", l.json));
+	else if (!l.n)
+		printf("You have asked nobody for a GPU. (tenure ask GPU does)\n");
+	return CMD_OK;
+}
+
+/* ---- asking ---- */
+
+struct asking {
+	const struct cmd_ctx *ctx;
+	const char *uuid, *label;
+	struct round round;
+	uint64_t id, agent; /* that the ask has, and of whom; id 0: none has taken it */
+	json_t *ask;
+	bool again;
+	char *refusal; /* what an agent said that has the task */
+};
+
+static bool take_put(void *user, uid_t uid, json_t *doc)
+{
+	struct asking *a = user;
+	json_int_t code = json_integer_value(json_object_get(doc, "code"));
+
+	if (code == -ENOENT) /* of another instance, or another program */
+		return false;
+	if (code < 0) {
+		free(a->refusal);
+		a->refusal = text_of(doc, "error");
+		return code != -EACCES;
+	}
+	a->ask = json_incref(json_object_get(doc, "ask"));
+	a->id = json_get_u64(a->ask, "ask");
+	a->agent = json_get_u64(doc, "agent");
+	a->again = json_get_flag(doc, "again");
+	return true;
+}
+
+static bool take_answer(void *user, uid_t uid, json_t *doc)
+{
+	struct asking *a = user;
+	json_t *ask;
+	size_t i;
+
+	if (json_get_u64(doc, "agent") != a->agent)
+		return false;
+	json_array_foreach(json_object_get(doc, "asks"), i, ask)
+	{
+		if (json_get_u64(ask, "ask") != a->id)
+			continue;
+		json_decref(a->ask);
+		a->ask = json_incref(ask);
+		return true;
+	}
+	return false;
+}
+
+static bool wants_json(const struct asking *a)
+{
+	return opts_flag(a->ctx->opts, "json");
+}
+
+/* {format, state, ask}; where nobody needed to be asked the last one is null. */
+static void print_json(const struct asking *a, const char *state)
+{
+	if (a->ask)
+		(void)json_object_set_new(a->ask, "uid", json_integer((json_int_t)a->round.uid));
+	cmd_print_json(json_pack("{si ss sO?}", "format", FORMAT, "state", state, "ask", a->ask));
+}
+
+static int wait_for_answer(struct asking *a, struct err *e)
+{
+	const struct value *limit = opts_value(a->ctx->opts, "timeout");
+	const struct ask_request req = request_of(ASK_LIST, "", "");
+	uint64_t began = clock_mono_ns();
+	size_t state;
+
+	while ((state = state_of(a->ask)) == 0) {
+		if (limit && clock_mono_ns() - began >= limit->num * NS_PER_MS)
+			return err_set(e, -ETIMEDOUT,
+				       "there is no answer yet; tenure ask shows it "
+				       "when there is"),
+			       CMD_FAILED;
+		(void)usleep(WAIT_US);
+		if (!ask_agents(&a->round, &req, take_answer, a) && !a->round.busy)
+			return err_set(e, -EPIPE,
+				       "the agent that was asked has ended, and your ask with it: "
+				       "see with tenure devices whether the GPU is free"),
+			       CMD_FAILED;
+	}
+	if (!wants_json(a))
+		say(a->round.uid, a->ask);
+	return states[state].code;
+}
+
+/* Why no agent took it: whose the program is, so that they can be asked in person. */
+static int in_person(const struct asking *a, const struct gpu_proc *p, struct err *e)
+{
+	struct machine_process who;
+	struct proc_peek peek;
+	char other[USER_MAX], time[UNIT_TEXT_MAX], since[UNIT_TEXT_MAX + 16] = "";
+	cleanup_free char *why = NULL;
+
+	machine_describe(p, &who);
+	if (proc_peek(p->pid, &peek) == 0)
+		(void)str_print(
+			since, sizeof(since), ", for %s",
+			unit_format_duration((clock_mono_ns() - proc_start_mono_ns(peek.start)) /
+						     NS_PER_MS,
+					     time));
+	if (a->refusal)
+		why = xasprintf("tenure of %s refuses: %s", who.user, a->refusal);
+	else if (a->round.busy)
+		why = xasprintf("tenure of %s does not answer, since far too many ask it",
+				who.user);
+	else if (a->round.squatter != ASK_ANYBODY && !a->round.found)
+		why = xasprintf("%s has taken the name by which tenure of %s is asked",
+				user_name(a->round.squatter, other, sizeof(other)), who.user);
+	else
+		why = xasprintf("it is no task of tenure");
+	return err_set(e, -ENOENT,
+		       "GPU %s is used by %s (PID %d, %s%s), and %s: ask them in person", a->label,
+		       who.user, (int)p->pid, who.program, since, why),
+	       CMD_FAILED;
+}
+
+/* Who is on it: the first that is neither a holder nor a display. */
+static const struct gpu_proc *user_of(const struct machine_device *d, bool *ret_held)
+{
+	for (uint32_t i = 0; i < d->look.procs.n; i++) {
+		struct machine_process who;
+
+		machine_describe(&d->look.procs.p[i], &who);
+		*ret_held = *ret_held || who.holder;
+		if (!who.holder && !d->look.procs.p[i].graphics)
+			return &d->look.procs.p[i];
+	}
+	return NULL;
+}
+
+static int say_free(const struct asking *a, const struct machine_device *d, bool held,
+		    struct err *e)
+{
+	if (d->code < 0)
+		return err_set(e, d->code, "GPU %s cannot be seen: %s", a->label, d->trouble),
+		       CMD_FAILED;
+	if (wants_json(a))
+		print_json(a, held ? "held" : "free");
+	else if (held)
+		printf("GPU %s is only held: start your program, it is let go by itself. There is "
+		       "nobody to ask\n",
+		       a->label);
+	else
+		printf("GPU %s is free: start your program\n", a->label);
+	return CMD_OK;
+}
+
+static int put_ask(struct asking *a, const char *message, struct err *e)
+{
+	const struct ask_request req = request_of(ASK_PUT, a->uuid, message);
+	char user[USER_MAX];
+	int r = CMD_OK;
+
+	if (!ask_agents(&a->round, &req, take_put, a) || !a->id)
+		return CMD_FAILED;
+	(void)user_name(a->round.uid, user, sizeof(user));
+	if (!wants_json(a))
+		printf(a->again
+			       ? "%s has been asked for GPU %s already; tenure ask shows what comes of it\n"
+			       : "%s is asked for GPU %s; tenure ask shows what comes of it\n",
+		       user, a->label);
+	(void)fflush(stdout);
+	if (opts_flag(a->ctx->opts, "wait"))
+		r = wait_for_answer(a, e);
+	if (wants_json(a))
+		print_json(a, states[state_of(a->ask)].state);
+	return r;
+}
+
+static int ask_for(struct asking *a, const struct machine_device *d, const char *message,
+		   struct err *e)
+{
+	bool held = false;
+	const struct gpu_proc *p = user_of(d, &held);
+	char command[64];
+	int r;
+
+	if (!p)
+		return say_free(a, d, held, e);
+	a->round.uid = proc_describe(p->pid, command, sizeof(command));
+	if (a->round.uid == geteuid())
+		return err_set(e, -EINVAL,
+			       "your own program is on GPU %s (PID %d, %s): tenure stop ends a task "
+			       "of yours, tenure pause keeps it from starting again",
+			       a->label, (int)p->pid, command),
+		       CMD_USAGE;
+	if (a->round.uid == ASK_ANYBODY)
+		return in_person(a, p, e);
+	r = put_ask(a, message, e);
+	return r == CMD_FAILED && !a->id ? in_person(a, p, e) : r;
+}
+
+static int run_ask(const struct cmd_ctx *ctx, struct err *e)
+{
+	const char *gpu = opts_arg(ctx->opts, 0), *message = opts_arg(ctx->opts, 1);
+	struct asking a = { .ctx = ctx,
+			    .label = gpu,
+			    .round = { .dev_dir = settings_str(ctx->settings, SET_DEV_DIR),
+				       .squatter = ASK_ANYBODY } };
+	struct machine *m = NULL;
+	int r, at;
+
+	if (!gpu)
+		return list_asks(ctx);
+	if (message && strlen(message) > ASK_MESSAGE_MAX)
+		return err_set(e, -E2BIG, "the message has %zu bytes, and may have %d",
+			       strlen(message), ASK_MESSAGE_MAX),
+		       CMD_USAGE;
+	r = machine_look(settings_num(ctx->settings, SET_IDLE_BELOW), &m, e);
+	if (r < 0)
+		return err_wrap(e, "cannot see any GPU (tenure doctor tells more)");
+	at = gpu_find(&m->list, gpu, e);
+	a.uuid = at >= 0 ? m->list.d[at].uuid : NULL;
+	r = at >= 0 ? ask_for(&a, &m->devices[at], message ? message : "", e) : CMD_USAGE;
+	json_decref(a.ask);
+	free(a.refusal);
+	(void)machine_free(m);
+	return r;
+}
+
+static const struct cmd_example ask_examples[] = {
+	{ "tenure ask 3 \"may I have it for an hour?\"", "ask whoever has a task on GPU 3" },
+	{ "tenure ask 3 --wait && ./train.sh", "and start when they say yes" },
+	{ "tenure ask", "what you have asked for, and the answers" },
+	{ 0 },
+};
+
+const struct cmd cmd_ask = {
+	.name = "ask",
+	.group = "This machine",
+	.summary = "ask a colleague for a GPU that a task of theirs has",
+	.args = "[GPU [MESSAGE]]",
+	.words = { WORDS_GPUS },
+	.max_args = 2,
+	.description =
+		"A GPU that is only held needs no asking: start your program, and it is let go. One "
+		"that a task of another user's tenure computes on is asked for by this. They are "
+		"told, by whatever channel they have (tenure notify), and answer with tenure answer "
+		"yes, which requeues the task and leaves the GPU to you for ten minutes, or no. "
+		"Without an answer an ask ends after an hour, when the GPU is free, or with their "
+		"agent. A program that is no task of tenure is only named, so that its owner can be "
+		"asked in person.\n\n"
+		"They see your user, as the kernel knows it, and your message of up to 200 bytes. "
+		"Without a GPU it lists what you have asked for.",
+	.examples = ask_examples,
+	.opts = ask_opts,
+	.setting_groups = SETTING_GROUP_AGENT,
+	.flags = CMD_JSON,
+	.run = run_ask,
+};

@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: MIT
+"""A colleague asks for the GPU of a task (tenure ask), and its owner answers (tenure answer)."""
+import json
+import os
+import pathlib
+import pwd
+import socket
+import struct
+import subprocess
+
+import pytest
+
+from machine import let_others_through
+from patience import HANG, must_come, wait_for
+
+OTHER, THIRD = 65534, 65533
+NAME = pwd.getpwuid(OTHER).pw_name
+
+
+def as_user(uid):
+    return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+
+
+class Two:
+    """A queue of ours on a machine that a colleague uses, too."""
+
+    def __init__(self, q, tmp, *options):
+        if not q.m.somebody_else():
+            pytest.skip("needs root, to be two users")
+        self.q, self.tmp = q, tmp
+        let_others_through(tmp)
+        self.env = {**q.m.env, "HOME": str(tmp / "other"), "COLUMNS": "200"}
+        (tmp / "other").mkdir(mode=0o777)
+        os.chown(tmp / "other", OTHER, OTHER)
+        q.start("--no-hold", *options)
+
+    def busy(self, *options):
+        """A task of ours that computes on GPU 0."""
+        i = self.q.submit(*options, "--grace", "5s", "--", self.q.newcomer, "--take", "50%", "--stay", "600")
+        self.q.begun(i)
+        return i
+
+    def popen(self, *args, uid=OTHER):
+        return subprocess.Popen([*as_user(uid), self.q.m.tenure, *args], env=self.env, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+
+    def ask(self, *args, uid=OTHER):
+        p = self.popen("ask", *args, uid=uid)
+        out, err = p.communicate(timeout=HANG)
+        return subprocess.CompletedProcess(args, p.returncode, out, " ".join(err.split()))
+
+    def mine(self):
+        return json.loads(self.ask("--json").stdout)["asks"]
+
+    def asks(self):
+        return self.q.status()["asks"]
+
+    def answer(self, *args, **more):
+        return self.q.run("answer", *args, **more)
+
+    def events(self, kind):
+        lines = pathlib.Path(self.q.status()["agent"]["events"]).read_text().splitlines()
+        return [e for e in map(json.loads, lines) if e["event"] == kind]
+
+    def newcomer(self):
+        """The colleague's program on GPU 0."""
+        return self.q.m.start("--take", "10G", "--stay", "600", prefix=as_user(OTHER))
+
+
+@pytest.fixture
+def two(queue, tmp_path):
+    return lambda *options, gpus=1: Two(queue(gpus=gpus), tmp_path, *options)
+
+
+def test_yes_requeues_and_leaves_the_gpu_to_who_asked(two):
+    t = two()
+    i = t.busy()
+    waits = t.popen("ask", "0", "an hour,\x1b[31m please\u202e", "--wait")
+    ask = must_come(t.asks)[0]
+    assert (ask["gpu"], ask["task"], ask["uid"]) == (0, i, OTHER)
+    assert ask["message"] == "an hour,?[31m please?"
+    told = must_come(lambda: t.events("asked"))[0]
+    assert (told["user"], told["ask"], told["task"], told["level"]) == (NAME, ask["ask"], i, "warning")
+    assert f'{NAME} asks for GPU 0, which task {i} (newcomer) has: "an hour,?[31m please?"' in told["text"]
+    text = " ".join(t.q.run("status").stdout.split())
+    assert f"{ask['ask']}: {NAME} asks for GPU 0, which task {i} newcomer has: an hour,?[31m please?" in text
+    assert f"tenure answer {ask['ask']} yes" in text
+    said = t.answer("yes", "until ten").stdout
+    assert f"task {i} is requeued" in said
+    out, _ = waits.communicate(timeout=HANG)
+    assert waits.returncode == 0 and "says yes" in out and "until ten" in out
+    t.q.wait(i, "pending")
+    must_come(lambda: f"given to {NAME}, who asked for GPU 0; back in the queue, not counted as a try" in t.q.why(i))
+    assert t.asks() == [] and must_come(lambda: t.events("answered"))[0]["answer"] == "yes"
+    # It stays away from a GPU that is free until the colleague has come, and then until they are gone.
+    must_come(lambda: t.q.device(0)["state"] == "idle")
+    assert t.q.task(i)["state"] == "pending" and "left" in t.q.why(i)
+    other = t.newcomer()
+    assert json.loads(other.stdout.readline())["result"] == 0
+    must_come(lambda: t.q.device(0)["state"] == "busy")
+    other.kill()
+    t.q.wait(i, "running", 60)
+
+
+def test_no_is_told_and_the_task_runs_on(two):
+    t = two()
+    i = t.busy()
+    assert f"is asked for GPU 0" in t.ask("0").stdout
+    assert "has been asked for GPU 0 already" in t.ask("0", "again").stdout
+    assert len(t.asks()) == 1 and [a["state"] for a in t.mine()] == ["open"]
+    assert t.ask("0", "--wait", "--timeout", "1s").returncode == 1
+    assert "stays yours" in t.answer("1", "no", "tonight").stdout
+    mine = t.mine()
+    assert [(a["state"], a["answer"], a["uid"], a["gpu"]) for a in mine] == [("no", "tonight", os.getuid(), 0)]
+    assert "says no: tonight" in t.ask().stdout
+    assert t.q.task(i)["state"] == "running" and t.asks() == []
+    waits = t.popen("ask", "0", "--wait")
+    must_come(t.asks)
+    t.answer("no")
+    waits.communicate(timeout=HANG)
+    assert waits.returncode == 1
+    done = t.answer("yes", check=False)
+    assert done.returncode == 1 and "nobody asks for anything" in done.stderr
+    assert t.answer("maybe", check=False).returncode == 2
+
+
+def test_what_must_not_be_requeued(two):
+    t = two()
+    i = t.busy("--no-requeue")
+    t.ask("0")
+    done = t.answer("yes", check=False)
+    assert done.returncode == 1
+    assert f"task {i} (newcomer) is not requeued (--no-requeue); tenure answer 1 yes --stop ends it" in " ".join(done.stderr.split())
+    assert t.q.task(i)["state"] == "running" and len(t.asks()) == 1
+    assert f"task {i} is stopped" in t.answer("yes", "--stop").stdout
+    t.q.wait(i, "cancelled")
+    assert [a["state"] for a in t.mine()] == ["yes"]
+
+
+def test_a_gpu_that_needs_no_asking(two):
+    t = two(gpus=2)
+    assert "GPU 1 is free" in t.ask("1").stdout
+    assert json.loads(t.ask("1", "--json").stdout) == {"format": 1, "state": "free", "ask": None}
+    assert "asked nobody" in t.ask().stdout
+    done = t.ask("7")
+    assert done.returncode == 2 and "7" in done.stderr
+    # A program that is no task: whose it is.
+    foreign = t.q.m.start("--take", "10G", "--stay", "600")
+    assert json.loads(foreign.stdout.readline())["result"] == 0
+    done = t.ask("0")
+    owner = pwd.getpwuid(os.getuid()).pw_name
+    assert done.returncode == 1
+    assert f"GPU 0 is used by {owner} (PID {foreign.pid}, newcomer, for " in done.stderr
+    assert "is no task of tenure: ask them in person" in done.stderr
+    own = t.q.run("ask", "0", check=False)
+    assert own.returncode == 2 and "your own program is on GPU 0" in " ".join(own.stderr.split())
+
+
+def test_a_gpu_that_is_held(two):
+    t = two()
+    t.q.m.hold("--idle-for", "0", "--instance", "other")
+    must_come(lambda: t.q.m.holders())
+    must_come(lambda: "GPU 0 is only held" in t.ask("0").stdout)
+
+
+def test_an_owner_who_takes_no_asks(two):
+    t = two("--no-ask")
+    t.busy()
+    done = t.ask("0")
+    assert done.returncode == 1 and "its owner takes no asks (ask: false): ask them in person" in done.stderr
+    assert t.asks() == []
+
+
+def test_an_ask_ends_when_the_gpu_is_free(two):
+    t = two()
+    i = t.busy()
+    t.ask("0")
+    t.q.run("stop", str(i), "--now")
+    must_come(lambda: [a["state"] for a in t.mine()] == ["free"])
+    assert t.asks() == [] and must_come(lambda: t.events("answered"))[0]["answer"] == "free"
+
+
+def test_an_ask_ends_with_the_agent(two):
+    t = two()
+    t.busy()
+    waits = t.popen("ask", "0", "--wait")
+    must_come(t.asks)
+    t.q.kill()
+    _, err = waits.communicate(timeout=HANG)
+    assert waits.returncode == 1 and "has ended, and your ask with it" in " ".join(err.split())
+    t.q.start("--no-hold")
+
+
+def test_a_message_that_is_too_long(two):
+    t = two()
+    done = t.ask("0", "x" * 201)
+    assert done.returncode == 2 and "the message has 201 bytes, and may have 200" in done.stderr
+    assert t.answer("no", "x" * 201, check=False).returncode == 2
+
+
+def name_of(t):
+    """By which the agent of ours is asked; as in hold/endpoint_names.h."""
+    h = 0xcbf29ce484222325
+    for byte in os.path.realpath(t.q.m.dev_dir).encode():
+        h = (h ^ byte) * 0x100000001b3 % 2**64
+    name = f"@tenure/ask/{os.getuid()}/{h:016x}/0"
+    assert f" {name}\n" in pathlib.Path("/proc/net/unix").read_text()
+    return name
+
+
+SQUAT = """
+import socket, sys
+all = []
+for name in sys.argv[1:]:
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.bind("\\0" + name[1:])
+    s.listen(1)
+    all.append(s)
+print("taken", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_name_that_somebody_else_has(two):
+    """Who takes the owner's names is not asked in their place, and does not keep them from being asked."""
+    t = two()
+    own = name_of(t)
+    t.busy()
+    t.q.kill()
+    squatter = subprocess.Popen([*as_user(THIRD), "/usr/bin/python3", "-c", SQUAT, own], stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, text=True)
+    assert squatter.stdout.readline() == "taken\n"
+    try:
+        done = t.ask("0")
+        assert done.returncode == 1
+        assert f"uid {THIRD} has taken the name by which tenure of" in done.stderr and "in person" in done.stderr
+        t.q.start("--no-hold")
+        must_come(lambda: t.ask("0").returncode == 0)
+        assert len(t.asks()) == 1
+    finally:
+        squatter.communicate()
+
+
+FLOOD = """
+import socket, sys
+name, size = "\\0" + sys.argv[1][1:], int(sys.argv[2])
+open_ones = []
+print("begun", flush=True)
+while True:
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.setblocking(False)
+    try:
+        s.connect(name)
+        s.send(b"x" * size)
+    except OSError:
+        pass
+    open_ones.append(s)
+    if len(open_ones) > 200:
+        open_ones.pop(0).close()
+"""
+
+
+def test_a_flood(two):
+    """Of what is no request, and of connections that say nothing; the agent has time for its user, and for others."""
+    t = two()
+    own = name_of(t)
+    i = t.busy()
+    floods = [subprocess.Popen([*as_user(THIRD), "/usr/bin/python3", "-c", FLOOD, own, size], stdout=subprocess.PIPE, text=True)
+              for size in ("0", "5000")]
+    try:
+        for f in floods:
+            assert f.stdout.readline() == "begun\n"
+        for _ in range(5):
+            assert t.q.status()["queue"]["open"]
+        assert t.q.task(i)["state"] == "running"
+        must_come(lambda: t.ask("0").returncode == 0)
+        assert [a["uid"] for a in t.asks()] == [OTHER]
+    finally:
+        for f in floods:
+            f.kill()
+            f.wait()
+    t.answer("no")
+    must_come(lambda: t.ask("0").returncode == 0)
+
+
+def request(kind, uuid=b"", message=b""):
+    return struct.pack("<IHH96s208s", 0x746e6173, 1, kind, uuid, message)
+
+
+ASK = """
+import json, socket, sys
+def ask(data):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.connect("\\0" + sys.argv[1][1:])
+    try:
+        s.send(data)
+        return json.loads(s.recv(20000) or b"null")
+    except OSError:
+        return None
+print(json.dumps([ask(bytes.fromhex(a)) for a in sys.argv[2:]]))
+"""
+
+
+def asked(t, uid, *requests):
+    """The answers, by their bytes; None: the connection was closed."""
+    done = subprocess.run([*as_user(uid), "/usr/bin/python3", "-c", ASK, name_of(t), *[r.hex() for r in requests]],
+                          capture_output=True, text=True, timeout=HANG, check=True)
+    return json.loads(done.stdout)
+
+
+def test_what_is_no_request(two):
+    """It has no answer, and nobody is told of it."""
+    t = two()
+    t.busy()
+    uuid = t.q.device(0)["uuid"].encode()
+    bad = [b"", b"x", request(9), request(0), request(1, b"u" * 96), request(1, uuid, b"m" * 208), request(1, uuid) + b"x"]
+    assert asked(t, THIRD, *bad) == [None] * len(bad)
+    nobody, = must_come(lambda: [a for a in asked(t, THIRD, request(1, b"GPU-none")) if a])
+    assert nobody["code"] < 0 and "no task" in nobody["error"]
+    assert t.asks() == []
+    assert asked(t, OTHER, request(1, uuid, b"\xff\x00"))[0]["ask"]["message"] == "?"
+    own, = asked(t, os.getuid(), request(1, uuid))
+    assert own["code"] < 0 and "your own task" in own["error"]
+    assert [a["uid"] for a in t.asks()] == [OTHER]
+
+
+def test_how_many_and_how_fast_one_user_may_ask(two):
+    t = two(gpus=9)
+    i = t.q.submit("--gpus", "9", "--grace", "5s", "--", t.q.newcomer, "--take", "50%", "--stay", "600")
+    t.q.begun(i)
+    many = asked(t, THIRD, *[request(2)] * 64)
+    assert None in many and many[0]["asks"] == []
+    codes = []
+    for d in t.q.status()["devices"]:
+        def once(uuid=d["uuid"].encode()):
+            return [a for a in asked(t, OTHER, request(1, uuid)) if a]
+        codes.append(must_come(once)[0]["code"])
+    assert codes[:8] == [0] * 8 and codes[8] < 0
+    assert len(t.asks()) == 8
+    several = t.answer("no", check=False)
+    assert several.returncode == 1 and "8 asks are open: say which one" in " ".join(several.stderr.split())
+    t.answer("3", "no")
+    assert [a["ask"] for a in t.asks()] == [1, 2, 4, 5, 6, 7, 8]
+
+
+def test_open_asks_are_bounded(two):
+    """Of all users together."""
+    t = two(gpus=1)
+    t.busy()
+    users = list(range(60000, 60040))
+    results = []
+    for uid in users:
+        def once(uid=uid):
+            done = t.ask("0", uid=uid)
+            return done if done.returncode == 0 or "too many asks" in done.stderr else None
+        results.append(must_come(once).returncode)
+    assert results.count(0) == 32 == len(t.asks())
