@@ -687,8 +687,8 @@ static void draw_events(struct canvas *c, size_t y, size_t room, const struct fr
 static void draw_footer(struct canvas *c, const struct frame_ui *ui)
 {
 	static const char *const keys[PART_MAX] = {
-		[PART_TASKS] = "h help  q end  Tab GPUs  l log  w why  s stop  p pause  / filter  "
-			       "o order  +- priority  e ended",
+		[PART_TASKS] = ("h help  q end  Tab GPUs  l log  w why  s stop  p pause  / filter  "
+				"o order  +- priority  e ended"),
 		[PART_DEVICES] = "h help  q end  Tab on  Enter all of it  w why  l log of its task",
 		[PART_NODES] = "h help  q end  Tab on  Enter all of it",
 		[PART_EVENTS] = "h help  q end  Tab on  Enter all of it  w why  l log of its task",
