@@ -480,7 +480,7 @@ def test_pictures(busy, browser, build):
         t = test_top.Terminal(busy.q, size=(36, 124))
         try:
             t.until("pretrain-7b")
-            for text in ("H200", "needs 6 GPUs", "context are gone"):
+            for text in ("H200", "needs 6 GPUs", "context are gone", "(estimate)"):
                 t.until(text)
             (out / "top.html").write_text(terminal_html(t.screen))
         finally:
