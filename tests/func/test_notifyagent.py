@@ -65,6 +65,15 @@ def fail_one(q, name="train"):
     return q.submit("-g", "0", "-n", name, "-l", "night", "--", "false")
 
 
+def fail_five(q):
+    """One after another; their names."""
+    names = [f"t{n}" for n in range(5)]
+    for name in names:
+        q.wait(fail_one(q, name), "failed")
+        q.run("resume", "night", check=False)
+    return names
+
+
 def tasks(receiver):
     """Those whose ends it was told of, by name."""
     return [e["name"] for doc in receiver.good() for e in doc.get("events", [doc]) if e["event"] == "task-ended"]
@@ -228,10 +237,7 @@ def test_a_disk_that_is_full_for_a_while(told, receiver, tmp_path):
     try:
         fill_disk(notify / "fill")
         q.start("--no-hold")
-        names = [f"t{n}" for n in range(5)]
-        for name in names:
-            q.wait(fail_one(q, name), "failed")
-            q.run("resume", "night", check=False)
+        names = fail_five(q)
         must_come(lambda: tasks(receiver) == names)
         must_come(lambda: q.said("the outbox cannot be written"))
         said = q.out.read_text()
@@ -275,10 +281,7 @@ def test_a_name_server_that_never_answers_delays_nobody(told, receiver, tmp_path
                   "good": hook(receiver)})
         q.prefix = own
         q.start("--no-hold")
-        names = [f"t{n}" for n in range(5)]
-        for name in names:
-            q.wait(fail_one(q, name), "failed")
-            q.run("resume", "night", check=False)
+        names = fail_five(q)
         must_come(lambda: tasks(receiver) == names)
         for channel in ("named", "post"):
             must_come(lambda name=channel: shown(q, name)["error"], 20)
