@@ -160,17 +160,19 @@ static void end(struct asks *k, struct ask *ask, enum ask_state state, const cha
 
 static void spare(struct asks *k)
 {
-	size_t before = k->spared.n;
+	struct view_spared now = { .n = 0 };
 
-	k->spared.n = 0;
 	for (size_t i = 0; i < KEPT_MOST; i++) {
 		const struct ask *ask = &k->kept[i];
 
 		if (ask->id && ask->spare_until_ns)
-			(void)str_copy(k->spared.uuids[k->spared.n++], ASK_UUID_MAX, ask->uuid);
+			(void)str_copy(now.uuids[now.n++], sizeof(now.uuids[0]), ask->uuid);
 	}
-	if (before != k->spared.n)
-		dispatch_plan_soon(k->a->queue);
+	/* One may begin in the moment in which another one ends. */
+	if (memcmp(&now, &k->spared, sizeof(now)) == 0)
+		return;
+	k->spared = now;
+	dispatch_plan_soon(k->a->queue);
 }
 
 /* Who asked has come, or does not. */
