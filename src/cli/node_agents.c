@@ -133,21 +133,26 @@ const struct node_agent *node_agents_find(const struct node_agents *p, const cha
 	return NULL;
 }
 
-bool node_agents_one_serves(const struct cmd_ctx *ctx, const struct spool *sp)
+bool node_agents_another_serves(const struct cmd_ctx *ctx, const struct spool *sp)
 {
 	struct node_agents agents;
-	json_t *doc = NULL;
-	bool any =
-		agent_ask(ctx, AGENT_VERB(CTL_PING), PING_MS, &doc, NULL, NULL) != CMD_NOTHING_RUNS;
+	bool any = false;
 
-	json_decref(doc);
-	if (any)
-		return true;
 	(void)node_agents_read(ctx, sp, &agents, NULL);
 	for (size_t i = 0; i < agents.n; i++)
 		any = any || (agents.all[i].state == NODE_AGENT_ALIVE && !agents.all[i].here);
 	node_agents_clear(&agents);
 	return any;
+}
+
+bool node_agents_one_serves(const struct cmd_ctx *ctx, const struct spool *sp)
+{
+	json_t *doc = NULL;
+	bool here =
+		agent_ask(ctx, AGENT_VERB(CTL_PING), PING_MS, &doc, NULL, NULL) != CMD_NOTHING_RUNS;
+
+	json_decref(doc);
+	return here || node_agents_another_serves(ctx, sp);
 }
 
 const char *node_agent_state_name(enum node_agent_state state)

@@ -44,6 +44,8 @@ int node_agents_read(const struct cmd_ctx *ctx, const struct spool *sp, struct n
 void node_agents_clear(struct node_agents *p);
 /* An agent of the instance lives: this node's answers, or another node's sends heartbeats. */
 bool node_agents_one_serves(const struct cmd_ctx *ctx, const struct spool *sp);
+/* The same of other nodes alone, where it is known that none answers here. */
+bool node_agents_another_serves(const struct cmd_ctx *ctx, const struct spool *sp);
 
 const struct node_agent *node_agents_find(const struct node_agents *p, const char *agent);
 

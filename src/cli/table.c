@@ -13,16 +13,22 @@
 #define LAST_LEAST	28 /* of the last column, before others are cut for it */
 #define CUT_MARK	".."
 
+#define PRINT_AT 32768 /* bytes that are printed at once */
+
 struct table_row {
 	enum term_style style;
-	char **cells;
+	size_t at; /* of its cells in the table's texts, one behind the other, each with its end */
 };
 
+/* It may have very many rows: all of them are in two pieces of memory, and how wide a column is was
+ * found when they were added. */
 struct table {
 	const struct table_column *columns;
 	size_t n_columns;
 	size_t n_rows;
 	struct table_row *rows;
+	struct strbuf texts;
+	size_t *widths; /* of the columns, in columns of the screen */
 };
 
 struct table *table_new(const struct table_column *columns)
@@ -32,6 +38,9 @@ struct table *table_new(const struct table_column *columns)
 	t->columns = columns;
 	while (columns[t->n_columns].title)
 		t->n_columns++;
+	t->widths = xcalloc(t->n_columns, sizeof(*t->widths));
+	for (size_t i = 0; i < t->n_columns; i++)
+		t->widths[i] = utf8_columns(columns[i].title);
 	return t;
 }
 
@@ -39,40 +48,28 @@ struct table *table_free(struct table *t)
 {
 	if (!t)
 		return NULL;
-	for (size_t i = 0; i < t->n_rows; i++)
-		free(t->rows[i].cells);
+	strbuf_clear(&t->texts);
+	free(t->widths);
 	free(t->rows);
 	free(t);
 	return NULL;
 }
 
-/* With their texts behind them, in one piece. */
-static char **make_cells(size_t n, const char *const *texts)
-{
-	size_t size = n * sizeof(char *);
-	char **cells, *at;
-
-	for (size_t i = 0; i < n; i++)
-		size += strlen(texts[i] ? texts[i] : "-") + 1;
-	cells = xmalloc(size);
-	at = (char *)(cells + n);
-	for (size_t i = 0; i < n; i++) {
-		const char *text = texts[i] ? texts[i] : "-";
-		size_t len = strlen(text) + 1;
-
-		cells[i] = memcpy(at, text, len);
-		(void)utf8_clean(cells[i]);
-		at += len;
-	}
-	return cells;
-}
-
 void table_add_cells(struct table *t, enum term_style style, const char *const *cells)
 {
-	/* Doubled at every power of two: a list may have very many rows. */
+	/* Doubled at every power of two. */
 	t->rows = xgrow(t->rows, t->n_rows, sizeof(*t->rows));
-	t->rows[t->n_rows++] =
-		(struct table_row){ .style = style, .cells = make_cells(t->n_columns, cells) };
+	t->rows[t->n_rows++] = (struct table_row){ .style = style, .at = t->texts.len };
+	for (size_t i = 0; i < t->n_columns; i++) {
+		const char *text = cells[i] ? cells[i] : "-";
+		size_t at = t->texts.len, width;
+
+		strbuf_add(&t->texts, text, strlen(text) + 1);
+		text = utf8_clean(t->texts.data + at);
+		t->texts.len = at + strlen(text) + 1;
+		width = utf8_columns(text);
+		t->widths[i] = width > t->widths[i] ? width : t->widths[i];
+	}
 }
 
 void table_add(struct table *t, enum term_style style, ...)
@@ -87,25 +84,13 @@ void table_add(struct table *t, enum term_style style, ...)
 	table_add_cells(t, style, cells);
 }
 
-static size_t column_width(const struct table *t, size_t column)
-{
-	size_t width = utf8_columns(t->columns[column].title);
-
-	for (size_t i = 0; i < t->n_rows; i++) {
-		size_t w = utf8_columns(t->rows[i].cells[column]);
-
-		width = w > width ? w : width;
-	}
-	return width;
-}
-
 /* How a table is laid out where it is printed. */
 struct layout {
 	size_t gap;	/* between columns: two spaces, one where that makes it fit */
 	size_t indent;	/* where the last column begins */
 	size_t columns; /* of the output */
 	size_t last;	/* the last column that is shown */
-	size_t *widths; /* of the table's columns, looked at once: it may have very many rows */
+	size_t *widths; /* of the table's columns, as they are shown */
 	bool *dropped;	/* the column is not shown */
 };
 
@@ -167,7 +152,7 @@ static struct layout layout_of(const struct table *t, size_t columns)
 	size_t next;
 
 	for (size_t i = 0; i < t->n_columns; i++)
-		l.widths[i] = column_width(t, i);
+		l.widths[i] = t->widths[i];
 	l.indent = find_indent(t, &l);
 	if (l.indent + l.widths[l.last] > columns)
 		l.gap = 1;
@@ -194,83 +179,81 @@ static size_t longest_word(const char *text)
 	return longest;
 }
 
-static void print_spaces(size_t n, FILE *out)
-{
-	while (n--)
-		(void)putc_unlocked(' ', out);
-}
-
 /* What does not fit is continued below its column, or, where a word alone does not, on a line. */
-static void print_last(const struct layout *l, const char *text, size_t owed, FILE *out)
+static void add_last(const struct layout *l, const char *text, size_t width, size_t owed,
+		     struct strbuf *b)
 {
 	size_t columns = l->columns, indent = l->indent;
 	size_t room = columns > indent ? columns - indent : 0;
 
-	if (utf8_columns(text) > room && longest_word(text) > room) {
+	if (width > room && longest_word(text) > room) {
 		indent = OWN_LINE_INDENT;
-		(void)fprintf(out, "\n%*s", (int)indent, "");
+		strbuf_addc(b, '\n');
+		strbuf_pad(b, ' ', indent);
 	} else if (text[0]) {
-		print_spaces(owed, out);
+		strbuf_pad(b, ' ', owed);
 	}
-
-	/* Where the table goes is looked at once, not for each of its rows. */
-	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-
-	strbuf_add_wrapped(&b, text, indent, columns);
-	(void)fputs(strbuf_str(&b), out);
+	strbuf_add_wrapped(b, text, indent, columns);
 }
 
 /* Without its middle: what a name begins with is often shared, what it ends with tells. Returns the
- * columns that it took. */
-static size_t print_cut(const char *text, size_t width, FILE *out)
+ * columns that it takes. */
+static size_t add_cut(const char *text, size_t whole, size_t width, struct strbuf *b)
 {
-	size_t whole = utf8_columns(text), mark = strlen(CUT_MARK);
+	size_t mark = strlen(CUT_MARK);
 	size_t tail = width > mark ? (width - mark) / 2 : 0;
 	size_t head = width > mark ? width - mark - tail : 0;
-
-	if (whole <= width) {
-		(void)fputs(text, out);
-		return whole;
-	}
-
-	cleanup_free char *begins = xasprintf("%.*s", (int)utf8_bytes_of(text, head), text);
+	size_t begins = utf8_bytes_of(text, head), at = b->len;
 	const char *ends = text + utf8_bytes_of(text, whole - tail);
 
 	while (utf8_columns(ends) > tail) /* the middle ends within a wide one */
 		ends += utf8_bytes_of(ends, 2);
-	(void)fprintf(out, "%s%.*s%s", begins, (int)width, CUT_MARK, ends);
-	return utf8_columns(begins) + (mark < width ? mark : width) + utf8_columns(ends);
+	strbuf_add(b, text, begins);
+	strbuf_add(b, CUT_MARK, mark < width ? mark : width);
+	strbuf_adds(b, ends);
+	return utf8_columns(b->data + at);
 }
 
-/* owed: spaces between what was printed of the row and this cell. */
-static void print_cell(const struct table *t, const struct layout *l, size_t column,
-		       const char *text, size_t *owed, FILE *out)
+/* owed: spaces between what there is of the row and this cell. */
+static void add_cell(const struct table *t, const struct layout *l, size_t column, const char *text,
+		     size_t *owed, struct strbuf *b)
 {
-	size_t width = utf8_columns(text), pad;
-	bool last = column == l->last, right = t->columns[column].right;
+	size_t width = utf8_columns(text), room = l->widths[column];
+	size_t pad = room > width ? room - width : 0;
+	bool right = t->columns[column].right;
 
 	if (l->dropped[column])
 		return;
-	pad = l->widths[column] > width ? l->widths[column] - width : 0;
 	*owed += right ? pad : 0;
-	if (last) {
-		print_last(l, text, *owed, out);
+	if (column == l->last) {
+		add_last(l, text, width, *owed, b);
 		return;
 	}
 	if (text[0])
-		print_spaces(*owed, out);
+		strbuf_pad(b, ' ', *owed);
 	*owed = (text[0] ? 0 : *owed) + (right ? 0 : pad) + l->gap;
-	width = width < l->widths[column] ? width : l->widths[column];
-	*owed += width - print_cut(text, l->widths[column], out);
+	if (width <= room)
+		strbuf_adds(b, text);
+	else
+		*owed += room - add_cut(text, width, room, b);
 }
 
-static void print_row(const struct table *t, const struct layout *l, size_t row, FILE *out)
+static void add_row(const struct table *t, const struct layout *l, const struct table_row *row,
+		    struct strbuf *b)
+{
+	const char *text = t->texts.data + row->at;
+	size_t owed = 0;
+
+	for (size_t i = 0; i < t->n_columns; i++, text += strlen(text) + 1)
+		add_cell(t, l, i, text, &owed, b);
+}
+
+static void add_titles(const struct table *t, const struct layout *l, struct strbuf *b)
 {
 	size_t owed = 0;
 
 	for (size_t i = 0; i < t->n_columns; i++)
-		print_cell(t, l, i, row ? t->rows[row - 1].cells[i] : t->columns[i].title, &owed,
-			   out);
+		add_cell(t, l, i, t->columns[i].title, &owed, b);
 }
 
 bool table_is_empty(const struct table *t)
@@ -280,22 +263,28 @@ bool table_is_empty(const struct table *t)
 
 void table_print(const struct table *t, FILE *out)
 {
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	int fd = fileno(out);
 	struct layout l = layout_of(t, term_columns(fd));
 	bool colour = term_has_colour(fd);
 
-	(void)fputs(term_on(fd, TERM_BOLD), out);
-	print_row(t, &l, 0, out);
-	(void)fputs(term_off(fd), out);
+	strbuf_adds(&b, term_on(fd, TERM_BOLD));
+	add_titles(t, &l, &b);
+	strbuf_adds(&b, term_off(fd));
 	for (size_t i = 0; i < t->n_rows; i++) {
 		bool styled = colour && t->rows[i].style < TERM_STYLE_MAX;
 
 		if (styled)
-			(void)fputs(term_on(fd, t->rows[i].style), out);
-		print_row(t, &l, i + 1, out);
+			strbuf_adds(&b, term_on(fd, t->rows[i].style));
+		add_row(t, &l, &t->rows[i], &b);
 		if (styled)
-			(void)fputs(term_off(fd), out);
+			strbuf_adds(&b, term_off(fd));
+		if (b.len < PRINT_AT)
+			continue;
+		(void)fwrite(b.data, 1, b.len, out);
+		strbuf_reset(&b);
 	}
+	(void)fwrite(strbuf_str(&b), 1, b.len, out);
 	free(l.widths);
 	free(l.dropped);
 }

@@ -162,9 +162,9 @@ static void unpack(const struct entry *entry, struct scan_task *ret)
 	struct task_name *n = &ret->name;
 
 	(void)memcpy(n, entry->numbers, NAME_NUMBERS);
-	(void)str_copy(n->lane, sizeof(n->lane), entry->texts);
-	(void)str_copy(n->name, sizeof(n->name), entry->texts + entry->at[0]);
-	(void)str_copy(n->agent, sizeof(n->agent), entry->texts + entry->at[1]);
+	(void)memcpy(n->lane, entry->texts, entry->at[0]);
+	(void)memcpy(n->name, entry->texts + entry->at[0], entry->at[1] - entry->at[0]);
+	(void)memcpy(n->agent, entry->texts + entry->at[1], entry->n_text - entry->at[1]);
 	ret->dir = (enum spool_dir)entry->dir;
 }
 
@@ -247,6 +247,52 @@ size_t scan_count(const struct scan *s, enum spool_dir dir)
 size_t scan_held(const struct scan *s)
 {
 	return s->held;
+}
+
+/* What of an entry says where it stands; small, because there may be very many. */
+struct rank {
+	uint64_t order; /* what runs, and then by priority */
+	uint64_t id, element;
+	const struct entry *entry;
+};
+
+static struct rank rank_of(const struct entry *entry)
+{
+	uint64_t priority;
+
+	(void)memcpy(&priority, entry->numbers + offsetof(struct task_name, priority),
+		     sizeof(priority));
+	return (struct rank){ .order = (entry->dir == SPOOL_RUNNING ? 0 : SPEC_PRIORITY_MAX + 1) +
+				       priority,
+			      .id = entry->id,
+			      .element = entry->element,
+			      .entry = entry };
+}
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct rank *x = a, *y = b;
+
+	if (x->order != y->order)
+		return x->order < y->order ? -1 : 1;
+	if (x->id != y->id)
+		return x->id < y->id ? -1 : 1;
+	return x->element < y->element ? -1 : x->element > y->element;
+}
+
+size_t scan_list(const struct scan *s, struct scan_task **ret)
+{
+	cleanup_free struct rank *ranks = xcalloc(s->n + 1, sizeof(*ranks));
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->size; i++)
+		if (s->slots[i])
+			ranks[n++] = rank_of(s->slots[i]);
+	qsort(ranks, n, sizeof(*ranks), by_rank);
+	*ret = xrealloc(NULL, n + 1, sizeof(**ret));
+	for (size_t i = 0; i < n; i++)
+		unpack(ranks[i].entry, &(*ret)[i]);
+	return n;
 }
 
 const struct scan_task *scan_next(const struct scan *s, size_t *iter)

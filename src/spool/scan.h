@@ -53,6 +53,10 @@ size_t scan_held(const struct scan *s);
 /* All, in no order: *iter begins with 0. NULL behind the last. Valid as above. */
 const struct scan_task *scan_next(const struct scan *s, size_t *iter);
 
+/* All, what runs first and then as it will start (name_compare()). Returns how many; the caller
+ * frees them. */
+size_t scan_list(const struct scan *s, struct scan_task **ret);
+
 /*
  * A bare file of pending/ whose size and time of change stood still over two updates that were at
  * least settle_ns apart (scan_set_settle(), 1 s by default). It is given once; NULL: none.

@@ -108,6 +108,37 @@ static void test_scan(void **state)
 	sp = spool_close(sp);
 }
 
+static void what_runs_is_listed_first_and_then_as_it_will_start(void **state)
+{
+	static const char *const specs[] = { "{\"argv\":[\"a\"],\"priority\":99999}",
+					     "{\"argv\":[\"b\"],\"lane\":\"week\"}",
+					     "{\"argv\":[\"c\"],\"priority\":0}",
+					     "{\"argv\":[\"d\"]}" };
+	static const uint64_t order[] = { 4, 3, 2, 1 };
+	struct spool *sp = open_spool();
+	struct claimer me = self(sp, "node1");
+	struct scan *s = scan_new(sp, 0);
+	struct scan_task *tasks;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(scan_list(s, &tasks), 0);
+	free(tasks);
+	for (size_t i = 0; i < ARRAY_LEN(specs); i++)
+		(void)submit(sp, specs[i]);
+	(void)claim(sp, 4, &me);
+	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
+	assert_int_equal(scan_list(s, &tasks), ARRAY_LEN(order));
+	for (size_t i = 0; i < ARRAY_LEN(order); i++)
+		assert_int_equal(tasks[i].name.id, order[i]);
+	assert_int_equal(tasks[0].dir, SPOOL_RUNNING);
+	assert_string_equal(tasks[0].name.agent, "node1");
+	assert_string_equal(tasks[2].name.lane, "week");
+	assert_string_equal(tasks[2].name.name, "b");
+	free(tasks);
+	s = scan_free(s);
+	sp = spool_close(sp);
+}
+
 /* Under one name a file says one thing: who saw neither of an edit's renames reads it again. */
 static void test_scan_of_edits(void **state)
 {
@@ -294,6 +325,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_scan),
 		TEST(test_scan_of_what_ended),
+		TEST(what_runs_is_listed_first_and_then_as_it_will_start),
 		TEST(test_scan_of_edits),
 		TEST(test_scan_settled),
 		TEST(a_task_that_is_renamed_meanwhile_is_there),

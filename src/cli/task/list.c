@@ -109,6 +109,8 @@ struct totals {
 struct list {
 	const struct cmd_ctx *ctx;
 	const struct spool *sp;
+	bool states[TASKSTATE_MAX]; /* that are wanted */
+	const char *lane, *name;    /* the same; NULL: each */
 	struct task_set active, ended;
 	size_t n_rows, n_columns, n_keys;
 	struct list_row *rows;
@@ -125,21 +127,10 @@ struct list {
 	struct sort_key keys[COLUMNS_MAX];
 };
 
-static bool wanted_state(const struct cmd_ctx *ctx, enum taskstate state)
+static bool wanted(const struct list *l, const struct task_name *n)
 {
-	const struct value *v = opts_value(ctx->opts, "state");
-
-	for (size_t i = 0; v && i < v->words.n; i++)
-		if (strcmp(v->words.texts[i], taskstate_name(state)) == 0)
-			return true;
-	return !v;
-}
-
-static bool wanted(const struct cmd_ctx *ctx, const struct task_name *n)
-{
-	const char *lane = opts_text(ctx->opts, "lane"), *name = opts_text(ctx->opts, "name");
-
-	return (!lane || strcmp(lane, n->lane) == 0) && (!name || str_has_prefix(n->name, name));
+	return (!l->lane || strcmp(l->lane, n->lane) == 0) &&
+	       (!l->name || str_has_prefix(n->name, l->name));
 }
 
 static void add_counts(const struct task_view *r, struct strbuf *b)
@@ -208,9 +199,12 @@ static void add_run(const struct task_view *r, struct strbuf *b)
  * known. */
 static bool find_elapsed(const struct task_view *r, uint64_t *ret_ms)
 {
-	uint64_t now_ns = r->run.left && r->run.left_ns ? r->run.left_ns : clock_wall_ns();
+	uint64_t now_ns;
 
-	if (r->state != TASKSTATE_RUNNING || !r->run.started_ns || r->run.started_ns > now_ns)
+	if (r->state != TASKSTATE_RUNNING || !r->run.started_ns)
+		return false;
+	now_ns = r->run.left && r->run.left_ns ? r->run.left_ns : clock_wall_ns();
+	if (r->run.started_ns > now_ns)
 		return false;
 	*ret_ms = (now_ns - r->run.started_ns) / NS_PER_S * MS_PER_S;
 	return true;
@@ -224,15 +218,19 @@ static void add_when(const struct list *l, const struct task_view *r, struct str
 		strbuf_addf(b, "%s%s", b->len ? ", " : "", text);
 }
 
-/* What it waits for, in a few words; the caller frees it. NULL: it does not, or that is not known.
- */
-static char *find_reason(const struct list *l, const struct task_view *v)
+/* What it waits for, in a few words, unless they are these. Nothing: it does not, or that is not
+ * known. */
+static void add_reason(const struct list *l, const struct task_view *v, const char *but,
+		       struct strbuf *b)
 {
 	json_t *reason = queue_facts_reason(&l->facts, v);
-	char *text = reason ? xstrdup(json_get_str(reason, "text")) : NULL;
+	const char *text = json_get_str(reason, "text");
 
+	if (text && strcmp(text, but) != 0) {
+		strbuf_adds(b, b->len ? ", " : "");
+		strbuf_adds(b, text);
+	}
 	json_decref(reason);
-	return text;
 }
 
 static void ask_reasons(struct list *l)
@@ -241,7 +239,7 @@ static void ask_reasons(struct list *l)
 	int r = agent_ask(l->ctx, AGENT_VERB(CTL_REASONS), REASONS_LIMIT_MS, &answer, NULL, NULL);
 
 	if (r == CMD_NOTHING_RUNS)
-		l->facts.unserved = !node_agents_one_serves(l->ctx, l->sp);
+		l->facts.unserved = !node_agents_another_serves(l->ctx, l->sp);
 	else if (r != CMD_OK) /* nor will it say what runs */
 		l->tasks = json_object();
 	queue_facts_take_reasons(&l->facts, answer);
@@ -369,9 +367,7 @@ CELL(devices_cell)
 
 CELL(reason_cell)
 {
-	cleanup_free char *text = find_reason(l, v);
-
-	strbuf_adds(b, text ? text : "");
+	add_reason(l, v, "", b);
 }
 
 CELL(elements_cell)
@@ -419,15 +415,13 @@ CELL(log_cell)
 CELL(note_cell)
 {
 	const struct task_name *n = &v->name;
-	cleanup_free char *reason = find_reason(l, v);
 
 	elements_cell(l, v, b);
 	if (n->agent[0])
 		strbuf_addf(b, "%son %s", b->len ? ", " : "", n->agent);
 	if (v->state == TASKSTATE_RUNNING)
 		add_run(v, b);
-	if (reason && strcmp(reason, taskstate_name(v->state)) != 0)
-		strbuf_addf(b, "%s%s", b->len ? ", " : "", reason);
+	add_reason(l, v, taskstate_name(v->state), b);
 	if (n->epoch)
 		strbuf_addf(b, "%srequeued %" PRIu64 "x", b->len ? ", " : "", n->epoch);
 	if (n->ended_s)
@@ -605,11 +599,11 @@ static void choose(struct list *l, struct scan_task *t)
 	struct taskrun run;
 
 	r.state = queue_facts_state(&l->facts, t, &r.lane_paused);
-	if (!wanted_state(l->ctx, r.state))
+	if (!l->states[r.state])
 		return;
 	if (t->name.element)
 		queue_facts_name(&l->facts, &t->name);
-	if (!wanted(l->ctx, &t->name))
+	if (!wanted(l, &t->name))
 		return;
 	if (t->dir == SPOOL_RUNNING && is_sorted_by(l, by_elapsed)) {
 		taskrun_read_claim(l->sp, &t->name, t->name.name, &run);
@@ -747,7 +741,7 @@ static int read_ended(const struct spool *sp, struct list *l, struct err *e)
 	int r = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(dirs) && r == 0; i++) {
-		if (chosen ? wanted_state(l->ctx, taskstate_of(NULL, dirs[i])) : all)
+		if (chosen ? l->states[taskstate_of(NULL, dirs[i])] : all)
 			r = scan_dirs(sp, &dirs[i], 1, add_ended, l, e);
 	}
 	if (l->ended.n)
@@ -767,10 +761,15 @@ static int read_all(struct list *l, struct err *e)
 	return r == 0 ? queue_facts_read(&l->facts, l->sp, sets, ARRAY_LEN(sets), e) : r;
 }
 
-static int check_states(const struct cmd_ctx *ctx, struct err *e)
+/* Which rows are wanted. */
+static int take_filters(struct list *l, struct err *e)
 {
-	const struct value *v = opts_value(ctx->opts, "state");
+	const struct value *v = opts_value(l->ctx->opts, "state");
 
+	l->lane = opts_text(l->ctx->opts, "lane");
+	l->name = opts_text(l->ctx->opts, "name");
+	for (unsigned int j = 0; j < TASKSTATE_MAX; j++)
+		l->states[j] = !v;
 	for (size_t i = 0; v && i < v->words.n; i++) {
 		unsigned int j = 0;
 
@@ -781,6 +780,7 @@ static int check_states(const struct cmd_ctx *ctx, struct err *e)
 				       "--state: \"%s\" is none of pending, paused, running, done, "
 				       "failed, cancelled",
 				       v->words.texts[i]);
+		l->states[j] = true;
 	}
 	return 0;
 }
@@ -884,8 +884,8 @@ static int list_once(void *user, struct err *e)
 	int r;
 
 	l->ctx = ctx;
-	r = check_states(ctx, e) < 0 || take_columns(l, e) < 0 || take_keys(l, e) < 0 ? CMD_USAGE
-										      : CMD_OK;
+	r = take_filters(l, e) < 0 || take_columns(l, e) < 0 || take_keys(l, e) < 0 ? CMD_USAGE
+										    : CMD_OK;
 	if (r == CMD_OK)
 		r = instance_open_if_there(ctx, SPOOL_LOOK, &sp, e);
 	l->sp = sp;

@@ -258,7 +258,7 @@ static bool find_known(const struct queue_facts *f, const struct task_view *v, s
 		ret->code = REASON_PAUSED;
 	else if (n->flags & NAME_DEPENDS)
 		ret->code = REASON_DEPENDS;
-	else if (ret->wall_ns > clock_wall_ns())
+	else if (n->begin_s && ret->wall_ns > clock_wall_ns())
 		ret->code = REASON_BEGIN;
 	else if (v->lane_paused)
 		ret->code = REASON_LANE_PAUSED;

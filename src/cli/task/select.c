@@ -19,32 +19,15 @@
 #include "spool/instance.h"
 #include "spool/record.h"
 
-static int by_order(const void *a, const void *b)
-{
-	const struct scan_task *x = a, *y = b;
-
-	if (x->dir != y->dir)
-		return x->dir == SPOOL_RUNNING ? -1 : 1;
-	return name_compare(&x->name, &y->name);
-}
-
 int select_all(const struct spool *sp, struct task_set *ret, struct err *e)
 {
 	struct scan *s = scan_new(sp, 0);
 	int r = scan_update(s, NULL, NULL, e);
-	const struct scan_task *t;
-	size_t iter = 0;
 
 	*ret = (struct task_set){ .n = 0 };
 	if (r == 0) {
 		cmd_warn("warning", "%s", scan_notes(s));
-
-		size_t n = scan_count(s, SPOOL_PENDING) + scan_count(s, SPOOL_RUNNING);
-
-		ret->tasks = xcalloc(n + 1, sizeof(*ret->tasks));
-		while ((t = scan_next(s, &iter)))
-			ret->tasks[ret->n++] = *t;
-		qsort(ret->tasks, n, sizeof(*ret->tasks), by_order);
+		ret->n = scan_list(s, &ret->tasks);
 	}
 	(void)scan_free(s);
 	return r;
