@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "spool/task_text.h"
 
 #define MARK_MAX  4096
 #define STATE_MAX 65536

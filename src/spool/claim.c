@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/own.h"
+#include "spool/task_text.h"
 
 #define TOOL_HOST 30 /* of a host's name */
 

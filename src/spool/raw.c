@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/submit.h"
+#include "spool/task_text.h"
 
 #define RAW_NAME     "raw,"
 #define RAW_PREFIX   "tmp/" RAW_NAME

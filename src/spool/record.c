@@ -21,6 +21,7 @@
 #include "base/str.h"
 #include "spool/instance.h"
 #include "spool/own.h"
+#include "spool/task_text.h"
 
 #define ATTEMPTS_MAX 1000000000u
 

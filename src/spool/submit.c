@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/own.h"
+#include "spool/task_text.h"
 
 #define IDS_KEPT  100
 #define IDS_PRUNE (2 * IDS_KEPT) /* removed in bulk, so that a submission costs no removal */

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * The table of keys. What equals its default is not written, so that a file says what its submitter
- * said.
- *
- * Called by submitters (text), by whatever reads a task file (JSON) and by edits of pending tasks.
+ * The table of keys, and the checks of a whole task. What a key's text or JSON is reads and writes
+ * task_text.c, which stands on the table.
  */
 
 #include "spool/task_spec.h"
@@ -16,7 +14,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "base/strbuf.h"
 #include "base/units.h"
 #include "base/value.h"
 #include "spool/elements.h"
@@ -445,17 +442,12 @@ const struct task_option *task_option_find(const char *name)
 	return NULL;
 }
 
-static const struct task_option *row_find(const char *key)
+const struct task_option *task_option_of_key(const char *key)
 {
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		if (strcmp(rows[i].key, key) == 0)
 			return &rows[i];
 	return NULL;
-}
-
-static void *field_of(struct task_spec *s, const struct task_option *row)
-{
-	return (char *)s + row->offset;
 }
 
 struct task_spec *spec_new(void)
@@ -464,7 +456,7 @@ struct task_spec *spec_new(void)
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		if (value_is(rows[i].opt.spec.type, VALUE_IS_NUMBER))
-			*(uint64_t *)field_of(s, &rows[i]) = rows[i].def;
+			*(uint64_t *)task_option_field(s, &rows[i]) = rows[i].def;
 	return s;
 }
 
@@ -473,7 +465,7 @@ struct task_spec *spec_free(struct task_spec *s)
 	if (!s)
 		return NULL;
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		value_clear_field(rows[i].opt.spec.type, field_of(s, &rows[i]));
+		value_clear_field(rows[i].opt.spec.type, task_option_field(s, &rows[i]));
 	free(s);
 	return NULL;
 }
@@ -492,7 +484,7 @@ struct task_spec *spec_for_element(const struct task_spec *s, uint64_t element)
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		const void *from = (const char *)s + rows[i].offset;
 		const struct text_list *entries = from;
-		void *to = field_of(c, &rows[i]);
+		void *to = task_option_field(c, &rows[i]);
 
 		if (!(rows[i].flags & OPTION_OWN_ENTRY)) {
 			value_copy_field(rows[i].opt.spec.type, to, from);
@@ -531,188 +523,7 @@ static int unknown_key(const char *key, struct err *e)
 
 int spec_check_key(const char *key, struct err *e)
 {
-	return row_find(key) ? 0 : unknown_key(key, e);
-}
-
-static void reset(struct task_spec *s, const struct task_option *row)
-{
-	value_clear_field(row->opt.spec.type, field_of(s, row));
-	if (value_is(row->opt.spec.type, VALUE_IS_NUMBER))
-		*(uint64_t *)field_of(s, row) = row->def;
-}
-
-int spec_set_json(struct task_spec *s, const char *key, const json_t *value, struct err *e)
-{
-	const struct task_option *row = row_find(key);
-	struct err why = ERR_INIT;
-
-	if (!row)
-		return unknown_key(key, e);
-	if (json_is_null(value)) {
-		reset(s, row);
-		return 0;
-	}
-
-	/* Which task is the last one only who submits can say. */
-	struct value_spec in_file = row->opt.spec;
-
-	if (in_file.type == VALUE_IDS)
-		in_file.word = NULL;
-
-	int r = value_from_json(&in_file, value, field_of(s, row), &why);
-
-	return r < 0 ? err_set(e, r, "%s: %s", key, why.text) : 0;
-}
-
-/* What is written of a key: NULL where it is what it would be without being said. */
-static json_t *written(const struct task_spec *s, const struct task_option *row)
-{
-	const void *field = (const char *)s + row->offset;
-
-	if (!value_is_there(row->opt.spec.type, field) ||
-	    (value_is(row->opt.spec.type, VALUE_IS_NUMBER) && *(const uint64_t *)field == row->def))
-		return NULL;
-	return value_file_json(&row->opt.spec, field);
-}
-
-/* What a person's text means; it adds to a list that is there. NULL: it is not UTF-8. */
-static json_t *json_of_text(const struct task_spec *s, const struct task_option *row,
-			    const char *text)
-{
-	json_t *value = value_json_of_text(row->opt.spec.type, text);
-	json_t *list =
-		value && value_is(row->opt.spec.type, VALUE_IS_MANY) ? written(s, row) : NULL;
-
-	if (list && json_array_extend(list, value) == 0) {
-		json_decref(value);
-		return list;
-	}
-	json_decref(list);
-	return value;
-}
-
-int spec_set_text(struct task_spec *s, const char *key, const char *text, struct err *e)
-{
-	const struct task_option *row = row_find(key);
-
-	if (!row)
-		return unknown_key(key, e);
-
-	json_t *value = json_of_text(s, row, text);
-
-	if (!value)
-		return err_set(e, -EINVAL, "%s: the text is not UTF-8", key);
-
-	int r = spec_set_json(s, key, value, e);
-
-	json_decref(value);
-	return r;
-}
-
-json_t *spec_value(const char *key, const char *text, struct err *e)
-{
-	struct task_spec *scratch = spec_new();
-	const struct task_option *row = row_find(key);
-	json_t *value = row ? json_of_text(scratch, row, text) : NULL;
-	int r = 0;
-
-	if (!row)
-		r = unknown_key(key, e);
-	else if (!value)
-		r = err_set(e, -EINVAL, "%s: the text is not UTF-8", key);
-	else
-		r = spec_set_json(scratch, key, value, e);
-	if (r < 0) {
-		json_decref(value);
-		value = NULL;
-	}
-	(void)spec_free(scratch);
-	return value;
-}
-
-static int check_variable(const char *text, struct err *e)
-{
-	size_t len = strcspn(text, "=");
-
-	if (!text[len] || elements_is_variable(text, len))
-		return 0;
-	return err_set(
-		e, -EINVAL,
-		"\"%.*s\" cannot be the name of a variable; use letters, digits and _, and no digit first",
-		(int)len, text);
-}
-
-/* All that was given of a list of texts. Of two variables of a name programs see the first: the
- * last one goes into the place of what was inherited. */
-static int take_texts(const struct task_option *row, const struct text_list *given,
-		      struct text_list *field, struct err *e)
-{
-	struct text_list texts = { .n = 0 };
-	json_t *list = json_array();
-	int r = 0;
-
-	for (size_t i = 0; i < given->n && r == 0; i++) {
-		json_t *one = value_json_of_text(row->opt.spec.type, given->texts[i]);
-
-		if (row->flags & OPTION_REPLACES)
-			r = check_variable(given->texts[i], e);
-		if (r == 0 && !one)
-			r = err_set(e, -EINVAL, "the text is not UTF-8");
-		if (r == 0)
-			r = json_array_extend(list, one);
-		json_decref(one);
-	}
-	if (r == 0)
-		r = value_from_json(&row->opt.spec, list, &texts, e);
-	for (size_t i = 0; i < texts.n; i++) {
-		if (row->flags & OPTION_REPLACES)
-			text_list_set_variable(field, texts.texts[i]);
-		else
-			text_list_add(field, texts.texts[i]);
-	}
-	json_decref(list);
-	text_list_clear(&texts);
-	return r;
-}
-
-/* Of an array and a sweep a task has one. */
-static bool says(const struct opts *o, const char *name)
-{
-	static const char *const one_of[] = { "array", "sweep" };
-
-	for (size_t i = 0; i < ARRAY_LEN(one_of); i++)
-		if (strcmp(name, one_of[i]) == 0)
-			return opts_given(o, one_of[0]) || opts_given(o, one_of[1]);
-	return opts_given(o, name);
-}
-
-int spec_take_options(struct task_spec *s, const struct opts *o, struct err *e)
-{
-	return spec_take_options_behind(s, o, NULL, e);
-}
-
-int spec_take_options_behind(struct task_spec *s, const struct opts *o, const struct opts *before,
-			     struct err *e)
-{
-	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		const struct opt *opt = &rows[i].opt;
-		void *field = field_of(s, &rows[i]);
-		struct err why = ERR_INIT;
-		int r = 0;
-
-		if (!opt->name || rows[i].flags & OPTION_SUBMITTER || !opts_has(o, opt->name) ||
-		    !opts_given(o, opt->name) || (before && says(before, opt->name)))
-			continue;
-		if (value_is(opt->spec.type, VALUE_IS_TEXTS)) {
-			r = take_texts(&rows[i], &opts_value(o, opt->name)->words, field, &why);
-		} else {
-			value_clear_field(opt->spec.type, field);
-			value_copy_field(opt->spec.type, field, &opts_value(o, opt->name)->num);
-		}
-		if (r < 0)
-			return err_set(e, r, "--%s: %s", opt->name, why.text);
-	}
-	return 0;
+	return task_option_of_key(key) ? 0 : unknown_key(key, e);
 }
 
 static int check_env(const struct task_spec *s, struct err *e)
@@ -929,130 +740,4 @@ int spec_check_new(const struct task_spec *s, struct err *e)
 	if (r == 0)
 		r = check_word("lane", s->lane, e);
 	return r == 0 ? check_retry_memory(s, "", e) : r;
-}
-
-static int from_object(struct task_spec *s, const json_t *object, struct err *e)
-{
-	const json_t *version = json_object_get(object, "version");
-	const char *key;
-	json_t *value;
-	int r = 0;
-
-	if (!json_is_object(object))
-		return err_set(e, -EINVAL, "a task is a JSON object");
-	/* First, because of another version the other keys mean nothing. */
-	if (version && json_integer_value(version) != SPEC_VERSION)
-		return err_set(e, -EINVAL, "version: this tenure reads version %d of tasks",
-			       SPEC_VERSION);
-	json_object_foreach((json_t *)(uintptr_t)object, key, value)
-	{
-		r = spec_set_json(s, key, value, e);
-		if (r < 0)
-			return r;
-	}
-	return spec_check(s, e);
-}
-
-int spec_read(const char *text, size_t len, struct task_spec **ret, size_t *used, struct err *e)
-{
-	json_error_t je;
-	json_t *object =
-		json_loadb(text, len, JSON_DISABLE_EOF_CHECK | JSON_REJECT_DUPLICATES, &je);
-
-	if (!object)
-		return err_set(e, -EINVAL, "not JSON: line %d, column %d: %s", je.line, je.column,
-			       je.text);
-
-	struct task_spec *s = spec_new();
-	int r = from_object(s, object, e);
-
-	json_decref(object);
-	if (r < 0) {
-		(void)spec_free(s);
-		return r;
-	}
-	*used = (size_t)je.position;
-	*ret = s;
-	return 0;
-}
-
-json_t *spec_json(const struct task_spec *s)
-{
-	json_t *object = json_object();
-
-	(void)json_object_set_new(object, "version", json_integer(SPEC_VERSION));
-	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		const struct task_option *row = &rows[i];
-		json_t *v = written(s, row);
-
-		if (v)
-			(void)json_object_set_new(object, row->key, v);
-	}
-	return object;
-}
-
-/* jansson makes no string of bytes that are not UTF-8; say which key it is about. */
-static int find_not_utf8(const struct task_spec *s, const json_t *object, struct err *e)
-{
-	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		const void *field = (const char *)s + rows[i].offset;
-		const json_t *have = json_object_get(object, rows[i].key);
-		bool lost = value_is(rows[i].opt.spec.type, VALUE_IS_TEXT) &&
-			    *(char *const *)field && !have;
-
-		if (lost || json_is_null(have))
-			return err_set(e, -EILSEQ,
-				       "%s: not UTF-8 text; put it into a file and submit that "
-				       "file's path as a command",
-				       rows[i].key);
-	}
-	return 0;
-}
-
-/* What is written as an edit goes from the object to an edit's keys; NULL: nothing does. */
-static json_t *take_edit(json_t *object)
-{
-	json_t *set = NULL;
-
-	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		json_t *value = json_object_get(object, rows[i].key);
-
-		if (!(rows[i].flags & OPTION_AS_EDIT) || !value)
-			continue;
-		set = set ? set : json_object();
-		(void)json_object_set(set, rows[i].key, value);
-		(void)json_object_del(object, rows[i].key);
-	}
-	return set;
-}
-
-static int add_line(struct strbuf *b, const json_t *object, struct err *e)
-{
-	cleanup_free char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(16));
-
-	if (!text)
-		return err_set(e, -ENOMEM, "no memory for the task's text");
-	strbuf_addf(b, "%s\n", text);
-	return 0;
-}
-
-char *spec_text(const struct task_spec *s, struct err *e)
-{
-	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	json_t *object = spec_json(s), *edit = NULL;
-	int r = find_not_utf8(s, object, e);
-
-	if (r == 0) {
-		json_t *set = take_edit(object);
-
-		if (set)
-			edit = json_pack("{ss so sf}", "event", "edit", "set", set, "time",
-					 (double)(s->submitted / NS_PER_US) / 1e6);
-		r = add_line(&b, object, e);
-	}
-	if (r == 0 && edit)
-		r = add_line(&b, edit, e);
-	json_decref(edit);
-	json_decref(object);
-	return r == 0 ? strbuf_take(&b) : NULL;
 }

@@ -5,20 +5,16 @@
 /*
  * What a submission says. One table (task_spec.c) has a row for every key: its name, type, range,
  * default, the option of `tenure submit` that sets it, and how it is copied. JSON, the options and
- * their help, docs/spool.md and what an element of a batch is follow it.
+ * their help, docs/spool.md and what an element of a batch is follow it. How it is read and written
+ * is in task_text.h.
  *
  *	struct task_spec *s = spec_new();
- *	r = spec_set_text(s, "memory", "20G", &e);	an option of a person
- *	r = spec_read(text, len, &s, &used, &e);	a file of another program
- *	r = spec_check(s, &e);				what no key can check alone
- *	text = spec_text(s, &e);			a line of JSON, without what is default
+ *	r = spec_check(s, &e);		what no key can check alone
+ *	s = spec_free(s);
  *
- * An unknown key, a wrong type or a value out of range is refused by the name of its key. Units:
- * bytes, milliseconds, nanoseconds of the wall clock; in JSON sizes are bytes or "20G", durations
- * are seconds or "10m", times are ISO 8601 texts or seconds since the epoch.
+ * Units: bytes, milliseconds, nanoseconds of the wall clock.
  */
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -158,31 +154,18 @@ struct task_option {
 const struct task_option *task_option_at(size_t i);
 /* By its key or its option: "no_requeue" and "no-requeue" are the same. NULL: there is none. */
 const struct task_option *task_option_find(const char *name);
+/* By its key alone. NULL: there is none. */
+const struct task_option *task_option_of_key(const char *key);
+static inline void *task_option_field(struct task_spec *s, const struct task_option *row)
+{
+	return (char *)s + row->offset;
+}
+
 /* The headings of the options in the order in which they are shown; ends with NULL. */
 extern const char *const task_option_groups[];
 
-/* What was given of those rows' options that o has, but for OPTION_SUBMITTER. -EINVAL or -ERANGE,
- * "--OPTION:
- * ..." in e. */
-int spec_take_options(struct task_spec *s, const struct opts *o, struct err *e);
-/* The same of what `before`, whose options are in s already, does not say. */
-int spec_take_options_behind(struct task_spec *s, const struct opts *o, const struct opts *before,
-			     struct err *e);
-
-/* The value that a person's text means for a key, for an edit; NULL with e: it means none. */
-json_t *spec_value(const char *key, const char *text, struct err *e);
 /* -EINVAL with a suggestion: there is no such key. */
 int spec_check_key(const char *key, struct err *e);
-/* A key as a person writes it; a list is added to. -EINVAL or -ERANGE, "KEY: ..." in e. Of JSON,
- * null is what it is without being said. */
-int spec_set_text(struct task_spec *s, const char *key, const char *text, struct err *e);
-int spec_set_json(struct task_spec *s, const char *key, const json_t *value, struct err *e);
-
-/*
- * The first JSON value of text; *used is where it ends. spec_check() included. -EINVAL: no JSON, or
- * no good task.
- */
-int spec_read(const char *text, size_t len, struct task_spec **ret, size_t *used, struct err *e);
 /* A gang: its elements are the ranks of one program, and run all at once or not at all. */
 bool spec_is_gang(const struct task_spec *s);
 /* How many elements it has; 0: it is a single task. -EINVAL: a sweep that cannot be read; -ERANGE:
@@ -195,10 +178,5 @@ int spec_check(struct task_spec *s, struct err *e);
 int spec_check_new(const struct task_spec *s, struct err *e);
 /* The same in the words of the options. */
 int spec_check_options(const struct task_spec *s, struct err *e);
-
-json_t *spec_json(const struct task_spec *s);
-/* One line with its newline, and one of an edit behind it for what is OPTION_AS_EDIT. NULL with e
- * when a text is not UTF-8. The caller frees it. */
-char *spec_text(const struct task_spec *s, struct err *e);
 
 #endif

@@ -21,6 +21,7 @@
 #include "base/strbuf.h"
 #include "spool/own.h"
 #include "spool/scan.h"
+#include "spool/task_text.h"
 #include "spool/usage.h"
 
 #define COMPACT_BYTES (32UL << 10) /* of records: about a hundred attempts */

@@ -12,6 +12,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "cli/task/lines.h"
+#include "spool/task_text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

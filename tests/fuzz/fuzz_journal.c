@@ -15,6 +15,7 @@
 #include "spool/endlog.h"
 #include "spool/files.h"
 #include "spool/own.h"
+#include "spool/task_text.h"
 #include "spool/transit.h"
 #include "spool/usage.h"
 #include "spool_dir.h"

@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "spool/raw.h"
+#include "spool/task_text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

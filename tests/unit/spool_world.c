@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "spool/instance.h"
 #include "spool/submit.h"
+#include "spool/task_text.h"
 
 static char root[64];
 

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "cli/task/aftercheck.h"
 #include "spool/instance.h"
+#include "spool/task_text.h"
 
 /* 1 is done, 2 has failed, 3 waits for 1, 4 for 3, 5 for nothing, 6 for whatever becomes of 4. */
 static struct spool *world(void)

@@ -11,6 +11,7 @@
 #include "alloc/alloc.h"
 #include "base/mem.h"
 #include "spool/instance.h"
+#include "spool/task_text.h"
 #include "spool_world.h"
 
 /* ---- limits ---- */

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "spool/instance.h"
 #include "spool/own.h"
+#include "spool/task_text.h"
 #include "spool_world.h"
 
 /* The linker gives us the spool's (tests/meson.build). */

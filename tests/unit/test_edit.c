@@ -14,6 +14,7 @@
 #include "cli/task/select.h"
 #include "spool/instance.h"
 #include "spool/record.h"
+#include "spool/task_text.h"
 
 /* 1 train waits, with 20G, in lane week, with two variables; 2 is done; 3 runs; 4 is an array; 5
  * waits for 1. */

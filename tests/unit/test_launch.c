@@ -6,6 +6,7 @@
 
 #include "agent/attempt/launch.h"
 #include "base/mem.h"
+#include "spool/task_text.h"
 #include "task/claim_names.h"
 
 static struct launch_with with_one(void)

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "cli/task/lines.h"
+#include "spool/task_text.h"
 
 /* Files with these texts; what they are: "elements: A|B", "tasks: JSON|JSON", or "!" and the error
  * without the file's name. base: JSON of what the options said. */

@@ -18,6 +18,7 @@
 #include "spool/agent_status.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
+#include "spool/task_text.h"
 
 #define ONE_GIB "\"memory_total_bytes\":1073741824"
 

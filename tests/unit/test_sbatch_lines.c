@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "cli/task/sbatch_lines.h"
 #include "cli/task/submit_options.h"
+#include "spool/task_text.h"
 
 /* Without "version". */
 static char *json_of(const struct task_spec *s)

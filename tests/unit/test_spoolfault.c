@@ -29,6 +29,7 @@
 #include "spool/recover.h"
 #include "spool/scan.h"
 #include "spool/submit.h"
+#include "spool/task_text.h"
 #include "spool/transit.h"
 #include "spool_world.h"
 

@@ -17,6 +17,7 @@
 #include "cli/task/select.h"
 #include "spool/instance.h"
 #include "spool/record.h"
+#include "spool/task_text.h"
 
 /* What task id says, without what every task says of its submitter. */
 static json_t *submitted_spec(const struct spool *sp, uint64_t id)

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "spool/instance.h"
 #include "spool/submit.h"
+#include "spool/task_text.h"
 #include "spool_world.h"
 
 /* Whoever makes a file of that name must not make tasks that no name can hold. */

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/task_spec.h"
+#include "spool/task_text.h"
 
 #define A4   "aaaa"
 #define A16  A4 A4 A4 A4

@@ -12,6 +12,7 @@
 #include "spool/name.h"
 #include "spool/raw.h"
 #include "spool/task_spec.h"
+#include "spool/task_text.h"
 
 static int parse(const char *text, struct task_spec **ret, struct err *e)
 {

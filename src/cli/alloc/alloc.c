@@ -29,6 +29,7 @@
 #include "pool/pool.h"
 #include "spool/instance.h"
 #include "spool/submit.h"
+#include "spool/task_text.h"
 
 static const struct opt alloc_opts[] = {
 	{ .name = "gpus",

@@ -19,6 +19,7 @@
 #include "cli/task/roomcheck.h"
 #include "cli/task/submit_inherit.h"
 #include "spool/submit.h"
+#include "spool/task_text.h"
 
 #define LOCK_NAME "allocs"
 

@@ -18,6 +18,7 @@
 #include "cli/task/submit_options.h"
 #include "cli/task/why.h"
 #include "spool/instance.h"
+#include "spool/task_text.h"
 
 #define LOOK_MS 100
 #define TRIES	5

@@ -22,6 +22,7 @@
 #include "cli/task/submit_options.h"
 #include "spool/instance.h"
 #include "spool/record.h"
+#include "spool/task_text.h"
 #include "spool/transit.h"
 
 /* What an edit is asked for. */

@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/utf8.h"
+#include "spool/task_text.h"
 
 struct line {
 	char *command;	/* NULL: */

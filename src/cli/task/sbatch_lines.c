@@ -21,6 +21,7 @@
 #include "cli/cmd.h"
 #include "cli/task/submit_inherit.h"
 #include "spool/elements.h"
+#include "spool/task_text.h"
 
 #define MARK "#SBATCH"
 

@@ -16,6 +16,7 @@
 #include "cli/cmd.h"
 #include "spool/elements.h"
 #include "spool/instance.h"
+#include "spool/task_text.h"
 
 extern char **environ;
 

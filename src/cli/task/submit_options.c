@@ -29,6 +29,7 @@
 #include "spool/elements.h"
 #include "spool/instance.h"
 #include "spool/submit.h"
+#include "spool/task_text.h"
 
 /* A word that the shell would run. */
 static bool is_program(const char *word)

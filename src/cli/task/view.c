@@ -16,6 +16,7 @@
 #include "spool/instance.h"
 #include "spool/learned.h"
 #include "spool/on_end.h"
+#include "spool/task_text.h"
 
 #define STATUS_MS 1000
 #define VALUE_MAX 4096
