@@ -164,6 +164,14 @@ export class Live {
 
   refresh() { for (const one of Object.values(this.paced)) one.want(true); }
 
+  // Something was done: what comes of it is looked for more often for a while.
+  hasten() {
+    clearTimeout(this.hastened);
+    this.paced.slow.ms = STATUS_MS;
+    this.hastened = setTimeout(() => { this.paced.slow.ms = SLOW_MS; }, SLOW_MS);
+    for (const one of ["status", "tasks", "slow"]) this.paced[one].want(true);
+  }
+
   start() {
     this.refresh();
     this.follow();

@@ -3,13 +3,14 @@
 
 import { Live } from "./api.js";
 import { by, h, say, set, show, tick } from "./dom.js";
+import { holdView, poolActions, problemText, submitView } from "./forms.js";
 import { gpuName, gpusView, whoOf, yieldsView } from "./gpus.js";
 import { eventsView, nodesView, queueView } from "./queue.js";
 import { entered, exchange, firstStatus, session } from "./session.js";
 import { clock, duration, language, languages, speak, t, translate } from "./strings.js";
-import { problemText, submitView, taskView } from "./task.js";
+import { taskView } from "./task.js";
 
-const SAY_MS = 1500, SAY_MAX = 3, TOAST_MS = 8000;
+const SAY_MS = 1500, SAY_MAX = 3, TOAST_MS = 8000, TOASTS = 2;
 
 /* ---- what a browser remembers, where it may ---- */
 
@@ -53,8 +54,10 @@ function toast(text, bad, action) {
   const box = h("div", { class: bad ? "toast bad" : "toast", role: bad ? "alert" : "status" }, h("span", { text }),
     action && h("button", { type: "button", text: action[0], on: { click: () => { box.remove(); action[1](); } } }),
     h("button", { type: "button", class: "plain", "aria-label": t("close"), text: "✕", on: { click: () => box.remove() } }));
+  const all = by("toasts");
+  while (all.childElementCount >= TOASTS) all.firstElementChild.remove();
   // Above a dialog, where one is open.
-  ([...document.querySelectorAll("dialog[open]")].at(-1) ?? by("toasts")).append(box);
+  ([...document.querySelectorAll("dialog[open]")].at(-1) ?? all).append(box);
   setTimeout(() => box.remove(), bad ? 3 * TOAST_MS : TOAST_MS);
 }
 
@@ -120,9 +123,9 @@ function go(id) {
   el.focus();
 }
 
-function bindKeys(live, submit) {
+function bindKeys(live, submit, hold) {
   const keys = {
-    "?": ["k_help", () => by("help").showModal()], s: ["k_submit", live.canSteer() && (() => submit.open())], "/": ["k_filter", () => by("filter-name").focus()],
+    "?": ["k_help", () => by("help").showModal()], s: ["k_submit", live.canSteer() && (() => submit.open())], h: ["k_hold", live.canSteer() && (() => hold.open())], "/": ["k_filter", () => by("filter-name").focus()],
     g: ["k_gpus", () => go("gpus-title")], q: ["k_queue", () => go("queue-title")], e: ["k_events", () => go("events-title")], r: ["k_refresh", () => live.again()],
     t: ["k_theme", () => pickTheme(THEMES[(THEMES.indexOf(by("theme").value) + 1) % THEMES.length])], l: ["k_language", () => {
       const codes = Object.keys(languages), next = codes[(codes.indexOf(language()) + 1) % codes.length];
@@ -156,8 +159,8 @@ function begin(who, status) {
   show(by("read-only"), !live.canSteer());
   for (const el of document.querySelectorAll(".steer")) show(el, live.canSteer());
   const task = taskView(live, toast), submit = submitView(live, toast, task.open);
-  const actions = { open: task.open, stop: task.stop, release: task.release };
-  views = [gpusView(live, (id) => task.open(id, true)), yieldsView(live), queueView(live, actions), eventsView(live), nodesView(live, actions)];
+  const hold = holdView(live, toast), actions = { open: task.open, stop: task.stop, release: task.release, pool: poolActions(live, toast) };
+  views = [gpusView(live, (id) => task.open(id, true)), hold, yieldsView(live), queueView(live, actions), eventsView(live), nodesView(live, actions)];
   relabels.push(...views.map((view) => view.relabel), task.relabel, () => { banner(live); head(live); });
   let drawn = null;
   live.listen((what, doc) => {
@@ -172,7 +175,7 @@ function begin(who, status) {
   tick(by("banner"), () => banner(live));
   for (const el of document.querySelectorAll(".do-submit")) el.addEventListener("click", () => submit.open());
   by("banner-again").addEventListener("click", () => live.again());
-  bindKeys(live, submit);
+  bindKeys(live, submit, hold);
   pickLanguage(language());
 }
 

@@ -250,13 +250,23 @@ function makeNode(live) {
   };
 }
 
-function makePool(pool) {
-  const have = h("span"), next = h("span", { lang: "en" });
-  const el = h("tr", { role: "row" }, cell("c-pool", t("c_pool"), h("b", { text: pool.pool })), cell("c-engine", t("c_engine"), h("span", { text: pool.engine ?? "" })), cell("c-have", t("c_have"), have), cell("c-next", t("c_next"), next));
-  return { el, draw(now) {
-    say(have, now.down ? t("down") : t("pool_have", { live: now.live, wanted: now.wanted, waiting: now.waiting }));
-    say(next, [now.paused && t("paused"), now.pause, now.error, now.next].filter(Boolean).join("; "));
-  } };
+// What is done about it stands below what comes next.
+function makePool(live, { pool: does }) {
+  return (first) => {
+    let pool = first;
+    const have = h("span"), next = h("span", { lang: "en" }), of = (what) => t("of_pool", { what: t(what), name: first.pool });
+    const change = button(t("p_change"), of("p_change"), () => does.open(pool)), again = button(t("p_again"), of("p_again"), () => does.again(first.pool));
+    const down = button(t("release"), of("release"), () => does.down(first.pool), "danger");
+    const el = h("tr", { role: "row", "data-pool": first.pool }, cell("c-pool", t("c_pool"), h("b", { text: first.pool })), cell("c-engine", t("c_engine"), h("span", { text: first.engine ?? "" })), cell("c-have", t("c_have"), have),
+      cell("c-next", t("c_next"), next, live.canSteer() && h("div", { class: "row-tools" }, change, again, down)));
+    return { el, draw(now) {
+      pool = now;
+      say(have, now.down ? t("down") : t("pool_have", { live: now.live, wanted: now.wanted, waiting: now.waiting }));
+      say(next, [now.paused && t("paused"), now.pause, now.error, now.next].filter(Boolean).join("; "));
+      show(again, now.down || now.paused);
+      show(down, !now.down);
+    } };
+  };
 }
 
 function makeAllocation(live, actions) {
@@ -276,7 +286,7 @@ function makeAllocation(live, actions) {
 export function nodesView(live, actions) {
   const parts = {
     nodes: { key: (n) => n.agent, make: makeNode(live), columns: [["c-node", "c_node"], ["c-state", "c_state"], ["c-gpus", "c_gpus"], ["c-running num", "running"], ["c-deadline", "c_deadline"], ["c-heard", "c_heard"]] },
-    pools: { key: (p) => p.pool, make: makePool, columns: [["c-pool", "c_pool"], ["c-engine", "c_engine"], ["c-have", "c_have"], ["c-next", "c_next"]] },
+    pools: { key: (p) => p.pool, make: makePool(live, actions), columns: [["c-pool", "c_pool"], ["c-engine", "c_engine"], ["c-have", "c_have"], ["c-next", "c_next"]] },
     allocations: { key: (a) => a.name, make: makeAllocation(live, actions), columns: [["c-name", "c_name"], ["c-gpus", "c_gpus"], ["c-state", "c_state"], ["c-program", "c_program"], ["c-actions", "c_actions"]] },
   };
   const draw = () => {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-// One task: what it is, why it waits, what it prints, and what can be done about it; and the form that submits one.
+// One task: what it is, why it waits, what it prints, and what can be done about it.
 
 import { ask, Problem, pieces, request } from "./api.js";
 import { button, by, confirm, h, say, set, show, visible } from "./dom.js";
+import { doer, problemText } from "./forms.js";
 import { exitText, gpusText, stateText } from "./queue.js";
 import { duration, gib, moment, t } from "./strings.js";
 
 const LINES_MAX = 2000, LINE_MAX = 4000, TAIL_BYTES = 65536, DRAW_MS = 150, RETRY_MS = 2000, LOOK_MS = 2000;
-
-export function problemText(e) { return e.message || t("no_answer"); }
 
 /* ---- its log ---- */
 
@@ -180,15 +179,9 @@ export function taskView(live, toast) {
   const dialog = by("task"), log = new Log(by("log"), by("log-note"), by("log-state"));
   let about = null, doc = null, timer = null, key = "", toLog = false;
 
+  const act = doer(live, toast);
   const does = async (path, method, body) => {
-    try {
-      const done = await ask(method ?? "POST", path, body);
-      toast(t("done_said", { text: done?.text?.trim() || "ok" }));
-    } catch (e) {
-      toast(problemText(e), true);
-    }
-    live.paced.tasks.want(true);
-    live.paced.slow.want(true);
+    await act(path, method, body);
     await look();
   };
 
@@ -289,79 +282,5 @@ export function taskView(live, toast) {
     key = "";
     if (dialog.open && doc) draw();
     log.tell();
-  } };
-}
-
-/* ---- the form ---- */
-
-const NUMBERS = ["priority"];
-
-// Numbers where they are numbers: what is none is the server's to refuse.
-function number(text) { return /^\d+$/.test(text) ? Number(text) : text; }
-
-function taskOf(form) {
-  const task = {}, value = (name) => form.elements[name].value.trim();
-  task.command = form.elements.command.value.trim();
-  task.gpus = number(value("gpus") || "1");
-  for (const name of ["name", "lane", "priority", "timeout", "cwd", "memory", "retries"]) {
-    const text = value(name);
-    if (text) task[name] = NUMBERS.includes(name) || name === "retries" ? number(text) : text;
-  }
-  const after = value("after").split(/[\s,]+/).filter(Boolean);
-  if (after.length) task.after = after.map(number);
-  const env = form.elements.env.value.split("\n").map((line) => line.trim()).filter(Boolean);
-  if (env.length) task.env = env;
-  return task;
-}
-
-// One for each thing that is submitted: a second click, or a second try after an answer that got lost, submits it once.
-function newKey() {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
-}
-
-export function submitView(live, toast, open) {
-  const dialog = by("submit"), form = by("submit-form"), refusal = by("submit-refusal"), go = by("submit-go");
-  let key = newKey(), busy = false;
-
-  function refuse(text) {
-    show(refusal, text);
-    say(by("submit-refusal-text"), text);
-    const named = [...form.elements].find((el) => el.name && text && new RegExp(`(^|[^a-z])${el.name}([^a-z]|$)`).test(text));
-    for (const el of form.elements) if (el.name) set(el, "aria-invalid", el === named ? "true" : null);
-    if (named) {
-      if (named.closest("details")) named.closest("details").open = true;
-      named.focus();
-    }
-  }
-
-  form.addEventListener("input", () => { key = newKey(); });
-  form.addEventListener("submit", async (e) => {
-    e.preventDefault();
-    if (busy) return;
-    const task = taskOf(form);
-    if (!task.command) return refuse(t("s_need")), form.elements.command.focus();
-    busy = true;
-    set(go, "aria-disabled", "true");
-    say(go, t("s_going"));
-    try {
-      const done = await ask("POST", "tasks", task, { headers: { "Idempotency-Key": key } });
-      refuse("");
-      key = newKey();
-      form.reset();
-      dialog.close();
-      toast([t("s_done", { n: done.id }), done.notes].filter(Boolean).join(" "), false, [t("log"), () => open(done.id, true)]);
-      live.paced.tasks.want(true);
-    } catch (e) {
-      refuse(problemText(e));
-    } finally {
-      busy = false;
-      set(go, "aria-disabled", null);
-      say(go, t("s_go"));
-    }
-  });
-  return { open() {
-    refuse("");
-    dialog.showModal();
-    form.elements.command.focus();
   } };
 }

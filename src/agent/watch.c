@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/json_get.h"
 #include "base/mem.h"
+#include "base/settings.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 
@@ -45,6 +46,23 @@ struct watch {
 	char why[PROTO_TEXT_MAX]; /* the agent ends */
 };
 
+/* What is held by, from whatever layer: `hold`, and each setting of holding as files have it. */
+static json_t *settings_json(const struct agent *a)
+{
+	json_t *ret = json_pack("{sb}", "hold", json_is_true(json_object_get(a->given, "hold")));
+	json_t *values = json_object_get(a->given, "values"), *value;
+	const char *key;
+
+	json_object_foreach(values, key, value)
+	{
+		const struct setting *row = setting_find(key);
+
+		if (row && row->groups & SETTING_GROUP_HOLD && !(row->groups & SETTING_GROUP_SERVE))
+			(void)json_object_set(ret, key, json_array_get(value, 0));
+	}
+	return ret;
+}
+
 json_t *watch_status(struct agent *a, bool devices)
 {
 	const json_t *options = json_object_get(a->given, "options");
@@ -56,6 +74,7 @@ json_t *watch_status(struct agent *a, bool devices)
 		(void)json_object_set_new(doc, "queue", dispatch_report(a->queue));
 	(void)json_object_set_new(doc, "options",
 				  options ? json_deep_copy(options) : json_object());
+	(void)json_object_set_new(doc, "settings", settings_json(a));
 	(void)json_object_set_new(doc, "helpers", helpers_report(a->helpers));
 	(void)json_object_set_new(doc, "asks", asks_report(a));
 	return doc;

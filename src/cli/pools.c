@@ -188,6 +188,17 @@ static json_t *job_json(const struct pool_job *job)
 	return o;
 }
 
+/* What `up` was told: 0 is no bound, or no time. */
+static void add_wanted(json_t *o, const struct pool *p)
+{
+	json_t *said = json_pack("{s:i, s:i, s:i, s:i, s:I, s:I, s:b}", "nodes", (int)p->first,
+				 "min", (int)p->min, "max", (int)p->max, "total_gpus",
+				 (int)p->total_gpus, "time_s", (json_int_t)(p->time_ms / MS_PER_S),
+				 "keep_s", (json_int_t)(p->keep_ms / MS_PER_S), "only", p->only);
+
+	(void)json_object_update_new(o, said);
+}
+
 static json_t *shown_json(const struct pool_shown *p)
 {
 	const struct pool_state *st = &p->state;
@@ -208,6 +219,8 @@ static json_t *shown_json(const struct pool_shown *p)
 	for (size_t i = 0; i < p->jobs.n; i++)
 		(void)json_array_append_new(jobs, job_json(&p->jobs.all[i]));
 	(void)json_object_set_new(o, "jobs", jobs);
+	if (!p->error)
+		add_wanted(o, &p->pool);
 	return o;
 }
 

@@ -67,12 +67,13 @@ void look_hold(struct serve *s, struct request *r)
 	const struct model_snapshot *m = model_get(s->model);
 
 	answer_known(r, m,
-		     json_pack("{s:b, s:o, s:o, s:o, s:o, s:o}", "agent", m->connected, "policy",
-			       member_or(m->status, "policy", json_null()), "phase",
+		     json_pack("{s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "agent", m->connected,
+			       "policy", member_or(m->status, "policy", json_null()), "phase",
 			       member_or(m->status, "phase", json_null()), "sentence",
 			       member_or(m->status, "sentence", json_null()), "yields",
 			       member_or(m->status, "yields", json_array()), "options",
-			       member_or(m->status, "options", json_object())));
+			       member_or(m->status, "options", json_object()), "settings",
+			       member_or(m->status, "settings", json_object())));
 	m = model_put(m);
 }
 

@@ -124,6 +124,10 @@ class Page:
         element.click()
         return element
 
+    def close_toasts(self):
+        """What was said in the corner, which covers what is below it for a while."""
+        self.js("for (const el of document.querySelectorAll('.toast button.plain')) el.click()")
+
     def type(self, keys):
         """Without a mouse, to whatever has the focus."""
         webdriver.ActionChains(self.driver).send_keys(keys).perform()

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from machine import until
-from patience import Stopwatch, must_come
+from patience import HANG, Stopwatch, must_come
 from pagelib import Busy, Keys, Page, open_browser, terminal_html
 from poolsite import Site
 from weblib import ROOT, Web
@@ -154,9 +154,73 @@ def test_who_only_looks_on_steers_nothing(page):
     p.click(f"tr[data-task='{i}'] .link")
     p.get("#task-facts", "sleep 1000")
     names = {name for role, name in p.tree() if role == "button"} | {b.text for b in p.all("button")}
-    assert not [n for n in names if re.search("Stop|Submit|Pause|Resume|priority|Give back", n)], names
+    assert not [n for n in names if re.search("Stop|Submit|Pause|Resume|priority|Give back|Hold (nothing|again)|Change|Want|Look now", n)], names
     assert not p.all("#submit, #task-tools")
+    p.type(Keys.ESCAPE)
+    p.gone("#task")
+    p.type("h")
+    p.type("?")
+    p.get("#help", "this list")
+    assert not p.all(".form") and "Submit" not in p.text("#help") and "held" not in p.text("#help")
+    assert p.js("return fetch('/api/v1/hold', { method: 'PATCH', body: '{}' }).then(a => a.status)") == 403
     assert p.js("return fetch('/api/v1/tasks/%d/stop', { method: 'POST' }).then(a => a.status)" % i) == 403
+
+
+def fill(p, form, **fields):
+    """Write into fields of a dialog; None empties one, True and False are for boxes."""
+    for name, value in fields.items():
+        field = p.get(f"#{form}-dialog [name={name}]")
+        if isinstance(value, bool):
+            assert field.is_selected() != value
+            field.click()
+        elif field.tag_name == "select":
+            field.send_keys(value)
+        else:
+            field.clear()
+            field.send_keys(value or "")
+
+
+def test_what_is_held_is_changed(page):
+    p = page("--memory", "20G", gpus=2)
+    q = p.web.node
+    must_come(lambda: len(q.held()) == 2)
+    p.click("#hold-change")
+    field = p.get("#h-dialog [name=memory]")
+    assert field.get_attribute("value") == "20G" and p.get("#h-dialog [name=hold]").is_selected()
+    # What is refused is said beside the field, in the server's words, and nothing has changed.
+    refused = p.web.ask("PATCH", "/api/v1/hold", {"memory": "900G"}, checked=False).json["detail"]
+    fill(p, "h", memory="900G", together=True)
+    p.click("#h-dialog .primary")
+    p.get("#h-dialog .refusal", refused)
+    assert p.focus().get_attribute("name") == "memory" and p.focus().get_attribute("aria-invalid") == "true"
+    fill(p, "h", memory="10G", load="light", gpus="0")
+    p.click("#h-dialog .primary")
+    p.gone("#h-dialog")
+    assert {"memory: 20G -> 10G", "together: false -> true", "gpus: all -> 0", "load: none -> light"} == set(p.get(".toast", "memory").text.removesuffix("✕").split("\n")) - {""}
+    must_come(lambda: q.held() == [0] and q.device(0)["held_bytes"] == 10 << 30)
+    # An empty field takes back what was said; by keyboard.
+    p.until(lambda: p.web.get("/api/v1/hold").json["settings"]["memory"] == "10G")
+    p.type("h")
+    p.get("#h-dialog")
+    assert p.focus().get_attribute("name") == "hold"
+    fill(p, "h", memory=None)
+    p.type(Keys.ENTER)
+    p.get(".toast", "memory: 10G -> 88%")
+    # Nothing is held until it is to be again.
+    p.click("#hold-turn", "Hold nothing")
+    p.get("dialog.ask", "Tasks run on")
+    assert p.focus().text == "Cancel"
+    p.click("dialog.ask .danger")
+    p.get("#counts .k-held b", "0")
+    must_come(lambda: not q.held())
+    p.click("#hold-turn", "Hold again")
+    p.gpu(0, "held")
+    # An agent that is not there any more refuses.
+    p.click("#hold-change")
+    fill(p, "h", memory="8G")
+    q.kill()
+    p.click("#h-dialog .primary")
+    p.get("#h-dialog .refusal", "tenure is not running")
 
 
 def test_another_name_for_this_machine_gets_nothing(page):
@@ -361,11 +425,49 @@ def test_its_words(page):
     assert not [name for name, text in files.items() if re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|https?://(?!www\.w3\.org)", text)]
 
 
-def test_nodes_with_deadlines_pools_and_allocations(page, build, env, tmp_path):
-    site = Site(build, env, tmp_path)
-    p = page("--no-hold", "--lifetime", "3h", opened=False)
-    w, q = p.web, p.web.node
+def steer_pools(p, site):
+    """Another bound, given back, wanted again, and one more; what is refused is said in the form."""
+    def pool(name):
+        return next((one for one in p.web.get("/api/v1/pools").json["pools"] if one["pool"] == name), {})
+    p.click("tr[data-pool=big] button", "Change")
+    form = {name: p.get(f"#p-dialog [name={name}]").get_attribute("value") for name in ("name", "engine", "gpus", "max")}
+    assert form == {"name": "big", "engine": "slurm", "gpus": "2", "max": "1"} and p.get("#p-dialog [name=name]").get_attribute("readonly")
+    fill(p, "p", max="0")
+    p.click("#p-dialog .primary")
+    p.get("#p-dialog .refusal", "--max")
+    assert p.focus().get_attribute("name") == "max"
+    fill(p, "p", max="3", time="2h")
+    p.click("#p-dialog .primary")
+    p.gone("#p-dialog", limit=HANG)
+    must_come(lambda: (pool("big").get("max"), pool("big").get("time_s"), pool("big").get("gpus")) == (3, 7200, 2))
+    p.click("tr[data-pool=big] button", "Give back")
+    p.get("dialog.ask", "Give back the nodes of pool big?")
+    p.click("dialog.ask .danger", "At once")
+    p.get("tr[data-pool=big]", "down")
+    assert must_come(lambda: not site.open_jobs()) and not [b for b in p.all("tr[data-pool=big] button") if b.text == "Give back"]
+    p.click("tr[data-pool=big] button", "Want them again")
+    must_come(lambda: pool("big")["down"] is False)
+    p.get("tr[data-pool=big]", "of 1 run")
+    p.close_toasts()
+    p.click("#pool-new")
+    fill(p, "p", name="other", gpus="1")
+    p.click("#p-dialog details summary")
+    fill(p, "p", options="--partition=gpu")
+    p.click("#p-dialog .primary")
+    p.gone("#p-dialog", limit=HANG)
+    p.get("tr[data-pool=other]", "slurm")
+    assert "#SBATCH --partition=gpu" in (site.dir / "script").read_text()
+    p.click("#pool-tick")
+    p.get(".toast", "Done")
+    p.close_toasts()
+
+
+def test_nodes_with_deadlines_pools_and_allocations(page, queue, build, env, tmp_path):
+    site, q = Site(build, env, tmp_path), queue()
     q.env = {**q.env, "PATH": site.env["PATH"]}
+    q.start("--no-hold", "--lifetime", "3h")
+    p = page(node=q, opened=False)
+    w = p.web
     q.run("up", "-g", "2", "--nodes", "1", "--pool", "big", "--engine", "slurm")
     q.run("alloc", "desk", "-g", "1")
     must_come(lambda: w.get("/api/v1/pools").json["pools"])
@@ -374,6 +476,7 @@ def test_nodes_with_deadlines_pools_and_allocations(page, build, env, tmp_path):
     p.get("#nodes-table .c-deadline", "in 2 h 59 min")
     p.get("#pools-table", "big")
     assert "slurm" in p.text("#pools-table")
+    steer_pools(p, site)
     p.get("#allocations-table", "desk")
     p.click("#allocations-table button", "Give back")
     p.click("dialog.ask button.danger", "Give back")
@@ -448,9 +551,16 @@ def test_it_can_be_read(busy, browser, width):
     p.until(lambda: p.text("#task-facts"))
     is_fine()
     p.type(Keys.ESCAPE)
-    p.click("button.do-submit")
-    p.get("#submit-form")
-    is_fine()
+    for button, form in (("button.do-submit", "#submit-form"), ("#hold-change", "#h-dialog"), ("#pool-new", "#p-dialog")):
+        p.click(button)
+        p.get(form)
+        for more in p.all(f"{form} summary"):
+            more.click()
+        is_fine()
+        assert [role for role, name in p.tree() if role in ("button", "textbox", "combobox", "checkbox", "dialog") and not name] == []
+        p.type(Keys.ESCAPE)
+        p.gone(form)
+    assert p.js("return [...document.querySelectorAll('[data-t]')].filter(el => !el.textContent || /^[a-z]_/.test(el.textContent)).map(el => el.outerHTML)") == []
     p.check()
 
 

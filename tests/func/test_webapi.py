@@ -523,6 +523,9 @@ def test_the_policy_is_changed_and_the_hold_stays(web):
         ["ignore_pid: none -> 1", "together: false -> true", "util_band: 50,70,85 -> 40,60,80"]
     options = must_come(lambda: (o := w.get("/api/v1/hold").json["options"]).get("together") == "true" and o)
     assert (options["memory"], options["idle_for"], options["util_band"]) == ("20G", "0", "40,60,80")
+    settings = w.get("/api/v1/hold").json["settings"]
+    assert (settings["memory"], settings["leave"], settings["together"], settings["hold"], settings["ignore_pid"]) == ("20G", "0", "true", True, "1")
+    assert set(OPENAPI["components"]["schemas"]["Policy"]["properties"]) == set(settings)
     assert change(w, memory=None, util_band=None) == ["memory: 20G -> 88%", "util_band: 40,60,80 -> 50,70,85"]
     assert change(w) == []
     assert change(w, hold=False) == ["hold: on -> off"]
@@ -579,7 +582,7 @@ def test_pools_come_and_go(web, build, env, tmp_path, queue):
     assert answer.status == 200, answer.text
     assert "Pool big of instance default: up to 1 node with 2 GPUs each from slurm" in answer.json["text"]
     pool = must_come(lambda: next((p for p in w.get("/api/v1/pools").json["pools"] if p["pool"] == "big"), None))
-    assert (pool["engine"], pool["gpus"]) == ("slurm", 2)
+    assert (pool["engine"], pool["gpus"], pool["nodes"], pool["max"], pool["time_s"], pool["keep_s"]) == ("slurm", 2, 1, 1, 86400, 0)
     assert len(site.open_jobs()) == 1
     script = (site.dir / "script").read_text()
     assert "#SBATCH --partition=gpu" in script and "--load=none" in script
