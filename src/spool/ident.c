@@ -73,7 +73,8 @@ bool ident_is_word(const char *name)
 {
 	uint64_t id, element;
 
-	return ident_parse_id(name, &id, &element) == 0 || strcmp(name, "all") == 0;
+	return ident_parse_id(name, &id, &element) == 0 || strcmp(name, "all") == 0 ||
+	       strcmp(name, "last") == 0;
 }
 
 bool ident_is_task_name(const char *text)

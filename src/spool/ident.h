@@ -22,7 +22,8 @@ void ident_make_name(const char *text, char ret[SPEC_NAME_MAX + 1]);
 
 /* Names of tasks and lanes may have letters of any script: utf8_is_name(). */
 bool ident_is_task_name(const char *text);
-/* Any text as one, and nothing that a command takes for an id or for all tasks. */
+/* Any text as one, and nothing that a command takes for an id, for all tasks or for the last one.
+ */
 void ident_make_task_name(const char *text, char ret[SPEC_NAME_MAX + 1]);
 
 /* The program of a shell's command as such a name, as far as that can be seen: the first word that
@@ -33,7 +34,7 @@ void ident_make_command_name(const char *command, char ret[SPEC_NAME_MAX + 1]);
 int ident_parse_id(const char *text, uint64_t *ret_id, uint64_t *ret_element);
 /* A decimal number of at most max at *p, which is moved behind it. */
 bool ident_take_num(const char **p, uint64_t max, uint64_t *ret);
-/* "232", "43.7", "all": what commands take for something else than a name. */
+/* "232", "43.7", "all", "last": what commands take for something else than a name. */
 bool ident_is_word(const char *name);
 
 #endif

@@ -711,6 +711,11 @@ static int check_word(const char *key, const char *name, struct err *e)
 		return 0;
 	if (strcmp(name, "all") == 0)
 		return err_set(e, -EINVAL, "%s: \"all\" means every task; take another name", key);
+	if (strcmp(name, "last") == 0)
+		return err_set(e, -EINVAL,
+			       "%s: \"last\" means the task that you submitted last; take another "
+			       "name",
+			       key);
 	return err_set(e, -EINVAL, "%s: \"%s\" would be taken for the id of a task; take a name",
 		       key, name);
 }

@@ -256,11 +256,11 @@ def test_what_is_in_the_queues(tenure, shells, shell):
     tenure("submit", "-i", "other", "--paused", "-l", "elsewhere", "--", "true")
     tenure("submit", "-n", "gone", "--", "true")
     tenure("stop", "3")
-    s.proposes(shell, "tenure stop ", {"1", "2", "first", "second", "week", "all"})
+    s.proposes(shell, "tenure stop ", {"1", "2", "first", "second", "week", "all", "last"})
     if shell == "fish":
         assert {"1\tfirst", "2\tsecond", "week\tlane"} <= set(s.described)
-    s.proposes(shell, "tenure show ", {"1", "2", "3", "first", "second", "gone"})
-    s.proposes(shell, "tenure retry ", {"3", "gone", "all"})
+    s.proposes(shell, "tenure show ", {"1", "2", "3", "first", "second", "gone", "last"})
+    s.proposes(shell, "tenure retry ", {"3", "gone", "all", "last"})
     s.proposes(shell, "tenure submit --after ", {"1", "2", "last"})
     s.proposes(shell, "tenure submit --after 1,", {"1,1", "1,2", "1,last"} if shell != "zsh" else {"1", "2", "last"})
     s.proposes(shell, "tenure list -l ", {"week"})
@@ -368,7 +368,7 @@ def test_words_are_quick(build, tenure, env, home):
         times.append(watch.took())
         if done.returncode == 0:
             lines = done.stdout.splitlines()
-            assert len(lines) == 20000 and "10000\tname10000" in lines and "name77\ttask" in lines
+            assert len(lines) == 20001 and "10000\tname10000" in lines and "name77\ttask" in lines
     print("fastest", min(times))
     assert min(times) < 0.03
 

@@ -76,6 +76,32 @@ def test_last_where_there_is_none(q):
     assert "the id of a task" in " ".join(run(q, "edit", str(i), "after=last", code=2).stderr.split())
 
 
+def test_last_as_a_word(q, tmp_path):
+    """Wherever a task is named; one of that name is meant by its id alone, and no new one may have it."""
+    assert 'no instance "default"' in run(q, "stop", "last", code=1).stderr
+    old = q.submit("-g", "0", "-n", "old", "--paused", "--", "true")
+    waiting = pathlib.Path(q.spool, "pending")
+    path = next(p for p in waiting.iterdir() if f",{old}," in p.name)  # as a program of before would have called it
+    path.rename(waiting / path.name.replace("nold", "nlast"))
+    i = q.submit("-g", "0", "-n", "mine", "--paused", "-l", "week", "--", "true")
+    note = f"tenure: note: task {i} mine, your latest\n"
+    for cmd in ("show", "why"):
+        done = run(q, cmd, "last")
+        assert done.stderr == note and "mine" in done.stdout, done
+    for cmd, said in ((["resume", "last"], "is resumed"), (["pause", "last"], "is paused"), (["priority", "7", "last"], "priority 7"),
+                      (["edit", "last", "memory=2G"], "is changed"), (["stop", "last"], "is stopped")):
+        done = run(q, *cmd)
+        assert done.stderr == note and f"{i} mine" in done.stdout, done
+    assert run(q, "wait", "last", "--timeout", "1s", code=1).stdout == f"{i} mine cancelled\n"
+    assert "has ended already" in " ".join(run(q, "stop", "last", code=1).stderr.split())
+    assert run(q, "retry", "last").stdout == f"{i} mine is requeued\n"
+    assert run(q, "logs", "last", code=1).stderr.startswith(note)
+    assert q.task(old)["state"] == "paused" and q.task(old)["priority"] == 500
+    for args in (("-n", "last"), ("-l", "last")):
+        assert '"last" means the task that you submitted last' in " ".join(run(q, "submit", *args, "--", "true", code=2).stderr.split())
+    assert q.task(q.submit("-g", "0", "--paused", "--", "last"))["name"] == "task_last"
+
+
 def test_begin_and_timeout(q):
     """In the forms that people know, and what is none of them is refused with what to write."""
     def made(*args):

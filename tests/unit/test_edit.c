@@ -155,7 +155,7 @@ static const struct {
 	const char *error;
 } bad[] = {
 	/* Of the words. */
-	{ "1", CMD_USAGE, "usage: tenure edit ID|NAME KEY=VALUE.." },
+	{ "1", CMD_USAGE, "usage: tenure edit ID|NAME|last KEY=VALUE.." },
 	{ "1 memory", CMD_USAGE, "\"memory\" is no KEY=VALUE; an example is memory=30G" },
 	{ "1 =30G", CMD_USAGE, "\"=30G\" is no KEY=VALUE" },
 	{ "1 memroy=30G", CMD_USAGE, "unknown key \"memroy\"; did you mean \"memory\"?" },

@@ -104,7 +104,7 @@ static const struct {
 	{ "4.4", 1, "", "tenure: task 4 has 3 elements, no 4", "ppppdp" },
 	{ "1.1", 1, "", "tenure: task 1 is no batch and has no elements", "ppppdp" },
 	{ "''", 1, "", "tenure: \"\" means no task", "ppppdp" },
-	{ "", 2, "", "tenure: usage: tenure stop ID|NAME|LANE|all..", "ppppdp" },
+	{ "", 2, "", "tenure: usage: tenure stop ID|NAME|LANE|all|last..", "ppppdp" },
 };
 
 static void what_waits_is_taken_away(void **state)

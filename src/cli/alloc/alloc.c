@@ -426,7 +426,7 @@ static int run_release(const struct cmd_ctx *ctx, struct err *e)
 	if (first == 0)
 		first = live_allocs_read(sp, &r.live, e);
 	if (first == 0) {
-		first = change_words(ctx->opts, 0, release_one, &r, e);
+		first = change_words(NULL, ctx->opts, 0, release_one, &r, e);
 		last_r = taskstop_finish(&r.stop, &last);
 		if (last_r < 0 && first)
 			(void)cmd_fail(CMD_FAILED, e->text);

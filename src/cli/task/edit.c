@@ -299,8 +299,12 @@ static int edit(const struct cmd_ctx *ctx, const struct spool *sp, const char *w
 {
 	struct outcome said = { .dirs = 0 };
 	struct task_place p;
+	char id[SELECT_ID_MAX];
 	int r = TRANSIT_GONE;
 
+	word = select_take_last(sp, word, id, e);
+	if (!word)
+		return -ENOENT;
 	for (int look = 0; look < CHANGE_LOOKS && r == TRANSIT_GONE; look++) {
 		if (look)
 			change_pause(look);
@@ -363,7 +367,7 @@ const struct cmd cmd_edit = {
 	.name = "edit",
 	.group = QUEUE_GROUP,
 	.summary = "change a task that waits",
-	.args = "ID|NAME KEY=VALUE..",
+	.args = "ID|NAME|last KEY=VALUE..",
 	.words = { WORDS_TASKS, WORDS_TASK_KEYS },
 	.min_args = 2,
 	.description =

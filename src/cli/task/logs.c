@@ -184,10 +184,10 @@ const struct cmd cmd_logs = {
 	.name = "logs",
 	.group = QUEUE_GROUP,
 	.summary = "what a task has printed",
-	.args = "[ID|NAME..]",
+	.args = "[ID|NAME|last..]",
 	.words = { WORDS_ANY_TASKS, WORDS_ANY_TASKS },
 	.description =
-		"Without a task, of the one that you submitted last. Of the latest attempt; of ended tasks, too. Of several, a line says whose "
+		"Without a task, or with last, of the one that you submitted last. Of the latest attempt; of ended tasks, too. Of several, a line says whose "
 		"output follows. Elements of an array (42.7) count from 1, whatever its "
 		"indices are. Works without an agent.",
 	.examples = logs_examples,

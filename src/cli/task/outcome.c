@@ -174,14 +174,19 @@ int change_each(const struct spool *sp, struct task_set *m, change_each_fn fn, v
 	return r >= 0 && held.id ? change_busy(&held, e) : r < 0 ? r : 0;
 }
 
-int change_words(const struct opts *opts, size_t first, change_word_fn fn, void *data,
-		 struct err *e)
+int change_words(const struct spool *sp, const struct opts *opts, size_t first, change_word_fn fn,
+		 void *data, struct err *e)
 {
+	char id[SELECT_ID_MAX];
 	int ret = 0;
 
 	for (size_t i = first; i < opts_argc(opts); i++) {
 		struct err one = ERR_INIT;
-		int r = fn(data, opts_arg(opts, i), &one);
+		const char *word = opts_arg(opts, i);
+		int r;
+
+		word = sp ? select_take_last(sp, word, id, &one) : word;
+		r = word ? fn(data, word, &one) : -ENOENT;
 
 		if (r == 0)
 			continue;

@@ -44,10 +44,13 @@ int change_busy(const struct task_name *n, struct err *e); /* -EAGAIN: and still
 
 /* What one of the command's words means is changed. 0, positive or negative, with e. */
 typedef int (*change_word_fn)(void *data, const char *word, struct err *e);
-/* Each of them, from the first one on: one that cannot be changed keeps none of the others from it.
- * Errors are printed, but for the last one, which is returned with the code of the first. */
-int change_words(const struct opts *opts, size_t first, change_word_fn fn, void *data,
-		 struct err *e);
+/*
+ * Each of them, from the first one on: one that cannot be changed keeps none of the others from it.
+ * Errors are printed, but for the last one, which is returned with the code of the first. "last" is
+ * told as the id that it means in sp; sp NULL: as it is.
+ */
+int change_words(const struct spool *sp, const struct opts *opts, size_t first, change_word_fn fn,
+		 void *data, struct err *e);
 
 /* 0, TRANSIT_GONE: it is not there (any more), or negative. t->dir says where it was found. */
 typedef int (*change_each_fn)(void *data, struct scan_task *t, struct err *e);

@@ -358,7 +358,7 @@ static int change_all(const struct cmd_ctx *ctx, struct change *c, size_t first,
 
 	c->sp = sp;
 	if (sp)
-		r = change_words(ctx->opts, first,
+		r = change_words(sp, ctx->opts, first,
 				 c->fn == do_priority ? priority_word : pause_word, c, e);
 	if (sp)
 		r = outcome_commit(sp, &c->said, r, e);
@@ -398,7 +398,7 @@ static int run_resume(const struct cmd_ctx *ctx, struct err *e)
 	return set_paused(ctx, false, e);
 }
 
-#define MEANT "ID|NAME|LANE|all.."
+#define MEANT "ID|NAME|LANE|all|last.."
 #define COMMAND(name_, args_, min_args_, summary_)                                                 \
 	.name = (name_), .group = QUEUE_GROUP, .summary = (summary_), .args = (args_),             \
 	.min_args = (min_args_), .setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_AGENT

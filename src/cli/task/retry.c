@@ -305,7 +305,7 @@ static int run_retry(const struct cmd_ctx *ctx, struct err *e)
 
 	rt.sp = sp;
 	if (sp)
-		r = change_words(ctx->opts, 0, retry_word, &rt, e);
+		r = change_words(sp, ctx->opts, 0, retry_word, &rt, e);
 	if (sp)
 		r = outcome_commit(sp, &rt.said, r, e);
 	free(rt.active.tasks);
@@ -327,7 +327,7 @@ const struct cmd cmd_retry = {
 	.name = "retry",
 	.group = QUEUE_GROUP,
 	.summary = "put ended tasks back into the queue",
-	.args = "ID|NAME|LANE|all..",
+	.args = "ID|NAME|LANE|all|last..",
 	.words = { WORDS_ENDED_TASKS, WORDS_ENDED_TASKS },
 	.min_args = 1,
 	.description =

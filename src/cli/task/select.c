@@ -19,6 +19,8 @@
 #include "spool/instance.h"
 #include "spool/record.h"
 
+#define LAST "last"
+
 int select_all(const struct spool *sp, struct task_set *ret, struct err *e)
 {
 	struct scan *s = scan_new(sp, 0);
@@ -464,11 +466,21 @@ static int tell_latest(const struct spool *sp, struct task_place *ret, struct er
 	return r;
 }
 
+const char *select_take_last(const struct spool *sp, const char *word, char buf[SELECT_ID_MAX],
+			     struct err *e)
+{
+	struct task_place p;
+
+	if (strcmp(word, LAST) != 0)
+		return word;
+	return tell_latest(sp, &p, e) == 0 ? select_format_id(p.name.id, 0, buf) : NULL;
+}
+
 int select_one(const struct spool *sp, const char *word, struct task_place *ret, struct err *e)
 {
 	struct err inner = ERR_INIT;
 
-	if (!word)
+	if (!word || strcmp(word, LAST) == 0)
 		return tell_latest(sp, ret, e);
 	return tell_failure(locate(sp, word, ret, &inner), &inner, e);
 }

@@ -4,7 +4,7 @@
 
 /*
  * Which tasks a person's words mean: an id (42), an element (42.7), a name or the beginning of one
- * that is unique, a lane, all.
+ * that is unique, a lane, all, last.
  */
 
 #include "cli/cmd.h"
@@ -13,6 +13,7 @@
 
 /* What SELECT_LANES means, for the help of the commands that take them. */
 #define SELECT_HELP                                                                                  \
+	"last means the task that you submitted last. "                                              \
 	"A name means every task that is called exactly so, and, where a lane is called so, all of " \
 	"it, too; the beginning of a name is enough where it is that of one task, and no task or "   \
 	"lane that is over was called exactly so. Elements of an array (42.7) count from 1, "        \
@@ -46,6 +47,10 @@ bool select_was_lane(const struct spool *sp, const char *word);
 /* Everything that waits or runs, in the planner's order. */
 int select_all(const struct spool *sp, struct task_set *ret, struct err *e);
 
+/* "42" or "42.7". buf: SELECT_ID_MAX. */
+#define SELECT_ID_MAX 48
+char *select_format_id(uint64_t id, uint64_t element, char buf[SELECT_ID_MAX]);
+
 /* Where a task is now, or where it has ended. */
 struct task_place {
 	uint64_t element; /* as asked for; 0: the whole task */
@@ -56,12 +61,16 @@ struct task_place {
 
 /*
  * The one task that a word means, ended ones included: of several ended ones with a name the last;
- * of NULL what this user has submitted last, which a note tells.
+ * of NULL and of "last" what this user has submitted last, which a note tells.
  * -ENOENT, or -EINVAL where several wait or run under that name. The same by its id.
  */
 int select_one(const struct spool *sp, const char *word, struct task_place *ret, struct err *e);
 int select_by_id(const struct spool *sp, uint64_t id, uint64_t element, struct task_place *ret,
 		 struct err *e);
+/* Of "last" the id of that task, which a note tells; any other word is itself. For commands that
+ * look more than once: a later one may be submitted meanwhile. NULL with e: there is none. */
+const char *select_take_last(const struct spool *sp, const char *word, char buf[SELECT_ID_MAX],
+			     struct err *e);
 /* What this user has submitted last, of what is still known: the highest id. */
 int select_latest(const struct spool *sp, struct task_place *ret, struct err *e);
 /* An element has a file of its own only while it runs: whether that is there, and its name. */
@@ -77,9 +86,5 @@ char *select_format_end(const struct task_place *p, char buf[SELECT_END_MAX]);
 typedef int (*select_fn)(const struct cmd_ctx *ctx, const struct spool *sp,
 			 const struct task_place *p, struct err *e);
 int select_with(const struct cmd_ctx *ctx, select_fn fn, struct err *e);
-
-/* "42" or "42.7". buf: SELECT_ID_MAX. */
-#define SELECT_ID_MAX 48
-char *select_format_id(uint64_t id, uint64_t element, char buf[SELECT_ID_MAX]);
 
 #endif

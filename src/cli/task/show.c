@@ -418,11 +418,11 @@ const struct cmd cmd_show = {
 	.name = "show",
 	.group = QUEUE_GROUP,
 	.summary = "what a task is and how it stands",
-	.args = "[ID|NAME]",
+	.args = "[ID|NAME|last]",
 	.words = { WORDS_ANY_TASKS },
 	.max_args = 1,
 	.description =
-		"Without one, of the task that you submitted last. Also of ended ones, by their id. Of what runs on this node also its "
+		"Without one, or with last, of the task that you submitted last. Also of ended ones, by their id. Of what runs on this node also its "
 		"processes, and, where an agent runs here, its GPUs. Elements of an array "
 		"(42.7) count from 1, whatever its indices are. Works without an agent.",
 	.examples = show_examples,

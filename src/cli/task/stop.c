@@ -34,7 +34,7 @@ static int stop_word(void *data, const char *word, struct err *e)
 static int stop_words(struct taskstop *s, const struct opts *opts, struct err *e)
 {
 	struct err last = ERR_INIT;
-	int first = change_words(opts, 0, stop_word, s, e), r;
+	int first = change_words(s->sp, opts, 0, stop_word, s, e), r;
 
 	r = taskstop_finish(s, &last);
 	if (r < 0 && first)
@@ -114,7 +114,7 @@ const struct cmd cmd_stop = {
 	.name = "stop",
 	.group = QUEUE_GROUP,
 	.summary = "end tasks, waiting or running",
-	.args = "ID|NAME|LANE|all..",
+	.args = "ID|NAME|LANE|all|last..",
 	.words = { WORDS_TASKS_LANES, WORDS_TASKS_LANES },
 	.min_args = 1,
 	.description =

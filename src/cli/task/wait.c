@@ -146,10 +146,14 @@ static int add_word(struct waited *w, const char *word, struct err *e)
 	struct task_place p;
 	uint64_t id, element;
 	struct err none = ERR_INIT;
+	char last[SELECT_ID_MAX];
 	int r = -ENOENT;
 
 	if (!word)
 		return (r = select_one(w->sp, NULL, &p, e)) < 0 ? r : add_place(w, &p, e);
+	word = select_take_last(w->sp, word, last, e);
+	if (!word)
+		return r;
 	if (ident_parse_id(word, &id, &element) < 0)
 		r = select_tasks(w->sp, word, SELECT_LANES, &m, &none);
 	if (r == 0)
@@ -200,10 +204,10 @@ const struct cmd cmd_wait = {
 	.name = "wait",
 	.group = QUEUE_GROUP,
 	.summary = "wait until tasks have ended",
-	.args = "[ID|NAME|LANE|all..]",
+	.args = "[ID|NAME|LANE|all|last..]",
 	.words = { WORDS_TASKS_LANES, WORDS_TASKS_LANES },
 	.description =
-		"Without a task, for the one that you submitted last. A lane, all, and a name that several tasks have mean what waits or runs at the start. "
+		"Without a task, or with last, for the one that you submitted last. A lane, all, and a name that several tasks have mean what waits or runs at the start. "
 		"The exit code is that of the task (128 and the signal where one ended it, 1 when it "
 		"was stopped); of several 0 when all are done, else 1. What one waits for is "
 		"told once on standard error, in its turn. Works without an agent.",

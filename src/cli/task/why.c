@@ -579,11 +579,11 @@ const struct cmd cmd_why = {
 	.name = "why",
 	.group = QUEUE_GROUP,
 	.summary = "what a task waits for",
-	.args = "[ID|NAME]",
+	.args = "[ID|NAME|last]",
 	.words = { WORDS_ANY_TASKS },
 	.max_args = 1,
 	.description =
-		"Without a task, of the one that you submitted last. "
+		"Without a task, or with last, of the one that you submitted last. "
 		"One sentence from the agent of this node: what it waits for, what would let it "
 		"start, its place. Where there is none, or the task is another node's to start, from "
 		"the agents of other nodes. Without any agent, what its file says.",
