@@ -16,41 +16,13 @@
  * Compiled by clang without the CUDA toolkit (tools/kernels); the PTX beside it is committed.
  * Needs compute capability 7.0. One block is 4 warps; each computes a 32 x 32 quarter of the tile.
  */
-#define DEVICE __attribute__((device))
-#define GLOBAL __attribute__((global))
-
-typedef unsigned int u32;
-typedef unsigned long long u64;
-
-static inline DEVICE u64 now_ns(void)
-{
-	u64 t;
-
-	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
-	return t;
-}
-
-static inline DEVICE u32 read_word(u64 address)
-{
-	u32 v;
-
-	asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(v) : "l"(address));
-	return v;
-}
-
-static inline DEVICE u32 take_tile(u64 counter)
-{
-	u32 v;
-
-	asm volatile("atom.global.add.u32 %0, [%1], 1;" : "=r"(v) : "l"(counter) : "memory");
-	return v;
-}
+#include "device.h"
 
 struct fragment {
 	u32 r[8];
 };
 
-static inline DEVICE struct fragment load_a(u64 p, u32 stride)
+DEVICE struct fragment load_a(u64 p, u32 stride)
 {
 	struct fragment f;
 
@@ -62,7 +34,7 @@ static inline DEVICE struct fragment load_a(u64 p, u32 stride)
 	return f;
 }
 
-static inline DEVICE struct fragment load_b(u64 p, u32 stride)
+DEVICE struct fragment load_b(u64 p, u32 stride)
 {
 	struct fragment f;
 
@@ -78,7 +50,7 @@ struct sum {
 	float f[8];
 };
 
-static inline DEVICE void multiply(struct sum *d, const struct fragment *a,
+DEVICE void multiply(struct sum *d, const struct fragment *a,
 				   const struct fragment *b)
 {
 	asm volatile("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 "
@@ -92,7 +64,7 @@ static inline DEVICE void multiply(struct sum *d, const struct fragment *a,
 		       "r"(b->r[7]));
 }
 
-static inline DEVICE void store(u64 p, u32 stride, const struct sum *d)
+DEVICE void store(u64 p, u32 stride, const struct sum *d)
 {
 	asm volatile("wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%0], "
 		     "{%1,%2,%3,%4,%5,%6,%7,%8}, %9;" ::"l"(p),
@@ -101,12 +73,7 @@ static inline DEVICE void store(u64 p, u32 stride, const struct sum *d)
 		     : "memory");
 }
 
-static inline DEVICE void all_warps_here(void)
-{
-	asm volatile("bar.sync 0;" ::: "memory");
-}
-
-static inline DEVICE void compute_quarter(u64 a, u64 b, u64 c, u32 n, u32 row, u32 col)
+DEVICE void compute_quarter(u64 a, u64 b, u64 c, u32 n, u32 row, u32 col)
 {
 	struct sum d[2][2] = {};
 
@@ -132,12 +99,9 @@ static inline DEVICE void compute_quarter(u64 a, u64 b, u64 c, u32 n, u32 row, u
  */
 extern "C" GLOBAL void tenure_fill(u64 stop, u64 duration_ns, u64 p, u64 count)
 {
-	u32 threads, blocks, thread, block;
+	const u32 threads = __nvvm_read_ptx_sreg_ntid_x(), blocks = __nvvm_read_ptx_sreg_nctaid_x();
+	const u32 thread = __nvvm_read_ptx_sreg_tid_x(), block = __nvvm_read_ptx_sreg_ctaid_x();
 
-	asm("mov.u32 %0, %%ntid.x;" : "=r"(threads));
-	asm("mov.u32 %0, %%nctaid.x;" : "=r"(blocks));
-	asm("mov.u32 %0, %%tid.x;" : "=r"(thread));
-	asm("mov.u32 %0, %%ctaid.x;" : "=r"(block));
 	for (u64 i = (u64)block * threads + thread; i < count; i += (u64)blocks * threads) {
 		u32 h = (u32)i * 2654435761u;
 
@@ -150,23 +114,12 @@ extern "C" GLOBAL void tenure_fill(u64 stop, u64 duration_ns, u64 p, u64 count)
 extern "C" GLOBAL void tenure_gemm(u64 stop, u64 duration_ns, u64 counter, u64 a, u64 b, u64 c,
 				   u32 n)
 {
-	static __attribute__((shared)) u32 tile;
-	const u32 per_side = n / 64;
-	const u32 thread = __nvvm_read_ptx_sreg_tid_x(), warp = thread / 32;
-	const u64 begin = now_ns();
+	static SHARED u32 word;
+	const u32 per_side = n / 64, warp = __nvvm_read_ptx_sreg_tid_x() / 32;
+	const u64 until_ns = now_ns() + duration_ns;
+	u32 tile;
 
-	for (;;) {
-		if (thread == 0)
-			tile = read_word(stop) || now_ns() - begin >= duration_ns ?
-				       0xffffffffu :
-				       take_tile(counter) % (per_side * per_side);
-		all_warps_here();
-		u32 mine = tile;
-
-		all_warps_here();
-		if (mine == 0xffffffffu)
-			return;
-		compute_quarter(a, b, c, n, mine / per_side * 64 + warp / 2 * 32,
-				mine % per_side * 64 + warp % 2 * 32);
-	}
+	while ((tile = next_tile(&word, stop, until_ns, counter, per_side * per_side)) != NO_TILE)
+		compute_quarter(a, b, c, n, tile / per_side * 64 + warp / 2 * 32,
+				tile % per_side * 64 + warp % 2 * 32);
 }

@@ -32,6 +32,13 @@ static const struct generation *generation_of(const struct sim_dev *d)
 	return &all[i];
 }
 
+int cu_shared_most(const struct sim_dev *d)
+{
+	const struct generation *of = generation_of(d);
+
+	return of->shared_per_sm - of->shared_reserved;
+}
+
 /* clang-format off */
 #define ATTRIBUTES(X) \
 	X(MAX_THREADS_PER_BLOCK, 1, 1024) \
@@ -41,7 +48,7 @@ static const struct generation *generation_of(const struct sim_dev *d)
 	X(MAX_GRID_DIM_X, 5, 2147483647) \
 	X(MAX_GRID_DIM_Y, 6, 65535) \
 	X(MAX_GRID_DIM_Z, 7, 65535) \
-	X(MAX_SHARED_MEMORY_PER_BLOCK, 8, 49152) \
+	X(MAX_SHARED_MEMORY_PER_BLOCK, 8, CU_SHARED_UNASKED) \
 	X(TOTAL_CONSTANT_MEMORY, 9, 65536) \
 	X(WARP_SIZE, 10, 32) \
 	X(MAX_PITCH, 11, 2147483647) \
@@ -130,7 +137,7 @@ static const struct generation *generation_of(const struct sim_dev *d)
 	X(CAN_USE_STREAM_WAIT_VALUE_NOR_V1, 94, 0) \
 	X(COOPERATIVE_LAUNCH, 95, 0) \
 	X(COOPERATIVE_MULTI_DEVICE_LAUNCH, 96, 0) \
-	X(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97, of->shared_per_sm - of->shared_reserved) \
+	X(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97, cu_shared_most(d)) \
 	X(CAN_FLUSH_REMOTE_WRITES, 98, 0) \
 	X(HOST_REGISTER_SUPPORTED, 99, 1) \
 	X(PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 100, 0) \

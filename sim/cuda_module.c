@@ -125,6 +125,7 @@ static const char *read_entry(const char *p, struct CUmod_st *module)
 		return NULL;
 	}
 	memcpy(f->name, p, len);
+	f->shared_most = CU_SHARED_UNASKED;
 	f->module = module;
 	f->next = module->functions;
 	module->functions = f;
@@ -147,17 +148,19 @@ static bool balanced(const char *text)
 
 static CUresult read_ptx(const char *text, const struct sim_dev *dev, struct CUmod_st *module)
 {
+	const int has = dev->cc_major * 10 + dev->cc_minor;
 	const char *p = skip_space(text), *target;
 	int major, minor, sm;
+	char only = 0; /* "sm_90a" is for 9.0 alone */
 
 	if (sscanf(p, ".version %d.%d", &major, &minor) != 2)
 		return CUDA_ERROR_INVALID_IMAGE;
 	if (major * 10 + minor > PTX_NEWEST)
 		return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
 	target = strstr(p, ".target");
-	if (!target || sscanf(target, ".target sm_%d", &sm) != 1 || !balanced(p))
+	if (!target || sscanf(target, ".target sm_%d%c", &sm, &only) < 1 || !balanced(p))
 		return CUDA_ERROR_INVALID_PTX;
-	if (sm > dev->cc_major * 10 + dev->cc_minor)
+	if (only == 'a' ? sm != has : sm > has)
 		return CUDA_ERROR_INVALID_PTX;
 	for (p = strstr(p, ".entry"); p; p = strstr(p, ".entry")) {
 		p = read_entry(p + 6, module);
@@ -274,6 +277,9 @@ CU_EXPORT CUresult cuFuncGetAttribute(int *value, CUfunction_attribute id, CUfun
 	case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
 		*value = 0;
 		return CUDA_SUCCESS;
+	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+		*value = function->shared_most;
+		return CUDA_SUCCESS;
 	default:
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
@@ -281,8 +287,17 @@ CU_EXPORT CUresult cuFuncGetAttribute(int *value, CUfunction_attribute id, CUfun
 
 CU_EXPORT CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute id, int value)
 {
+	const struct CUctx_st *ctx = cu_current();
+
 	CU_ENTER(NEEDS_CONTEXT);
-	return function_known(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	if (!function_known(function))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (id != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+		return CUDA_SUCCESS;
+	if (value < 0 || value > cu_shared_most(&cu.m->devs[ctx->dev]))
+		return CUDA_ERROR_INVALID_VALUE;
+	function->shared_most = value;
+	return CUDA_SUCCESS;
 }
 
 CU_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function,

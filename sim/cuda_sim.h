@@ -87,6 +87,7 @@ struct CUfunc_st {
 	char name[256];
 	int nparams;
 	size_t params_bytes;
+	int shared_most; /* bytes that a launch may ask for itself */
 };
 
 struct CUmod_st {
@@ -177,6 +178,9 @@ struct CUctx_st *cu_current(void);
 bool cu_context_known(const struct CUctx_st *ctx);
 struct CUstream_st *cu_stream_find(CUstream stream); /* also the standard ones; NULL: unknown */
 struct CUfunc_st *cu_function_find(CUfunction function);
+/* Shared memory that a block can have on that device: what it has unasked, and at most. */
+#define CU_SHARED_UNASKED 49152
+int cu_shared_most(const struct sim_dev *d);
 struct cu_block *cu_block_find(CUdeviceptr addr, size_t size);
 
 /* Wait, without any lock, until all that was launched in ctx has ended. */

@@ -312,7 +312,7 @@ CU_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned
 	(void)pthread_mutex_unlock(&cu.lock);
 	if (!s || !f)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (f->nparams > 0 && !params && !extra)
+	if ((f->nparams > 0 && !params && !extra) || shared > (unsigned int)f->shared_most)
 		return CUDA_ERROR_INVALID_VALUE;
 	(void)read_params(f, params, extra, &lp);
 	stream_wait(s, QUEUE_MAX);

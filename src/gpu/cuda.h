@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "gpu/cuda_abi.h"
 
-/* X(field, arguments, name); all are required and have been there since CUDA 4. */
+/* X(field, arguments, name); all are required and have been there since CUDA 9. */
 #define CUDA_SYMBOLS(X)                                                                            \
 	X(init, (unsigned int), "cuInit")                                                          \
 	X(error_name, (CUresult, const char **), "cuGetErrorName")                                 \
@@ -27,6 +27,7 @@
 	  "cuMemHostGetDevicePointer_v2")                                                          \
 	X(module_load, (CUmodule *, const void *), "cuModuleLoadData")                             \
 	X(module_function, (CUfunction *, CUmodule, const char *), "cuModuleGetFunction")          \
+	X(function_set, (CUfunction, CUfunction_attribute, int), "cuFuncSetAttribute")             \
 	X(launch,                                                                                  \
 	  (CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,       \
 	   unsigned int, unsigned int, CUstream, void **, void **),                                \

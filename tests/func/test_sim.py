@@ -506,6 +506,34 @@ assert n.util(h) == (0, 0)
 """)
 
 
+@pytest.mark.parametrize("model, most", [("h200", 232448), ("a100-80", 166912), ("rtx4090", 101376)])
+def test_a_launch_asks_for_its_shared_memory(script, model, most):
+    script(f"""
+cu = Cuda()
+f = cu.function(b"other")
+def launch(shared):
+    return cu.call("cuLaunchKernel", f, 1, 1, 1, 32, 1, 1, shared, None, None, None)
+MOST = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+assert launch(49152) == 0 and launch(49153) == 1
+assert cu.call("cuFuncSetAttribute", f, MOST, {most} + 1) == 1
+cu.check("cuFuncSetAttribute", f, MOST, {most})
+got = c.c_int()
+cu.check("cuFuncGetAttribute", c.byref(got), MOST, f)
+assert got.value == {most} and launch({most}) == 0 and launch({most} + 1) == 1
+""", options=["--model", model])
+
+
+@pytest.mark.parametrize("model, target, result", [
+    ("h200", "sm_90a", 0), ("h200", "sm_80", 0), ("h200", "sm_89a", 218), ("l40s", "sm_80", 0), ("l40s", "sm_80a", 218),
+    ("l40s", "sm_90a", 218)])
+def test_a_target_of_one_generation_is_for_no_other(script, model, target, result):
+    script(f"""
+cu = Cuda()
+m = c.c_void_p()
+assert cu.call("cuModuleLoadData", c.byref(m), PTX.replace(b"sm_70", b"{target}")) == {result}
+""", options=["--model", model])
+
+
 def test_freeing_waits_for_what_runs(script):
     script("""
 cu = Cuda()

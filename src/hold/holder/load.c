@@ -19,10 +19,10 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "hold/holder/product.h"
 
 #define NAP_LIGHT_NS  20000U  /* one thread reads the stop word so often */
 #define NAP_SM_NS     100000U /* a warp on every SM: their reads cross the bus, so fewer */
-#define GEMM_THREADS  128U
 #define GEMM_MIN_N    2048U
 #define GEMM_N_STEP   2048U
 #define COUNTER_BYTES 512U
@@ -32,13 +32,14 @@
 /* The PTX texts under kernels/, which the build makes part of the executable. */
 extern const char kernel_light[];      /* compute capability 7.0 and later */
 extern const char kernel_light_sm50[]; /* 5.0 to 6.2 */
-extern const char kernel_gemm[];       /* 7.0 and later */
 
 struct load {
 	const struct cuda *cu;
 	CUcontext ctx;
 	CUstream stream;
-	CUfunction nap, gemm, fill; /* gemm and fill are NULL below compute capability 7.0 */
+	CUfunction nap, gemm, fill;    /* gemm and fill are NULL below compute capability 7.0 */
+	const struct product *product; /* what gemm is */
+	int major;		       /* compute capability */
 	volatile uint32_t *stop_word;
 	CUdeviceptr stop_device;
 	unsigned int sm_count;
@@ -116,7 +117,8 @@ static CUresult launch_gemm(struct load *l, uint64_t duration_ns)
 		l->gemm_filled = true;
 	}
 	/* As many blocks as fit: tiles are taken off a counter, so any number works. */
-	return l->cu->launch(l->gemm, l->sm_count * 4, 1, 1, GEMM_THREADS, 1, 1, 0, l->stream, args,
+	return l->cu->launch(l->gemm, l->sm_count * l->product->blocks_per_sm, 1, 1,
+			     l->product->threads, 1, 1, l->product->shared_bytes, l->stream, args,
 			     NULL);
 }
 
@@ -161,29 +163,32 @@ static void nap_until(uint64_t at_ns)
 }
 
 /*
- * Compiling gemm takes the driver a while (tens of ms): only where it is wanted, by this thread,
+ * Compiling gemm takes the driver a while (0.1 to 0.3 s): only where it is wanted, by this thread,
  * and without the lock, so that letting go never waits for it. Below compute capability 7.0 it
  * stays NULL.
  */
 static void prepare(struct load *l)
 {
 	const struct cuda *cu = l->cu;
+	const struct product *p = products;
+	CUfunction fill = NULL, gemm = NULL;
 	CUmodule module;
-	CUfunction fill, gemm;
 
 	if (l->kind != LOAD_GEMM || l->gemm_tried)
 		return;
 	l->gemm_tried = true;
 	(void)pthread_mutex_unlock(&l->lock);
+	for (; !gemm && p->name; p++)
+		gemm = product_load(cu, p, l->major);
 
-	bool ok = cu->module_load(&module, kernel_gemm) == CUDA_SUCCESS &&
-		  cu->module_function(&fill, module, "tenure_fill") == CUDA_SUCCESS &&
-		  cu->module_function(&gemm, module, "tenure_gemm") == CUDA_SUCCESS;
+	bool ok = gemm && cu->module_load(&module, kernel_gemm) == CUDA_SUCCESS &&
+		  cu->module_function(&fill, module, "tenure_fill") == CUDA_SUCCESS;
 
 	(void)pthread_mutex_lock(&l->lock);
 	if (ok) {
 		l->fill = fill;
 		l->gemm = gemm;
+		l->product = p - 1;
 	}
 }
 
@@ -223,9 +228,10 @@ static int load_kernels(struct load *l, CUdevice dev, struct err *e)
 {
 	const struct cuda *cu = l->cu;
 	CUmodule module;
-	int major = 0, count = 0;
+	int count = 0;
 	int r = cuda_result(
-		cu, cu->device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev),
+		cu,
+		cu->device_attribute(&l->major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev),
 		e, "compute capability");
 
 	if (r == 0)
@@ -236,7 +242,8 @@ static int load_kernels(struct load *l, CUdevice dev, struct err *e)
 	if (r < 0)
 		return r;
 	l->sm_count = count > 0 ? (unsigned int)count : 1;
-	r = cuda_result(cu, cu->module_load(&module, major >= 7 ? kernel_light : kernel_light_sm50),
+	r = cuda_result(cu,
+			cu->module_load(&module, l->major >= 7 ? kernel_light : kernel_light_sm50),
 			e, "load kernel light");
 	if (r == 0)
 		r = cuda_result(cu, cu->module_function(&l->nap, module, "tenure_nap"), e,
