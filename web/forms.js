@@ -3,8 +3,9 @@
 // words, at the field that they name.
 
 import { ask } from "./api.js";
-import { button, by, confirm, h, say, set, show } from "./dom.js";
-import { has, t, translate } from "./strings.js";
+import { List, button, by, confirm, h, say, set, show, tick } from "./dom.js";
+import { gpuName, taskText } from "./gpus.js";
+import { duration, has, t, translate } from "./strings.js";
 
 export function problemText(e) { return e.message || t("no_answer"); }
 
@@ -60,7 +61,7 @@ function linesOf(text) { return text.split("\n").map((line) => line.trim()).filt
 
 /* ---- a form that is made of a table ---- */
 
-// Each field: [name, kind, more]. kind: text, number, check, lines, or the words to choose from; more: among those that few need.
+// Each field: [name, kind, more]. kind: text, wide, number, check, lines, or the words to choose from; more: among those that few need.
 // Its words are {prefix}_{name} and, where there is a hint, {prefix}_{name}_how. send() tells what was done.
 class Form {
   constructor(prefix, fields, { title, how, go }, toast, send) {
@@ -95,7 +96,7 @@ class Form {
     const input = Array.isArray(kind) ? h("select", about, kind.map((word) => h("option", { value: word, text: word || "–" })))
       : kind === "lines" ? h("textarea", { ...about, rows: 2, spellcheck: "false", autocapitalize: "off" })
         : h("input", { ...about, spellcheck: "false", autocomplete: "off", autocapitalize: "off", inputmode: kind === "number" ? "numeric" : null });
-    return h("label", { class: kind === "lines" ? "wide" : null }, h("span", { "data-t": key }), input, how);
+    return h("label", { class: kind === "lines" || kind === "wide" ? "wide" : null }, h("span", { "data-t": key }), input, how);
   }
 
   value(name) {
@@ -157,6 +158,43 @@ export function holdView(live, toast) {
     say(by("hold-turn"), t(settings()?.hold ? "h_off" : "h_on"));
   };
   return { draw, open, on: ["status"], relabel: draw };
+}
+
+/* ---- who asks for a GPU of a task ---- */
+
+export function askerOf(one) { return one.user ?? `uid ${one.uid}`; }
+
+export function asksView(live, toast, open) {
+  const send = async (made) => {
+    const done = await ask("POST", `asks/${made.ask}/answer`, { ...made.changes(), yes: made.yes });
+    live.hasten();
+    return [done.text, done.notes].filter(Boolean).join("\n");
+  };
+  const forms = {};
+  const answer = (one, yes) => {
+    const form = forms[yes] ??= new Form(yes ? "ay" : "an", yes ? [["message", "wide"], ["stop", "check"]] : [["message", "wide"]], { title: "a_title", how: yes ? "ay_how" : "an_how", go: yes ? "ay_go" : "an_go" }, toast, send);
+    Object.assign(form, { ask: one.ask, yes });
+    form.open({});
+    set(form.title, "data-t", null);
+    say(form.title, t("a_title", { who: askerOf(one), gpu: gpuName(one.gpu, one.mig) }));
+  };
+  const list = new List(by("ask-list"), (one) => one.ask, (one) => {
+    const who = t("a_text", { who: askerOf(one), gpu: gpuName(one.gpu, one.mig) }), task = taskText({ id: one.task, element: one.element }), since = h("span", { class: "quiet" });
+    const of = (what) => `${t(what)}: ${who}`;
+    const el = h("li", { "data-ask": one.ask }, h("div", { class: "text" }, h("b", { text: who }), one.task && " · ", one.task && button(`#${task} ${one.name ?? ""}`, null, () => open(task), "link inline"), " ", one.message && h("q", { text: one.message }), " ", since),
+      live.canSteer() && h("div", { class: "row-tools" }, button(t("a_yes"), of("a_yes"), () => answer(one, true), "danger"), button(t("a_no"), of("a_no"), () => answer(one, false))));
+    tick(since, () => say(since, t("ago", { t: duration((Date.now() - Date.parse(one.asked)) / 1000) })));
+    return { el, draw() {} };
+  });
+  const draw = () => {
+    const asks = live.agent ? live.status?.asks ?? [] : [];
+    list.draw(asks);
+    show(by("asks"), asks.length);
+  };
+  return { draw, on: ["status"], relabel() {
+    list.clear();
+    draw();
+  } };
 }
 
 /* ---- pools ---- */

@@ -3,7 +3,7 @@
 
 import { Live } from "./api.js";
 import { by, h, say, set, show, tick } from "./dom.js";
-import { holdView, poolActions, problemText, submitView } from "./forms.js";
+import { askerOf, asksView, holdView, poolActions, problemText, submitView } from "./forms.js";
 import { gpuName, gpusView, whoOf, yieldsView } from "./gpus.js";
 import { eventsView, nodesView, queueView } from "./queue.js";
 import { entered, exchange, firstStatus, session } from "./session.js";
@@ -46,6 +46,7 @@ function announceEvent(e) {
   if (Date.now() - Date.parse(e.time) > 30000) return; // it was told before
   const values = { n: e.element ? `${e.task}.${e.element}` : e.task, name: e.name ?? "" };
   if (e.event === "yield") announce(t("said_yield", { gpu: gpuName(e.gpu, e.mig), who: whoOf(e) }));
+  else if (e.event === "asked") announce(t("a_text", { who: askerOf(e), gpu: gpuName(e.gpu, e.mig) }));
   else if (e.event === "task-started") announce(t("said_started", values));
   else if (e.event === "task-ended" && (e.outcome === "done" || e.outcome === "failed")) announce(t(`said_${e.outcome}`, values));
 }
@@ -160,7 +161,7 @@ function begin(who, status) {
   for (const el of document.querySelectorAll(".steer")) show(el, live.canSteer());
   const task = taskView(live, toast), submit = submitView(live, toast, task.open);
   const hold = holdView(live, toast), actions = { open: task.open, stop: task.stop, release: task.release, pool: poolActions(live, toast) };
-  views = [gpusView(live, (id) => task.open(id, true)), hold, yieldsView(live), queueView(live, actions), eventsView(live), nodesView(live, actions)];
+  views = [asksView(live, toast, task.open), gpusView(live, (id) => task.open(id, true)), hold, yieldsView(live), queueView(live, actions), eventsView(live), nodesView(live, actions)];
   relabels.push(...views.map((view) => view.relabel), task.relabel, () => { banner(live); head(live); });
   let drawn = null;
   live.listen((what, doc) => {

@@ -194,6 +194,25 @@ const json_t *agent_helper(const json_t *status, const char *name)
 	return NULL;
 }
 
+char *agent_ask_text(const json_t *ask)
+{
+	const char *message = json_get_str(ask, "message"), *name = json_get_str(ask, "name");
+	const char *user = json_get_str(ask, "user");
+	struct strbuf b = STRBUF_INIT;
+
+	if (user)
+		strbuf_adds(&b, user);
+	else
+		strbuf_addf(&b, "uid %llu", (unsigned long long)json_get_u64(ask, "uid"));
+	strbuf_addf(&b, " asks for GPU %llu, which task %llu%s%s has",
+		    (unsigned long long)json_get_u64(ask, "gpu"),
+		    (unsigned long long)json_get_u64(ask, "task"), name ? " " : "",
+		    name ? name : "");
+	if (message && message[0])
+		strbuf_addf(&b, ": %s", message);
+	return strbuf_take(&b);
+}
+
 const json_t *agent_tasks(const json_t *status)
 {
 	return json_object_get(json_object_get(status, "queue"), "tasks");

@@ -38,6 +38,9 @@ int agent_ask_with(const struct cmd_ctx *ctx, enum ctl_verb verb, const char *pa
 json_t *agent_status(const struct cmd_ctx *ctx, int timeout_ms, struct err *e);
 /* The tasks that it says it runs. Borrowed of the status, which may be NULL. */
 const json_t *agent_tasks(const json_t *status);
+/* "bob asks for GPU 3, which task 42 train has: please", of one of those that ask; the caller frees
+ * it. */
+char *agent_ask_text(const json_t *ask);
 /* What it says of a program beside it, by the program's name. Borrowed; NULL: it has none. */
 const json_t *agent_helper(const json_t *status, const char *name);
 

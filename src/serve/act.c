@@ -235,6 +235,27 @@ void act_resume_lane(struct serve *s, struct request *r)
 	do_by(s, r, (struct call){ .args = { "resume", "--", r->name } });
 }
 
+/* {yes, stop, message}: as `tenure answer`. */
+void act_answer(struct serve *s, struct request *r)
+{
+	json_t *doc = request_object(r);
+	const json_t *yes = json_object_get(doc, "yes"), *message = json_object_get(doc, "message");
+	uint64_t ask;
+
+	if (doc && (str_to_u64(r->name, &ask) < 0 || ask == 0))
+		answer_problem(&r->answer, MHD_HTTP_NOT_FOUND, "an ask has a number");
+	else if (doc && (!json_is_boolean(yes) || (message && !json_is_string(message))))
+		answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST,
+			       "an answer is {\"yes\": true or false, \"message\": \"..\"}");
+	else if (doc)
+		do_by(s, r,
+		      (struct call){ .args = { "answer",
+					       json_get_flag(doc, "stop") ? "--stop" : "--no-stop",
+					       "--", r->name, json_is_true(yes) ? "yes" : "no",
+					       json_string_value(message) } });
+	json_decref(doc);
+}
+
 /* ---- the policy ---- */
 
 static const struct opt no_hold_row = { .name = "no-hold", .spec = { VALUE_FLAG } };

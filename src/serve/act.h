@@ -18,6 +18,7 @@ void act_resume(struct serve *s, struct request *r);
 void act_pause_lane(struct serve *s, struct request *r);
 void act_resume_lane(struct serve *s, struct request *r);
 void act_change_hold(struct serve *s, struct request *r);
+void act_answer(struct serve *s, struct request *r);
 void act_up(struct serve *s, struct request *r);
 void act_down(struct serve *s, struct request *r);
 void act_tick(struct serve *s, struct request *r);

@@ -77,6 +77,16 @@ void look_hold(struct serve *s, struct request *r)
 	m = model_put(m);
 }
 
+void look_asks(struct serve *s, struct request *r)
+{
+	const struct model_snapshot *m = model_get(s->model);
+
+	answer_known(r, m,
+		     json_pack("{s:b, s:o}", "agent", m->connected, "asks",
+			       member_or(m->status, "asks", json_array())));
+	m = model_put(m);
+}
+
 /* ---- what the spool says ---- */
 
 static void add_reading(const struct model_snapshot *m, json_t *doc)

@@ -11,6 +11,7 @@ void look_nodes(struct serve *s, struct request *r);
 void look_pools(struct serve *s, struct request *r);
 void look_status(struct serve *s, struct request *r);
 void look_hold(struct serve *s, struct request *r);
+void look_asks(struct serve *s, struct request *r);
 void look_tasks(struct serve *s, struct request *r);
 
 #endif

@@ -24,6 +24,8 @@ const struct route routes[] = {
 	{ "GET", API "/yields", ROUTE_SLOW, history_yields, { "since", "limit" } },
 	{ "GET", API "/hold", 0, look_hold },
 	{ "PATCH", API "/hold", ROUTE_WRITE | ROUTE_SLOW, act_change_hold },
+	{ "GET", API "/asks", 0, look_asks },
+	{ "POST", API "/asks/{name}/answer", ROUTE_WRITE | ROUTE_SLOW, act_answer },
 	{ "GET", API "/nodes", 0, look_nodes },
 	{ "GET", API "/pools", 0, look_pools },
 	{ "POST", API "/pools", ROUTE_WRITE | ROUTE_SLOW, act_up },

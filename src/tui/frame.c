@@ -12,6 +12,7 @@
 #include "base/strbuf.h"
 #include "base/units.h"
 #include "base/utf8.h"
+#include "cli/agent_client.h"
 
 #define BAR	    12
 #define TREND	    8  /* columns of a device's history at least, */
@@ -407,6 +408,27 @@ static void draw_devices_head(struct canvas *c, size_t y, const struct frame_ui 
 	canvas_right(c, 66 + trend, y, INK_HEAD, ui->ascii ? "C" : "°C", 3);
 }
 
+#define ASKS_MOST 3
+
+/* Who asks for a GPU of a task: a line each, in front of all else. */
+static size_t draw_asks(struct canvas *c, size_t y, const struct frame_look *l)
+{
+	const json_t *asks = json_object_get(l->s->status, "asks"), *ask;
+	size_t n = json_array_size(asks), i;
+
+	json_array_foreach(asks, i, ask)
+	{
+		cleanup_free char *text = agent_ask_text(ask);
+
+		if (i == ASKS_MOST - 1 && n > ASKS_MOST) {
+			(void)canvas_print(c, 0, y++, INK_WARN, " .. and %zu more ask", n - i);
+			break;
+		}
+		(void)canvas_print(c, 0, y++, INK_WARN, " %s%s", i ? "   " : "a: ", text);
+	}
+	return y;
+}
+
 /* The first row behind them. */
 static size_t draw_devices(struct canvas *c, size_t y, const struct frame_look *l,
 			   struct frame_ui *ui)
@@ -719,6 +741,7 @@ static void draw_help(struct canvas *c)
 		"  Enter      of a task its log, of a GPU, node or event all that is known",
 		"  s          stop it (asks first)      p   pause it, or let it go on",
 		"  + -        before, or behind, what waits with the same priority",
+		"  a          answer who asks for the GPU of a task: give it, or refuse",
 		"  q, Ctrl-C  end; nothing else ends with it",
 		"",
 		"Memory: ours is given back to whoever comes; then tasks of ours, others, free.",
@@ -754,7 +777,7 @@ void frame_draw(struct canvas *c, const struct frame_look *l, struct frame_ui *u
 		return;
 	}
 	draw_header(c, l->s, l->instance, l->now_ns);
-	y = draw_devices(c, 1, l, ui);
+	y = draw_devices(c, draw_asks(c, 1, l), l, ui);
 	room = c->height > y + 1 ? c->height - y - 1 : 0;
 	nodes_room = nodes ? share_of(ui, PART_NODES, room) : 0;
 	nodes_room = nodes_room > nodes + 1 ? nodes + 1 : nodes_room;

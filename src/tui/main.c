@@ -44,7 +44,7 @@
 
 extern char **environ;
 
-enum asked { ASKED_NOTHING, ASKED_STOP };
+enum asked { ASKED_NOTHING, ASKED_STOP, ASKED_ANSWER };
 
 struct top {
 	const struct cmd_ctx *ctx;
@@ -64,7 +64,7 @@ struct top {
 	struct strbuf output;
 	bool shows;	  /* on a page of its own, in place of in the last line */
 	struct page page; /* what a command has printed, or all of a thing */
-	enum asked asked; /* about a task */
+	enum asked asked; /* about a task, or who asks for its GPU */
 	uint64_t asked_id, asked_element;
 	bool pasting;
 	bool quit;
@@ -78,13 +78,12 @@ static void say(struct top *t, bool bad, const char *text)
 	t->ui.message_is_bad = bad;
 }
 
-/* Its output comes by t->fd. One at a time. */
-static void begin_command(struct top *t, const char *verb, const char *word, const char *id,
-			  bool shows)
+/* Its output comes by t->fd. One at a time. Up to two words more may be NULL. */
+static void begin_command(struct top *t, const char *verb, const char *id, const char *word,
+			  const char *option, bool shows)
 {
-	char *argv[] = { (char[]){ "tenure" }, (char *)(uintptr_t)verb,
-			 (char *)(uintptr_t)(word ? word : id),
-			 (char *)(uintptr_t)(word ? id : NULL), NULL };
+	const char *const words[] = { "tenure", verb, id, word, word ? option : NULL, NULL };
+	char *const *argv = (char *const *)(uintptr_t)words;
 	posix_spawn_file_actions_t fa;
 	int fds[2], r;
 
@@ -292,7 +291,7 @@ static void change_priority(struct top *t, uint64_t id, uint64_t element, bool s
 		return;
 	(void)str_print(n, sizeof(n), "%llu",
 			(unsigned long long)(sooner ? (p ? p - 1 : 0) : p + 1));
-	begin_command(t, "priority", n, select_format_id(id, element, text), false);
+	begin_command(t, "priority", n, select_format_id(id, element, text), NULL, false);
 }
 
 static void ask_to_stop(struct top *t, uint64_t id, uint64_t element)
@@ -314,8 +313,8 @@ static void explain(struct top *t, uint64_t id, uint64_t element)
 	const struct row *row = model_find(t->s, id, element);
 	char text[SELECT_ID_MAX];
 
-	begin_command(t, row && row->dir == SPOOL_PENDING ? "why" : "show", NULL,
-		      select_format_id(id, element, text), true);
+	begin_command(t, row && row->dir == SPOOL_PENDING ? "why" : "show",
+		      select_format_id(id, element, text), NULL, NULL, true);
 }
 
 static void pause_or_resume(struct top *t, uint64_t id, uint64_t element)
@@ -323,8 +322,29 @@ static void pause_or_resume(struct top *t, uint64_t id, uint64_t element)
 	const struct row *row = model_find(t->s, id, element);
 	char text[SELECT_ID_MAX];
 
-	begin_command(t, row && row->state == TASKSTATE_PAUSED ? "resume" : "pause", NULL,
-		      select_format_id(id, element, text), false);
+	begin_command(t, row && row->state == TASKSTATE_PAUSED ? "resume" : "pause",
+		      select_format_id(id, element, text), NULL, NULL, false);
+}
+
+/* Who asks for the GPU of a task, the first one first. */
+static void ask_to_answer(struct top *t)
+{
+	const json_t *ask = json_array_get(json_object_get(t->s->status, "asks"), 0);
+	cleanup_free char *text = ask ? agent_ask_text(ask) : NULL;
+	char line[sizeof(t->ui.message)];
+
+	if (!ask) {
+		say(t, true, "nobody asks for a GPU of a task");
+		return;
+	}
+	t->asked = ASKED_ANSWER;
+	t->asked_id = json_get_u64(ask, "ask");
+	say(t, true,
+	    str_print(
+		    line, sizeof(line),
+		    "y: requeue it, S: or stop it where it is not, n: refuse, any other key: later. "
+		    "%s",
+		    text));
 }
 
 static void log_of(struct top *t, uint64_t id, uint64_t element)
@@ -465,6 +485,9 @@ static void plain_key(struct top *t, int key)
 	case 'e':
 		ui->wanted.ended = !ui->wanted.ended;
 		break;
+	case 'a':
+		ask_to_answer(t);
+		break;
 	case '\t':
 		turn_to_part(t, 1);
 		break;
@@ -503,13 +526,18 @@ static void type_filter(struct top *t, int key)
 
 static void answer(struct top *t, int key)
 {
+	enum asked asked = t->asked;
 	char id[SELECT_ID_MAX];
 
 	t->asked = ASKED_NOTHING;
 	say(t, false, "");
-	if (key == 'y')
-		begin_command(t, "stop", NULL, select_format_id(t->asked_id, t->asked_element, id),
-			      false);
+	(void)select_format_id(t->asked_id, asked == ASKED_STOP ? t->asked_element : 0, id);
+	if (asked == ASKED_STOP && key == 'y')
+		begin_command(t, "stop", id, NULL, NULL, false);
+	else if (asked == ASKED_ANSWER && (key == 'y' || key == 'S'))
+		begin_command(t, "answer", id, "yes", key == 'S' ? "--stop" : NULL, false);
+	else if (asked == ASKED_ANSWER && key == 'n')
+		begin_command(t, "answer", id, "no", NULL, false);
 }
 
 /* A text that was pasted is none of keys, but for a filter. True: it was that. */

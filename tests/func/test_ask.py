@@ -11,7 +11,9 @@ import subprocess
 import pytest
 
 from machine import let_others_through
-from patience import HANG, must_come, wait_for
+from patience import HANG, must_come
+from watchlib import Watcher
+from weblib import Web
 
 OTHER, THIRD = 65534, 65533
 NAME = pwd.getpwuid(OTHER).pw_name
@@ -161,6 +163,129 @@ def test_a_gpu_that_is_held(two):
     t.q.m.hold("--idle-for", "0", "--instance", "other")
     must_come(lambda: t.q.m.holders())
     must_come(lambda: "GPU 0 is only held" in t.ask("0").stdout)
+
+
+NASTY = "an hour,\x1b[31m please\u202e\x07<b>"
+
+
+def test_who_watches_sees_asks(two):
+    """In the snapshot, and in the status as it changes; the events come at once."""
+    t = two()
+    i = t.busy()
+    watchers = [Watcher(t.q.env, t.q.m.dev_dir)]
+    try:
+        assert watchers[0].take(10)["status"]["asks"] == []
+        t.ask("0", NASTY)
+        event = watchers[0].event("asked")
+        asks = watchers[0].next("status", where=lambda d: d["status"]["asks"])["status"]["asks"]
+        assert [(a["ask"], a["user"], a["uid"], a["gpu"], a["task"], a["name"], a["message"]) for a in asks] == \
+            [(1, NAME, OTHER, 0, i, "newcomer", "an hour,?[31m please??<b>")]
+        assert event["message"] == asks[0]["message"] and event["ask"] == 1
+        watchers.append(Watcher(t.q.env, t.q.m.dev_dir))
+        assert watchers[1].take(10)["status"]["asks"] == asks
+        t.answer("no")
+        for w in watchers:
+            assert w.event("answered")["answer"] == "no"
+            w.next("status", where=lambda d: not d["status"]["asks"])
+    finally:
+        for w in watchers:
+            w.close()
+
+
+@pytest.fixture
+def web(two, build):
+    """make(t): a tenure serve of it."""
+    if not (build / "tenure-serve").exists():
+        pytest.skip("built without libmicrohttpd")
+    made = []
+
+    def make(t):
+        made.append(Web(t.q))
+        must_come(lambda: made[-1].get("/api/v1/health").json["agent"])
+        return made[-1]
+    yield make
+    for w in made:
+        w.end()
+
+
+def test_asks_by_http(two, web):
+    t = two()
+    i = t.busy("--no-requeue")
+    w = web(t)
+    asks = lambda: w.get("/api/v1/asks").json["asks"]  # noqa: E731
+    answer = lambda ask, **body: w.ask("POST", f"/api/v1/asks/{ask}/answer", body)  # noqa: E731
+    assert w.get("/api/v1/asks").json == {"agent": True, "asks": []}
+    t.ask("0", NASTY)
+    ask, = must_come(asks)
+    assert (ask["user"], ask["gpu"], ask["task"], ask["message"]) == (NAME, 0, i, "an hour,?[31m please??<b>")
+    must_come(lambda: w.get("/api/v1/status").json["status"]["asks"] == [ask])
+    refused = answer(1, yes=True)
+    assert refused.status == 409 and f"task {i} (newcomer) is not requeued (--no-requeue)" in refused.json["detail"]
+    assert answer(2, yes=True).status == 409 and asks() == [ask]
+    assert answer("x", yes=True).status == 404
+    for body in ({"yes": "no"}, {}, {"yes": True, "message": 3}):
+        assert w.ask("POST", "/api/v1/asks/1/answer", body, checked=False).status == 400
+    assert answer(1, yes=False, message="x" * 201).status == 422
+    w.node.run("web", "--read-only")
+    must_come(lambda: w.ask("POST", "/api/v1/asks/1/answer", {"yes": True}, w.bearer(read=True), tcp=True).status == 403)
+    assert w.get("/api/v1/asks", headers=w.bearer(read=True), tcp=True).json["asks"] == [ask]
+    # A message is one word of the command, whatever it looks like.
+    done = answer(1, yes=False, message="--stop")
+    assert done.status == 200 and "they are told that GPU 0 stays yours" in done.json["text"], done.text
+    must_come(lambda: not asks())
+    assert [(a["state"], a["answer"]) for a in t.mine()] == [("no", "--stop")]
+    t.ask("0")
+    must_come(asks)
+    done = answer(2, yes=True, stop=True, message="until ten")
+    assert done.status == 200 and f"task {i} is stopped" in done.json["text"]
+    t.q.wait(i, "cancelled")
+    assert t.mine()[-1]["answer"] == "until ten"
+    t.q.end()
+    gone = must_come(lambda: (a := w.get("/api/v1/asks").json)["agent"] is False and a)
+    assert gone["asks"] == [] and gone["trouble"]
+
+
+def test_asks_in_top(two, build):
+    test_top = pytest.importorskip("test_top", reason="python3-pyte is not here")
+    if not (build / "tenure-top").exists():
+        pytest.skip("built without ncursesw")
+    t = two(gpus=2)
+    i = t.busy()
+    screen = test_top.Terminal(t.q, size=(24, 100))
+    try:
+        screen.until("running")
+        screen.type("a")
+        screen.until("nobody asks for a GPU of a task")
+        t.ask("0", NASTY)
+        screen.until(f"a: {NAME} asks for GPU 0, which task {i} newcomer has: an hour,?[31m please??<b>")
+        assert b"\x1b[31m please" not in screen.raw and b"\x07" not in screen.raw
+        screen.type("a")
+        screen.until("n: refuse, any other key: later")
+        screen.type("x")
+        screen.until("n: refuse", gone=True)
+        assert len(t.asks()) == 1
+        screen.type("an")
+        screen.until("they are told that GPU 0 stays yours")
+        assert t.mine()[-1]["state"] == "no"
+        screen.until("a: ", gone=True)
+        t.ask("0")
+        screen.until(f"a: {NAME} asks for GPU 0")
+        screen.type("ay")
+        screen.until(f"task {i} is requeued")
+        must_come(lambda: t.q.task(i).get("devices") == [1])
+        # What is never requeued is stopped by its own key alone; GPU 0 is left to the colleague meanwhile.
+        t.q.run("stop", str(i), "--now")
+        j = t.busy("--no-requeue")
+        t.ask("1")
+        screen.until(f"which task {j} newcomer has")
+        screen.type("ay")
+        screen.until("is not requeued (--no-requeue)")
+        screen.type("aS")
+        t.q.wait(j, "cancelled")
+        screen.type("q")
+        assert screen.ends() == 0
+    finally:
+        screen.close()
 
 
 def test_an_owner_who_takes_no_asks(two):

@@ -11,6 +11,7 @@ from machine import until
 from patience import HANG, Stopwatch, must_come
 from pagelib import Busy, Keys, Page, open_browser, terminal_html
 from poolsite import Site
+from test_ask import NAME, Two
 from weblib import ROOT, Web
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(os.environ.get("TENURE_BUILD", "build"), "tenure-serve").exists(),
@@ -221,6 +222,40 @@ def test_what_is_held_is_changed(page):
     q.kill()
     p.click("#h-dialog .primary")
     p.get("#h-dialog .refusal", "tenure is not running")
+
+
+def test_who_asks_for_a_gpu_is_answered(page, queue, tmp_path):
+    t = Two(queue(gpus=1), tmp_path)
+    i = t.busy()
+    p = page(node=t.q)
+    assert not p.all("#asks")
+    t.ask("0", "an hour, <b>please</b>\x1b[31m")
+    p.get("#ask-list li", f"{NAME} asks for GPU 0 · #{i} newcomer")
+    assert p.get("#ask-list q").text == "an hour, <b>please</b>?[31m"
+    p.until(lambda: f"{NAME} asks for GPU 0" in p.js("return document.getElementById('said').textContent"))
+    assert ("button", f"Refuse: {NAME} asks for GPU 0") in p.tree()
+    p.click("#ask-list button", "Refuse")
+    p.get("#an-dialog", f"Answer {NAME}: GPU 0")
+    fill(p, "an", message="x" * 201)
+    p.click("#an-dialog .primary")
+    p.get("#an-dialog .refusal", "the message has 201 bytes, and may have 200")
+    fill(p, "an", message="tonight")
+    p.type(Keys.ENTER)
+    p.gone("#an-dialog")
+    p.gone("#asks")
+    assert [(a["state"], a["answer"]) for a in t.mine()] == [("no", "tonight")] and t.q.task(i)["state"] == "running"
+    # What is never requeued is refused, and stopped where that is said.
+    t.q.run("stop", str(i), "--now")
+    i = t.busy("--no-requeue")
+    t.ask("0")
+    p.click("#ask-list button", "Give it")
+    p.click("#ay-dialog .primary")
+    p.get("#ay-dialog .refusal", f"task {i} (newcomer) is not requeued (--no-requeue)")
+    fill(p, "ay", stop=True)
+    p.click("#ay-dialog .primary")
+    p.get(".toast", f"task {i} is stopped")
+    p.get(f"#ended-table tr[data-task='{i}'] .result", "stopped")
+    p.gone("#asks")
 
 
 def test_another_name_for_this_machine_gets_nothing(page):

@@ -496,6 +496,32 @@ static void a_wide_terminal_shows_more_of_names_and_history(void **state)
 }
 
 /* An agent that is stopped, or hangs: what is shown is of before. */
+static void who_asks_is_in_front(void **state)
+{
+	struct model_snapshot s = snapshot_of("{\"gpu\": 0, \"uuid\": \"GPU-0\"}", NULL, 0);
+	struct canvas *c = canvas_new(80, 24);
+	struct frame_ui ui = { .ascii = true };
+	json_t *asks = json_array();
+
+	for (int i = 1; i <= 4; i++)
+		(void)json_array_append_new(asks,
+					    json_pack("{si ss si si ss ss}", "ask", i, "user",
+						      "bo\033[31mb", "gpu", i, "task", 42, "name",
+						      "train", "message", "\033]0;x\007"));
+	(void)json_object_set_new(s.status, "asks", asks);
+	draw(c, &s, NULL, 0, &ui);
+	cleanup_free char *first = row_of(c, 1), *second = row_of(c, 2), *third = row_of(c, 3);
+
+	assert_non_null(
+		strstr(first, " a: bo?[31mb asks for GPU 1, which task 42 train has: ?]0;x?  "));
+	assert_non_null(strstr(second, "    bo?[31mb asks for GPU 2"));
+	assert_memory_equal(third, " .. and 2 more ask  ", 20);
+	assert_int_equal(ui.panes[PART_DEVICES].y, 5);
+	json_decref(s.status);
+	frame_clear(&ui);
+	c = canvas_free(c);
+}
+
 static void an_agent_that_is_silent_is_told(void **state)
 {
 	static const struct {
@@ -604,6 +630,7 @@ int main(void)
 		cmocka_unit_test(events_are_rows_to_choose_among),
 		cmocka_unit_test(all_gpus_can_be_reached),
 		cmocka_unit_test(a_wide_terminal_shows_more_of_names_and_history),
+		cmocka_unit_test(who_asks_is_in_front),
 		cmocka_unit_test(an_agent_that_is_silent_is_told),
 		cmocka_unit_test(without_utf8_there_is_only_ascii),
 		cmocka_unit_test(a_page_is_wrapped_and_moves),

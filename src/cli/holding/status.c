@@ -470,23 +470,14 @@ static void print_asks(const json_t *asks, FILE *out)
 
 	json_array_foreach(asks, i, a)
 	{
-		const char *message = text_of(a, "message", ""), *name = text_of(a, "name", NULL);
-		const char *user = text_of(a, "user", NULL);
 		unsigned long long id = json_get_u64(a, "ask");
+		cleanup_free char *asks_for = agent_ask_text(a);
 		cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
-		strbuf_addf(&b, "%llu: ", id);
-		if (user)
-			strbuf_adds(&b, user);
-		else
-			strbuf_addf(&b, "uid %llu", (unsigned long long)json_get_u64(a, "uid"));
-		strbuf_addf(&b, " asks for GPU %llu, which task %llu%s%s has%s%s",
-			    (unsigned long long)json_get_u64(a, "gpu"),
-			    (unsigned long long)json_get_u64(a, "task"), name ? " " : "",
-			    name ? name : "", message[0] ? ": " : "", message);
 		strbuf_addf(&b,
-			    "\ntenure answer %llu yes requeues it, tenure answer %llu no refuses",
-			    id, id);
+			    "%llu: %s\ntenure answer %llu yes requeues it, tenure answer %llu no "
+			    "refuses",
+			    id, asks_for, id, id);
 		print_item(out, "ask     ", strbuf_str(&b));
 	}
 }
