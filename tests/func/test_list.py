@@ -233,3 +233,29 @@ def test_nothing_is_no_error(tenure):
     for args in ([], ["-a"], ["--json"], ["--sort", "name", "--limit", "3"]):
         r = tenure("list", *args)
         assert r.returncode == 0, r
+
+
+def test_how_long_it_may_run(queue, tmp_path):
+    """The column limit, of what runs and of what waits, where it was changed, too."""
+    q = queue()
+    waits = [q.submit("-g", "0", "--paused", *args, "--", "true") for args in (["--timeout", "2h"], [], ["--timeout", "90s", "--array", "1-3"])]
+    q.m.run(q.m.tenure, "edit", str(waits[0]), "timeout=3h")
+    q.start("--no-hold")
+    go = tmp_path / "go"
+    runs = q.submit("-g", "0", "--timeout", "1h", "--", "sh", "-c", until(go))
+    q.wait(runs, "running")
+    rows = [line.split() for line in listed(q, "--format", "id,limit").splitlines()[1:]]
+    assert rows == [[str(runs), "1h"], [str(waits[0]), "3h"], [str(waits[1]), "-"], [str(waits[2]), "1m30s"]]
+    assert "of 3h" not in listed(q)  # TIME is of what runs
+    go.touch()
+
+
+def test_no_state_is_an_error(queue):
+    """An empty list of states, or of columns to sort by, is a mistake of a script; it is told what there is."""
+    q = queue()
+    q.submit("-g", "0", "--paused", "--", "true")
+    states = "pending, paused, running, done, failed, cancelled"
+    for args, said in ((["-s", ""], f"--state: names no state; they are {states}"), (["-s", ","], f"--state: names no state; they are {states}"),
+                       (["-s", "done,wating"], f'--state: "wating" is none of {states}'), (["--sort", ""], "--sort: names no column")):
+        done = q.m.run(q.m.tenure, "list", *args, check=False)
+        assert done.returncode == 2 and not done.stdout and said in " ".join(done.stderr.split()), done

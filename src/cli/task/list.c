@@ -2,8 +2,8 @@
 
 /*
  * Everything here comes from names of files. Only of batches that are not over the journals are
- * read, for the counts of their elements, and of what runs the claims. What the rest waits for the
- * agent here is asked for once.
+ * read, for the counts of their elements, of what runs the claims, and the files of what waits
+ * where the column limit is wanted. What the rest waits for the agent here is asked for once.
  *
  * Rows are chosen and sorted by what their names say; what else is known of one is read when it is
  * shown, or counted, and forgotten, because there may be very many.
@@ -32,6 +32,7 @@
 #include "cli/task/taskstate.h"
 #include "cli/task/view.h"
 #include "spool/instance.h"
+#include "spool/record.h"
 
 #define WHEN_LIMIT_MS	 3000
 #define REASONS_LIMIT_MS 1000
@@ -41,6 +42,7 @@
 /* As taskstate_name() says them. */
 static const char *const states[] = { "pending", "paused",    "running", "done",
 				      "failed",	 "cancelled", NULL };
+#define STATES_TEXT "pending, paused, running, done, failed, cancelled"
 
 static const char *column_at(size_t i), *sort_key_at(size_t i);
 
@@ -81,7 +83,7 @@ static const struct opt list_opts[] = {
 	  .word_at = column_at,
 	  .arg = "COLUMN,..",
 	  .help = "the columns, without the line of totals: id, state, priority, gpus, lane, name, time "
-		  "(elapsed, and the limit), elapsed, limit (of what runs), node, devices, reason, elements, begin, "
+		  "(elapsed, and the limit), elapsed, limit (of what runs or waits), node, devices, reason, elements, begin, "
 		  "ended, exit, log, note (where it runs, or why it waits)" },
 	SCREEN_OPTS,
 	{ 0 },
@@ -338,12 +340,28 @@ CELL(elapsed_cell)
 		strbuf_adds(b, unit_format_duration(ms, text));
 }
 
-CELL(limit_cell)
+static void add_limit(uint64_t ms, struct strbuf *b)
 {
 	char text[UNIT_TEXT_MAX];
 
-	if (v->run.timeout_ms)
-		strbuf_adds(b, unit_format_duration_exact(v->run.timeout_ms, text));
+	if (ms)
+		strbuf_adds(b, unit_format_duration_exact(ms, text));
+}
+
+/* What waits has it in its file, which is read for nothing else. */
+CELL(limit_cell)
+{
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+	struct task_file t;
+
+	add_limit(v->run.timeout_ms, b);
+	if (v->place.dir != SPOOL_PENDING)
+		return;
+	(void)spool_path(SPOOL_PENDING, name_format(&v->name, file), path);
+	if (task_file_read(v->sp, path, &t, NULL) < 0)
+		return;
+	add_limit(t.spec->timeout, b);
+	task_file_clear(&t);
 }
 
 CELL(time_cell)
@@ -351,7 +369,7 @@ CELL(time_cell)
 	elapsed_cell(l, v, b);
 	if (b->len && v->run.timeout_ms) {
 		strbuf_adds(b, " of ");
-		limit_cell(l, v, b);
+		add_limit(v->run.timeout_ms, b);
 	}
 }
 
@@ -529,6 +547,8 @@ static int take_keys(struct list *l, struct err *e)
 {
 	const struct value *v = opts_value(l->ctx->opts, "sort");
 
+	if (v && !v->words.n)
+		return err_set(e, -EINVAL, "--sort: names no column");
 	if (v && v->words.n > COLUMNS_MAX)
 		return err_set(e, -EINVAL, "--sort: %d columns at most", COLUMNS_MAX);
 	for (size_t i = 0; v && i < v->words.n; i++) {
@@ -768,6 +788,8 @@ static int take_filters(struct list *l, struct err *e)
 
 	l->lane = opts_text(l->ctx->opts, "lane");
 	l->name = opts_text(l->ctx->opts, "name");
+	if (v && !v->words.n)
+		return err_set(e, -EINVAL, "--state: names no state; they are " STATES_TEXT);
 	for (unsigned int j = 0; j < TASKSTATE_MAX; j++)
 		l->states[j] = !v;
 	for (size_t i = 0; v && i < v->words.n; i++) {
@@ -776,9 +798,7 @@ static int take_filters(struct list *l, struct err *e)
 		while (j < TASKSTATE_MAX && strcmp(taskstate_name(j), v->words.texts[i]) != 0)
 			j++;
 		if (j == TASKSTATE_MAX)
-			return err_set(e, -EINVAL,
-				       "--state: \"%s\" is none of pending, paused, running, done, "
-				       "failed, cancelled",
+			return err_set(e, -EINVAL, "--state: \"%s\" is none of " STATES_TEXT,
 				       v->words.texts[i]);
 		l->states[j] = true;
 	}
