@@ -219,19 +219,20 @@ static json_t *compare(const json_t *before, const json_t *now)
 /* Of what cannot change the agent goes on to say what it goes by. */
 static void keep_fixed(json_t *now, const json_t *before)
 {
-	json_t *values = json_object_get(now, "values");
+	static const char *const members[] = { "values", "options", "variables" };
 
 	for (int id = 0; id < SET_MAX; id++) {
 		const char *key = setting_row((enum setting_id)id)->key;
-		json_t *old = json_object_get(json_object_get(before, "values"), key);
 
-		if (fixed[id] && old)
-			(void)json_object_set(values, key, old);
-		if (fixed[id])
-			(void)json_object_del(json_object_get(now, "options"), key);
-		old = json_object_get(json_object_get(before, "options"), key);
-		if (fixed[id] && old)
-			(void)json_object_set(json_object_get(now, "options"), key, old);
+		for (size_t i = 0; fixed[id] && i < ARRAY_LEN(members); i++) {
+			json_t *to = json_object_get(now, members[i]);
+			json_t *old = json_object_get(json_object_get(before, members[i]), key);
+
+			if (old)
+				(void)json_object_set(to, key, old);
+			else if (i) /* a value it always has */
+				(void)json_object_del(to, key);
+		}
 	}
 }
 
@@ -402,11 +403,21 @@ void reload_forget(struct agent *a, const struct ctl_client *client)
 		a->reload->client = NULL;
 }
 
+static json_t *copy_of(const struct agent *a, const char *member)
+{
+	json_t *said = json_object_get(a->given, member);
+
+	return said ? json_deep_copy(said) : json_object();
+}
+
 json_t *reload_options(const struct agent *a)
 {
-	json_t *options = json_object_get(a->given, "options");
+	return copy_of(a, "options");
+}
 
-	return options ? json_deep_copy(options) : json_object();
+json_t *reload_variables(const struct agent *a)
+{
+	return copy_of(a, "variables");
 }
 
 static void on_run_over(void *user)

@@ -11,6 +11,7 @@
  *	values		of each setting of an agent: [text or null, enum setting_layer]
  *	site_devices	the site's limit of devices, 0: none
  *	options		what of that was said on the command line, for the next reload
+ *	variables	the same of the environment, where the agent was started
  *	for_ms, until_ns	where --for and --until were given
  *	helpers		the programs that are to run beside it (agent/helpers.h)
  *
@@ -48,6 +49,7 @@ json_t *reload_begin(struct agent *a, struct ctl_client *client, const char *tex
 void reload_forget(struct agent *a, const struct ctl_client *client);
 /* The guard's word on a policy. False: nobody waits for that. */
 bool reload_on_reply(struct agent *a, int code, const char *text);
-/* What was said on the command line. A new reference. */
+/* What was said on the command line, and in the environment. New references. */
 json_t *reload_options(const struct agent *a);
+json_t *reload_variables(const struct agent *a);
 #endif

@@ -70,6 +70,7 @@ static json_t *ping(struct agent *a, const struct verb_args *v)
 	json_t *doc = status_ping(&a->view);
 
 	(void)json_object_set_new(doc, "options", reload_options(a));
+	(void)json_object_set_new(doc, "variables", reload_variables(a));
 	return doc;
 }
 

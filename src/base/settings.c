@@ -41,6 +41,7 @@ struct settings {
 	struct slot slots[SET_MAX];
 	struct slot limits[SET_MAX];
 	char *files[SETTING_LAYER_MAX];
+	char **variables; /* SET_MAX; NULL: those of the environment */
 	struct strbuf notes;
 	unsigned int needed; /* groups */
 	struct strbuf faults;
@@ -110,6 +111,31 @@ struct settings *settings_new(void)
 	return s;
 }
 
+static void forget_variables(struct settings *s)
+{
+	for (int i = 0; s->variables && i < SET_MAX; i++)
+		free(s->variables[i]);
+	free(take_ptr(s->variables));
+}
+
+void settings_set_variables(struct settings *s, const char *const *texts)
+{
+	char **variables = xcalloc(SET_MAX, sizeof(*variables));
+
+	for (int i = 0; i < SET_MAX; i++)
+		variables[i] = texts[i] ? xstrdup(texts[i]) : NULL;
+	forget_variables(s);
+	s->variables = variables;
+}
+
+const char *settings_variable(const struct settings *s, enum setting_id id)
+{
+	const char *text = s->variables ? s->variables[id] : getenv(settings_table[id].opt.env);
+
+	/* Set but empty is how a script says "not set". */
+	return text && text[0] ? text : NULL;
+}
+
 struct settings *settings_free(struct settings *s)
 {
 	if (!s)
@@ -120,6 +146,7 @@ struct settings *settings_free(struct settings *s)
 	}
 	for (int i = 0; i < SETTING_LAYER_MAX; i++)
 		free(s->files[i]);
+	forget_variables(s);
 	strbuf_clear(&s->notes);
 	strbuf_clear(&s->faults);
 	free(s);
@@ -245,10 +272,9 @@ static int load_environment(struct settings *s, struct err *e)
 	static const struct setting_origin origin = { .layer = SETTING_FROM_ENVIRONMENT };
 
 	for (int id = 0; id < SET_MAX; id++) {
-		const char *text = getenv(settings_table[id].opt.env);
+		const char *text = settings_variable(s, (enum setting_id)id);
 
-		/* Set but empty is how a script says "not set". */
-		if (!text || !text[0])
+		if (!text)
 			continue;
 
 		int r = settings_set(s, (enum setting_id)id, text, &origin, e);

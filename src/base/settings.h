@@ -181,6 +181,13 @@ int settings_load(struct settings *s, const struct settings_files *files, struct
  * applied.
  */
 void settings_need(struct settings *s, unsigned int groups);
+/*
+ * What variables say of settings. settings_load() goes by the environment of this process, or,
+ * where they were set before, by these: SET_MAX texts, copied, NULL where there is none.
+ */
+void settings_set_variables(struct settings *s, const char *const *texts);
+/* NULL: it has none, or an empty one, which is the same. */
+const char *settings_variable(const struct settings *s, enum setting_id id);
 /* The faults that settings_load() went on without, one sentence per line; "": there are none. */
 const char *settings_faults(const struct settings *s);
 /*

@@ -382,11 +382,12 @@ static char *describe_given(const struct cmd_ctx *ctx, json_t *helpers)
 	const struct settings *s = ctx->settings;
 	const struct value *limit = opts_value(ctx->opts, "for");
 	const struct value *until = opts_value(ctx->opts, "until");
-	json_t *values = json_object(), *options = json_object(), *doc;
+	json_t *values = json_object(), *options = json_object(), *variables = json_object(), *doc;
 	char *text;
 
 	for (int i = 0; i < SET_MAX; i++) {
 		const struct setting *row = setting_row((enum setting_id)i);
+		const char *variable = settings_variable(s, (enum setting_id)i);
 		json_t *one;
 
 		if (!(row->groups & AGENT_SETTING_GROUPS) || row->flags & SETTING_SITE_ONLY)
@@ -394,14 +395,17 @@ static char *describe_given(const struct cmd_ctx *ctx, json_t *helpers)
 		one = value_of(s, (enum setting_id)i);
 		if (settings_origin(s, (enum setting_id)i)->layer == SETTING_FROM_COMMAND_LINE)
 			(void)json_object_set(options, row->key, json_array_get(one, 0));
+		if (variable)
+			(void)json_object_set_new(variables, row->key, json_string(variable));
 		(void)json_object_set_new(values, row->key, one);
 	}
 	if (!may_hold(ctx))
 		(void)json_object_set_new(options, AGENT_SETUP_NO_HOLD, json_true());
-	doc = json_pack("{s:b, s:o, s:I, s:o, s:I, s:I, s:o}", "hold", may_hold(ctx), "values",
+	doc = json_pack("{s:b, s:o, s:I, s:o, s:o, s:I, s:I, s:o}", "hold", may_hold(ctx), "values",
 			values, "site_devices", (json_int_t)settings_limit_num(s, SET_MAX_DEVICES),
-			"options", options, "for_ms", (json_int_t)(limit ? limit->num : 0),
-			"until_ns", (json_int_t)(until ? until->num : 0), "helpers", helpers);
+			"options", options, "variables", variables, "for_ms",
+			(json_int_t)(limit ? limit->num : 0), "until_ns",
+			(json_int_t)(until ? until->num : 0), "helpers", helpers);
 	text = json_dumps(doc, JSON_COMPACT);
 	json_decref(doc);
 	return text;

@@ -110,11 +110,11 @@ def test_rules_by_event_lane_name_and_channel(told, receiver):
                   {"events": ["task-failed"], "lanes": ["night"], "to": "b"}])
         q.start("--no-hold")
         for name, lane, what in (("train-1", "day", "true"), ("eval", "night", "false"), ("train-2", "day", "false"),
-                                 ("last", "night", "false"), ("train-9", "night", "false")):
+                                 ("latest", "night", "false"), ("train-9", "night", "false")):
             q.wait(q.submit("-g", "0", "-n", name, "-l", lane, "--", what), "done" if what == "true" else "failed")
             q.run("resume", lane, check=False)
         must_come(lambda: "train-9" in tasks(receiver) and "train-9" in tasks(other))
-        assert tasks(receiver) == ["train-1", "train-2", "train-9"] and tasks(other) == ["eval", "last", "train-9"]
+        assert tasks(receiver) == ["train-1", "train-2", "train-9"] and tasks(other) == ["eval", "latest", "train-9"]
     finally:
         other.close()
 

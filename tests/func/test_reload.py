@@ -138,6 +138,35 @@ def test_reload_with_options(machine, home):  # noqa: F811
     m.cmd("off")
 
 
+def test_the_agents_variables_count(machine, home):  # noqa: F811
+    """As they were where it was started, and not those of who has it read the files again."""
+    m = machine(gpus=2)
+    cmd = m.cmd
+    assert cmd("on", *ON, TENURE_MEMORY="20G", TENURE_LOAD="none", TENURE_GPUS="0", TENURE_BEAT="20s").returncode == 0
+    m.wait_state(0, "held")
+    for _ in range(2):
+        done = cmd("reload")
+        assert done.returncode == 0 and "Nothing has changed" in done.stdout and not done.stderr, done
+    done = cmd("reload", TENURE_MEMORY="40G", TENURE_GPUS="0")
+    assert "Nothing has changed" in done.stdout
+    note = "tenure: note: {} does not count here: the agent has the variables of its own start; {} changes it"
+    assert " ".join(done.stderr.split()) == note.format("TENURE_MEMORY=40G", "tenure reload --memory")
+    done = cmd("reload", TENURE_BEAT="5s")
+    assert "Nothing has changed" in done.stdout and done.returncode == 0
+    assert " ".join(done.stderr.split()) == note.format("TENURE_BEAT=5s", "tenure off, then tenure on")
+    config(home, "load: sm\nmemory: 10G\nrehold_after: 3m\n")  # a variable goes before them, as ever
+    assert cmd("reload").stdout == "rehold_after: 1m -> 3m\n"
+    assert cmd("reload", "--memory", "30G", TENURE_MEMORY="40G").stdout == "memory: 20G -> 30G\n"
+    assert cmd("reload", "--forget", "load").stdout == "load: none -> sm\n"
+    assert "Nothing has changed" in cmd("reload", TENURE_LOAD="sm").stdout
+    assert cmd("reload", "--forget", "memory").stdout == "memory: 30G -> 10G\n"
+    # `on` with options is as a start of its own.
+    done = cmd("on", *ON, "--util", "60", TENURE_LOAD="light", TENURE_BEAT="20s")
+    assert sorted(done.stdout.splitlines()) == ["gpus: 0 -> all", "load: sm -> light", "util: 75% -> 60%"], done
+    assert "Nothing has changed" in cmd("reload").stdout
+    m.cmd("off")
+
+
 def test_what_cannot_change_is_named(machine, home, tmp_path):  # noqa: F811
     m = machine(gpus=1)
     assert m.cmd("on", *ON, "--memory", "20G", "--load", "none").returncode == 0

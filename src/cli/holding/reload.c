@@ -4,6 +4,9 @@
  * `reload`, and `on` where an agent runs: other settings for it (agent/reload.h). Files and options
  * are read here, and the agent gets what comes of them: so nothing that hangs or is wrong in a file
  * ever meets the agent.
+ *
+ * Variables are those of the shell in which the agent was started, or was last told `on` with
+ * options, as it says itself: who has it read its files again may be anywhere.
  */
 
 #include "cli/holding/reload.h"
@@ -222,21 +225,62 @@ static int check_forget(const struct cmd_ctx *ctx, struct err *e)
 	return CMD_OK;
 }
 
-/* Settings as the agent's command line had them, over files and variables as they are now, and what
- * is said here over those. */
-static int read_anew(const struct cmd_ctx *ctx, json_t *options, struct settings *s, struct err *e)
+static bool is_said_here(const struct cmd_ctx *ctx, const struct setting *row)
+{
+	return opts_has(ctx->opts, row->opt.name) && opts_given(ctx->opts, row->opt.name);
+}
+
+static void tell_variable(enum setting_id id, const char *text)
+{
+	const struct setting *row = setting_row(id);
+	bool is_fixed = reload_is_fixed(id);
+
+	cmd_warn("note",
+		 "%s=%s does not count here: the agent has the variables of its own start; %s%s "
+		 "changes it",
+		 row->opt.env, text, is_fixed ? "tenure off, then tenure on" : "tenure reload --",
+		 is_fixed ? "" : row->opt.name);
+}
+
+/* Those of the agent, but for what says which agent is meant. An agent of before tells none. */
+static void take_variables(const struct cmd_ctx *ctx, const json_t *variables, struct settings *s)
+{
+	const char *texts[SET_MAX] = { NULL };
+
+	for (int id = 0; variables && id < SET_MAX; id++) {
+		const struct setting *row = setting_row((enum setting_id)id);
+		const char *here = settings_variable(ctx->settings, (enum setting_id)id);
+		const char *its = json_get_str(variables, row->key);
+
+		texts[id] = here ? here : its;
+		if (row->groups & WHICH_GROUPS || !(row->groups & AGENT_SETTING_GROUPS) ||
+		    row->flags & SETTING_SITE_ONLY)
+			continue;
+		texts[id] = is_forgotten(ctx, row->key) ? NULL : its;
+		if (here && !is_said_here(ctx, row) && (!its || strcmp(here, its) != 0))
+			tell_variable((enum setting_id)id, here);
+	}
+	if (variables)
+		settings_set_variables(s, texts);
+}
+
+/* Settings as the agent's command line had them, over its variables and files as they are now, and
+ * what is said here over those. */
+static int read_anew(const struct cmd_ctx *ctx, const json_t *agent, struct settings *s,
+		     struct err *e)
 {
 	const struct setting_origin from = { .layer = SETTING_FROM_COMMAND_LINE };
 	int r = settings_set_from_opts(s, ctx->opts, e);
-	json_t *text;
+	json_t *options = json_object_get(agent, "options"), *text;
 	const char *key;
 
+	take_variables(ctx, json_object_get(agent, "variables"), s);
 	json_object_foreach(options, key, text)
 	{
 		const struct setting *row = setting_find(key);
 
 		if (r == 0 && row && json_is_string(text) && !is_forgotten(ctx, key) &&
-		    !(opts_has(ctx->opts, row->opt.name) && opts_given(ctx->opts, row->opt.name)))
+		    !is_said_here(ctx, row))
 			r = settings_set(s, (enum setting_id)(row - settings_table),
 					 json_string_value(text), &from, e);
 	}
@@ -305,7 +349,7 @@ static int run_reload(const struct cmd_ctx *ctx, struct err *e)
 		code = CMD_FAILED;
 	}
 	if (code == CMD_OK)
-		code = read_anew(ctx, options, s, e);
+		code = read_anew(ctx, doc, s, e);
 	if (code == CMD_OK)
 		code = reload_as(ctx, options, s, e);
 	s = settings_free(s);
@@ -317,8 +361,8 @@ static const struct opt forget_row = {
 	.name = FORGET,
 	.spec = { VALUE_WORDS },
 	.arg = "OPTIONS",
-	.help = "options of before that are to count no more, by name, or all of them: memory,load; "
-		"what files say counts then",
+	.help = "options, and variables, of before that are to count no more, by name, or all of them: "
+		"memory,load; what files say counts then",
 };
 
 /* Those that a running agent can change, but for which one is meant. */
@@ -355,7 +399,8 @@ const struct cmd cmd_reload = {
 		"workload, sweep_spare, on_end, log_level) is named, and the rest changes all the same. With "
 		"a mistake in a file, or where the guard refuses, nothing changes, and the reason is "
 		"said. The options that the agent was started with, or last got from tenure on, go "
-		"before the files as ever, and those that are given here are added to them.\n\n"
+		"before the files as ever, and those that are given here are added to them. Variables "
+		"(TENURE_MEMORY) are those of where it was started, too, and not those of here.\n\n"
 		"A SIGHUP to the agent that tenure on has started does the same, and its log has what "
 		"came of it.",
 	.examples = examples,
