@@ -127,6 +127,8 @@ class Terminal:
             self.read()
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
+                while self.read(0):  # its last words
+                    pass
                 self.pid = 0
                 return os.waitstatus_to_exitcode(status)
             assert not patience.over(), self.text()
