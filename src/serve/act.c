@@ -45,24 +45,133 @@ static void answer_output(struct request *r, const struct call *c, const char *l
 			       "tenure %s printed no JSON", c->args[0]);
 }
 
+/* ---- whether there is what a command has failed about ---- */
+
+/* Nothing is said to be missing where the queue cannot be read. */
+static bool has_trouble(struct serve *s)
+{
+	const struct model_snapshot *m = model_get(s->model);
+	bool trouble = m->queue_trouble[0];
+
+	m = model_put(m);
+	return trouble;
+}
+
+/* By a command that looks, which fails where there is none, or prints nothing. */
+static bool is_shown(struct serve *s, struct call look)
+{
+	bool shown;
+
+	look.output = -1;
+	call_run(s, &look);
+	shown = look.code != CMD_FAILED && !(look.code == CMD_OK && !look.text[0]);
+	call_clear(&look);
+	return shown;
+}
+
+static bool has_task(struct serve *s, const struct request *r)
+{
+	char task[TASK_MAX];
+
+	return is_shown(s, (struct call){ .args = { "show", "--json", "--", task_text(r, task) } });
+}
+
+static bool has_lane(struct serve *s, const struct request *r)
+{
+	cleanup_free char *lane = xasprintf("--lane=%s", r->name);
+
+	return is_shown(s,
+			(struct call){ .args = { "list", "--json", "--all", "--limit=1", lane } });
+}
+
+static bool is_among(const json_t *list, const char *key, const char *name)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach(list, i, one)
+	{
+		const char *its = json_get_str(one, key);
+
+		if (its && strcmp(its, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool has_allocation(struct serve *s, const struct request *r)
+{
+	struct call look = { .args = { "allocs", "--json" }, .output = -1 };
+	json_t *doc;
+	bool found;
+
+	call_run(s, &look);
+	doc = call_object(&look);
+	found = !doc || is_among(json_object_get(doc, "allocations"), "name", r->name);
+	json_decref(doc);
+	call_clear(&look);
+	return found;
+}
+
+static bool has_pool(struct serve *s, const struct request *r)
+{
+	const struct model_snapshot *m = model_get(s->model);
+	bool found = is_among(m->pools, "pool", r->name);
+
+	m = model_put(m);
+	return found;
+}
+
+static bool has_ask(struct serve *s, const struct request *r)
+{
+	const struct model_snapshot *m = model_get(s->model);
+	uint64_t ask = 0;
+	bool found = !m->connected;
+	const json_t *one;
+	size_t i;
+
+	(void)str_to_u64(r->name, &ask);
+	json_array_foreach(json_object_get(m->status, "asks"), i, one)
+	{
+		found = found || json_get_u64(one, "ask") == ask;
+	}
+	m = model_put(m);
+	return found;
+}
+
+typedef bool (*has_fn)(struct serve *s, const struct request *r);
+
+/* A command fails in the same way where there is no such thing and where it cannot be done now. */
+static bool refused(struct serve *s, struct request *r, const struct call *c, has_fn has)
+{
+	if (c->code == CMD_FAILED && has && !has_trouble(s) && !has(s, r)) {
+		answer_problem(&r->answer, MHD_HTTP_NOT_FOUND, "%s", c->error);
+		return true;
+	}
+	return call_refused(c, r);
+}
+
+/* ---- by commands ---- */
+
+/* To look at a task fails where there is none. */
 static void read_by(struct serve *s, struct request *r, struct call c, const char *list)
 {
 	c.output = -1;
 	call_run(s, &c);
-	if (c.code == CMD_FAILED && r->task) /* to look fails where there is none */
+	if (c.code == CMD_FAILED && r->task && !has_trouble(s))
 		answer_problem(&r->answer, MHD_HTTP_NOT_FOUND, "%s", c.error);
 	else
 		answer_output(r, &c, list);
 	call_clear(&c);
 }
 
-/* What it has printed and said, as sentences. */
-static void do_by(struct serve *s, struct request *r, struct call c)
+/* What it has printed and said, as sentences; about what there is to be. */
+static void do_by(struct serve *s, struct request *r, struct call c, has_fn has)
 {
 	c.output = -1;
 	call_run(s, &c);
 	model_look(s->model);
-	if (!call_refused(&c, r)) {
+	if (!refused(s, r, &c, has)) {
 		size_t len = strlen(c.text);
 
 		c.text[len - (len && c.text[len - 1] == '\n')] = '\0';
@@ -182,7 +291,8 @@ void act_stop(struct serve *s, struct request *r)
 	if (doc)
 		do_by(s, r,
 		      (struct call){ .args = { "stop", now ? "--now" : "--no-now", "--",
-					       task_text(r, task) } });
+					       task_text(r, task) } },
+		      has_task);
 	json_decref(doc);
 }
 
@@ -190,7 +300,7 @@ void act_retry(struct serve *s, struct request *r)
 {
 	char task[TASK_MAX];
 
-	do_by(s, r, (struct call){ .args = { "retry", "--", task_text(r, task) } });
+	do_by(s, r, (struct call){ .args = { "retry", "--", task_text(r, task) } }, has_task);
 }
 
 void act_priority(struct serve *s, struct request *r)
@@ -206,7 +316,8 @@ void act_priority(struct serve *s, struct request *r)
 		(void)str_print(priority, sizeof(priority), "%lld",
 				(long long)json_integer_value(n));
 		do_by(s, r,
-		      (struct call){ .args = { "priority", "--", priority, task_text(r, task) } });
+		      (struct call){ .args = { "priority", "--", priority, task_text(r, task) } },
+		      has_task);
 	}
 	json_decref(doc);
 }
@@ -215,24 +326,24 @@ void act_pause(struct serve *s, struct request *r)
 {
 	char task[TASK_MAX];
 
-	do_by(s, r, (struct call){ .args = { "pause", "--", task_text(r, task) } });
+	do_by(s, r, (struct call){ .args = { "pause", "--", task_text(r, task) } }, has_task);
 }
 
 void act_resume(struct serve *s, struct request *r)
 {
 	char task[TASK_MAX];
 
-	do_by(s, r, (struct call){ .args = { "resume", "--", task_text(r, task) } });
+	do_by(s, r, (struct call){ .args = { "resume", "--", task_text(r, task) } }, has_task);
 }
 
 void act_pause_lane(struct serve *s, struct request *r)
 {
-	do_by(s, r, (struct call){ .args = { "pause", "--", r->name } });
+	do_by(s, r, (struct call){ .args = { "pause", "--lane", "--", r->name } }, has_lane);
 }
 
 void act_resume_lane(struct serve *s, struct request *r)
 {
-	do_by(s, r, (struct call){ .args = { "resume", "--", r->name } });
+	do_by(s, r, (struct call){ .args = { "resume", "--lane", "--", r->name } }, has_lane);
 }
 
 /* {yes, stop, message}: as `tenure answer`. */
@@ -252,7 +363,8 @@ void act_answer(struct serve *s, struct request *r)
 		      (struct call){ .args = { "answer",
 					       json_get_flag(doc, "stop") ? "--stop" : "--no-stop",
 					       "--", r->name, json_is_true(yes) ? "yes" : "no",
-					       json_string_value(message) } });
+					       json_string_value(message) } },
+		      has_ask);
 	json_decref(doc);
 }
 
@@ -414,7 +526,7 @@ void act_up(struct serve *s, struct request *r)
 	if (doc && add_pool(&argv, doc, &e) < 0)
 		answer_problem(&r->answer, MHD_HTTP_UNPROCESSABLE_CONTENT, "%s", e.text);
 	else if (doc)
-		do_by(s, r, (struct call){ .args = { "up" }, .more = &argv });
+		do_by(s, r, (struct call){ .args = { "up" }, .more = &argv }, NULL);
 	text_list_clear(&argv);
 	json_decref(doc);
 }
@@ -425,12 +537,13 @@ void act_down(struct serve *s, struct request *r)
 	cleanup_free char *pool = xasprintf("--pool=%s", r->name);
 	bool at_once = now && strcmp(now, "false") != 0;
 
-	do_by(s, r, (struct call){ .args = { "down", pool, at_once ? "--now" : "--no-now" } });
+	do_by(s, r, (struct call){ .args = { "down", pool, at_once ? "--now" : "--no-now" } },
+	      has_pool);
 }
 
 void act_tick(struct serve *s, struct request *r)
 {
-	do_by(s, r, (struct call){ .args = { "tick" } });
+	do_by(s, r, (struct call){ .args = { "tick" } }, NULL);
 }
 
 /* ---- allocations ---- */
@@ -469,5 +582,5 @@ void act_allocate(struct serve *s, struct request *r)
 
 void act_release(struct serve *s, struct request *r)
 {
-	do_by(s, r, (struct call){ .args = { "release", "--", r->name } });
+	do_by(s, r, (struct call){ .args = { "release", "--", r->name } }, has_allocation);
 }

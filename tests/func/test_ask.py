@@ -221,7 +221,7 @@ def test_asks_by_http(two, web):
     must_come(lambda: w.get("/api/v1/status").json["status"]["asks"] == [ask])
     refused = answer(1, yes=True)
     assert refused.status == 409 and f"task {i} (newcomer) is not requeued (--no-requeue)" in refused.json["detail"]
-    assert answer(2, yes=True).status == 409 and asks() == [ask]
+    assert answer(2, yes=True).status == 404 and asks() == [ask]
     assert answer("x", yes=True).status == 404
     for body in ({"yes": "no"}, {}, {"yes": True, "message": 3}):
         assert w.ask("POST", "/api/v1/asks/1/answer", body, checked=False).status == 400

@@ -144,3 +144,16 @@ def test_pause_and_resume_by_words(queue):
     assert q.task(many)["state"] == "cancelled"
     assert "no queue \"nosuch\" yet" in say("use", "nosuch")
     assert say("use", "default") == 'Commands now mean the queue "default".\n'
+
+
+def test_lanes_alone(queue):
+    """With --lane no task is meant that is called as the lane, nor is all."""
+    q = queue()
+    of_lane, called_so = q.submit("-g", "0", "-l", "week", "--", "true"), q.submit("-g", "0", "-n", "week", "--", "true")
+    assert q.run("pause", "--lane", "week").stdout == "lane week is paused\n"
+    assert [q.task(i)["state"] for i in (of_lane, called_so)] == ["paused", "pending"]
+    assert q.run("resume", "--lane", "week").stdout == "lane week is resumed\n"
+    for word in ("all", "last", "none", str(of_lane)):
+        done = q.run("pause", "--lane", word, check=False)
+        assert done.returncode == 1 and f'there is no lane "{word}"' in done.stderr, done
+    assert q.run("pause", "week").stdout == f"lane week is paused\n{called_so} week is paused\n"

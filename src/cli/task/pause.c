@@ -31,6 +31,7 @@ struct change {
 	struct task_name runs; /* ... and one does not */
 	uint64_t priority;
 	bool paused;
+	bool lanes;    /* the words are lanes alone */
 	bool all;      /* what is not paused is not meant by `resume all` */
 	bool all_runs; /* nothing of what is meant waits */
 	bool say;      /* what was in a back-off is told one by one */
@@ -316,11 +317,20 @@ static int pause_named_lane(struct change *c, const char *lane, struct err *e)
 	/* Those that were paused one by one are resumed with it. */
 	if (r == 0 && !c->paused)
 		r = change_chosen(c, is_paused_of, lane, change_one, e);
-	if (r == 0)
+	if (r == 0 && !c->lanes)
 		r = change_chosen(c, is_namesake, lane, change_one, e);
 	if (r == 0 && c->changed == changed)
 		r = err_set(e, -EINVAL, "nothing of lane \"%s\" is paused, or in a back-off", lane);
 	return r;
+}
+
+/* --lane: "all" is none, nor is a task that is called so meant. */
+static int pause_lane_word(struct change *c, const char *word, struct err *e)
+{
+	if (is_lane(c->sp, word) || select_was_lane(c->sp, word))
+		return pause_named_lane(c, word, e);
+	return err_set(e, -ENOENT, "there is no lane \"%s\" in instance \"%s\"", word,
+		       spool_instance(c->sp));
 }
 
 static int pause_word(void *data, const char *word, struct err *e)
@@ -330,6 +340,8 @@ static int pause_word(void *data, const char *word, struct err *e)
 	unsigned int changed = c->changed;
 	int r, first = 0;
 
+	if (c->lanes)
+		return pause_lane_word(c, word, e);
 	c->all = all;
 	if (!all && is_lane(c->sp, word))
 		return pause_named_lane(c, word, e);
@@ -354,11 +366,11 @@ static int priority_word(void *data, const char *word, struct err *e)
 static int change_all(const struct cmd_ctx *ctx, struct change *c, size_t first, struct err *e)
 {
 	struct spool *sp = NULL;
-	int r = instance_open_for(ctx, first, 0, &sp, e);
+	int r = c->lanes ? instance_open(ctx, 0, &sp, e) : instance_open_for(ctx, first, 0, &sp, e);
 
 	c->sp = sp;
 	if (sp)
-		r = change_words(sp, ctx->opts, first,
+		r = change_words(c->lanes ? NULL : sp, ctx->opts, first,
 				 c->fn == do_priority ? priority_word : pause_word, c, e);
 	if (sp)
 		r = outcome_commit(sp, &c->said, r, e);
@@ -383,7 +395,9 @@ static int run_priority(const struct cmd_ctx *ctx, struct err *e)
 
 static int set_paused(const struct cmd_ctx *ctx, bool paused, struct err *e)
 {
-	struct change c = { .fn = do_pause, .paused = paused };
+	struct change c = { .fn = do_pause,
+			    .paused = paused,
+			    .lanes = opts_flag(ctx->opts, "lane") };
 
 	return change_all(ctx, &c, 0, e);
 }
@@ -415,6 +429,13 @@ const struct cmd cmd_priority = {
 	.run = run_priority,
 };
 
+static const struct opt pause_opts[] = {
+	{ .name = "lane",
+	  .spec = { VALUE_FLAG },
+	  .help = "lanes are meant, and no task that is called so" },
+	{ 0 },
+};
+
 static const struct cmd_example pause_examples[] = {
 	{ "tenure pause week", "nothing of the lane \"week\" is started" },
 	{ 0 },
@@ -426,6 +447,7 @@ const struct cmd cmd_pause = {
 	.description = "What runs runs on. Of a lane, which may be empty by now, also what is "
 		       "submitted to it later waits.\n\n" SELECT_HELP,
 	.examples = pause_examples,
+	.opts = pause_opts,
 	.run = run_pause,
 };
 
@@ -441,5 +463,6 @@ const struct cmd cmd_resume = {
 		"Also what was paused because it failed at once, again and again. A back-off "
 		"after failures ends, of what is named; all means what is paused.",
 	.examples = resume_examples,
+	.opts = pause_opts,
 	.run = run_resume,
 };
