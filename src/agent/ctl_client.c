@@ -171,6 +171,7 @@ struct ctl_watch {
 	int fd;
 	struct strbuf text; /* of a document that is not whole yet */
 	bool heard;
+	uint64_t heard_ns; /* last; before that: opened */
 };
 
 int ctl_watch_open(const char *name, struct ctl_watch **ret, struct err *e)
@@ -189,6 +190,7 @@ int ctl_watch_open(const char *name, struct ctl_watch **ret, struct err *e)
 	*ret = xcalloc(1, sizeof(**ret));
 	(*ret)->fd = take_fd(fd);
 	(*ret)->text = (struct strbuf)STRBUF_INIT;
+	(*ret)->heard_ns = clock_mono_ns();
 	return 0;
 }
 
@@ -219,10 +221,18 @@ int ctl_watch_next(struct ctl_watch *w, json_t **ret, struct err *e)
 			return speaks_another(w->fd, e);
 		strbuf_add(&w->text, chunk.data, chunk.size);
 		w->heard = true;
+		w->heard_ns = clock_mono_ns();
 	}
 	*ret = json_loadb(strbuf_str(&w->text), w->text.len, 0, NULL);
 	strbuf_reset(&w->text);
 	return *ret ? 1 : err_set(e, -EPROTO, "what the agent tells is not JSON");
+}
+
+int ctl_watch_silence(const struct ctl_watch *w, struct err *e)
+{
+	if (clock_mono_ns() - w->heard_ns < CTL_SILENT_MS * NS_PER_MS)
+		return 0;
+	return does_not_answer(agent_pid(w->fd), e);
 }
 
 struct ctl_watch *ctl_watch_close(struct ctl_watch *w)

@@ -32,11 +32,17 @@ int ctl_ask_with(const char *name, enum ctl_verb verb, const char *payload, int 
  * ctl_watch_open(): 0; -ECONNREFUSED: no agent runs; -errno. ctl_watch_next() does not wait. 1 and
  * a document, the caller's; 0: not yet; -EPIPE: the agent has ended, or has cut us off since we
  * read nothing for CTL_SLOW_MS; -EPROTO: it is of another version. Not for several threads.
+ *
+ * An agent tells its status once a second. ctl_watch_silence(): 0; -ETIMEDOUT and why: it has told
+ * nothing for CTL_SILENT_MS, since it is stopped or hangs. The watch stays good: what it tells when
+ * it goes on comes on it.
  */
+#define CTL_SILENT_MS 5000
 struct ctl_watch;
 int ctl_watch_open(const char *name, struct ctl_watch **ret, struct err *e);
 int ctl_watch_fd(const struct ctl_watch *w);
 int ctl_watch_next(struct ctl_watch *w, json_t **ret, struct err *e);
+int ctl_watch_silence(const struct ctl_watch *w, struct err *e);
 struct ctl_watch *ctl_watch_close(struct ctl_watch *w);
 /* Say it and do not wait for the answer: a doorbell. Nobody there, or nobody who listens, is no
  * error worth a word. */

@@ -36,6 +36,7 @@
 
 #define AGAIN_FIRST_MS	200 /* after an agent that cannot be reached, */
 #define AGAIN_LAST_MS	2000
+#define SILENCE_LOOK_MS 1000 /* whether it still tells something */
 #define READ_LEAST_MS	200  /* between two readings of the queue, or */
 #define READ_SHARE	10   /* so many times as long as one takes */
 #define DONE_SHARE	20   /* of what has ended, which may be much */
@@ -79,7 +80,7 @@ struct model {
 	uint64_t again_ns, again_ms;
 	json_t *status;
 	char trouble[ERR_TEXT_MAX];
-	bool connected;
+	bool connected, silent;
 	struct spool *sp;
 	struct rows_index *index;
 	struct shared_rows *queue, *done;
@@ -150,7 +151,7 @@ static struct snapshot *make_snapshot(struct model *m)
 	s->s = (struct model_snapshot){ .version = ++m->version,
 					.made_ns = clock_mono_ns(),
 					.connected = m->connected,
-					.status = json_incref(m->status),
+					.status = json_incref(m->connected ? m->status : NULL),
 					.read = m->read,
 					.read_ns = m->read_ns,
 					.nodes = json_incref(m->nodes),
@@ -350,13 +351,35 @@ static void take_document(struct model *m, const json_t *doc)
 	m->news = true;
 }
 
+/* Whoever tells something is there, also after a silence. */
+static void hear_agent(struct model *m, const json_t *doc)
+{
+	if (m->silent) {
+		m->silent = false;
+		m->connected = m->status != NULL;
+		m->trouble[0] = '\0';
+		m->changed = true;
+	}
+	take_document(m, doc);
+}
+
+/* One that is frozen or hangs: what it said last is not what is. The watch is kept: it goes on when
+ * the agent does, and to connect anew would only fill the queue at its socket. */
+static void miss_agent(struct model *m, const char *why)
+{
+	m->news = m->news || !m->silent || strcmp(m->trouble, why) != 0;
+	m->connected = false;
+	m->silent = true;
+	(void)str_copy(m->trouble, sizeof(m->trouble), why);
+}
+
 static void lose_agent(struct model *m, const char *why)
 {
 	m->watch = ctl_watch_close(m->watch);
 	m->news = m->news || m->connected || strcmp(m->trouble, why) != 0;
 	if (!m->connected || !m->trouble[0]) /* an agent that ends has said why */
 		(void)str_copy(m->trouble, sizeof(m->trouble), why);
-	m->connected = false;
+	m->connected = m->silent = false;
 	set_status(m, NULL);
 	m->again_ms = m->again_ms ? m->again_ms * 2 : AGAIN_FIRST_MS;
 	m->again_ms = m->again_ms < AGAIN_LAST_MS ? m->again_ms : AGAIN_LAST_MS;
@@ -392,11 +415,13 @@ static void read_agent(struct model *m)
 		r = ctl_watch_next(m->watch, &doc, &e);
 		if (r <= 0)
 			break;
-		take_document(m, doc);
+		hear_agent(m, doc);
 		json_decref(doc);
 	}
 	if (r < 0)
 		lose_agent(m, e.text);
+	else if (m->watch && r == 0 && ctl_watch_silence(m->watch, &e) < 0)
+		miss_agent(m, e.text);
 }
 
 /* -------- the queue -------- */
@@ -633,6 +658,8 @@ static int wait_ms(const struct model *m)
 
 	if (!m->watch && m->again_ns < due)
 		due = m->again_ns;
+	if (m->watch && now + SILENCE_LOOK_MS * NS_PER_MS < due)
+		due = now + SILENCE_LOOK_MS * NS_PER_MS;
 	return due > now ? (int)((due - now) / NS_PER_MS + 1) : 0;
 }
 

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 
 import pytest
 
@@ -290,6 +291,20 @@ def test_agent_and_server_go_and_come_back(page):
     p.get(".link-state", "Live", 30)
     p.row(j)
     p.gone("#banner")
+
+
+def test_an_agent_that_is_frozen_is_said(page):
+    p = page("--memory", "90%", gpus=1)
+    p.gpu(0, "held")
+    agent = p.web.node.agent
+    agent.send_signal(signal.SIGSTOP)
+    try:
+        p.get("#banner", f"The agent of this node is not there: the agent (PID {agent.pid}) is stopped")
+        assert p.all("#gpus.stale") and p.gpu(0)
+    finally:
+        agent.send_signal(signal.SIGCONT)
+    p.gone("#banner")
+    p.until(lambda: not p.all("#gpus.stale"))
 
 
 def test_what_is_refused_is_said_beside_the_form(page):

@@ -698,6 +698,22 @@ def test_its_end_or_its_sleep_changes_nothing(web, how):
     q.run("stop", str(i), "--now")
 
 
+def test_an_agent_that_is_frozen_is_not_there(web):
+    """What it said last is not told as what is; it goes on where it is resumed."""
+    w = web()
+    agent = w.node.status()["agent"]["pid"]
+    must_come(lambda: len(w.get("/api/v1/devices").json["devices"]) == 2)
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        doc = must_come(lambda: not (s := w.get("/api/v1/status").json)["agent"] and s, 15)
+        assert f"the agent (PID {agent}) is stopped" in doc["trouble"] and doc["status"] is None
+        told = w.get("/metrics").text
+        assert "\ntenure_agent_up 0\n" in told and "\ntenure_guard_up 0\n" in told and "\ntenure_guard_heartbeat_age_seconds " not in told
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    must_come(lambda: (s := w.get("/api/v1/status").json)["agent"] and len(s["status"]["devices"]) == 2)
+
+
 def test_streams_are_bounded(web):
     w = web(agent=None)
     streams = []
