@@ -6,6 +6,10 @@
  * ends after as long as its kind takes in this world. The first plan that starts the task that was
  * asked for ends it.
  *
+ * Runs that end who knows when go on until nothing else happens. Then they end one after another,
+ * the youngest first, and what starts now waits for that one: so a run is named only to those for
+ * whom its end makes a difference. Who has not started when all have ended waits for none of them.
+ *
  * What waits in the order behind the task cannot delay it (plan.c), except that lanes take turns;
  * so where the queue is long only what comes before it is copied. What waits for other tasks comes
  * when all of these have ended, well or not; where none of them is in this queue, in the slow world
@@ -33,10 +37,16 @@ struct event {
 	struct sched_ref ref;
 };
 
-/* When something started, counted from now. */
+/* When something started, counted from now; or only when that one has ended. */
 struct start {
 	struct sched_ref ref;
 	uint64_t ms;
+	struct sched_ref unknown;
+};
+
+/* A run that ends who knows when, and the one that it has waited for itself, or itself. */
+struct open_run {
+	struct sched_ref ref, root;
 };
 
 /* A task that others wait for, and how much of it waits or runs. */
@@ -52,7 +62,12 @@ struct waits {
 	struct forecast_after *by_who; /* as known->after, by rising ids of who is waited for */
 };
 
-enum outcome { WORLD_STARTED, WORLD_STOOD_STILL, WORLD_TOO_MUCH };
+enum outcome {
+	WORLD_STARTED,
+	WORLD_UNKNOWN, /* when a run has ended of which nobody knows when */
+	WORLD_STOOD_STILL,
+	WORLD_TOO_MUCH
+};
 
 struct world {
 	bool slow;
@@ -69,7 +84,10 @@ struct world {
 	struct event *ends;
 	size_t n_ends;
 	size_t n_starts, n_plans, n_preempted;
-	struct sched_ref unknown; /* the first that ends who knows when */
+	struct open_run *open; /* by age */
+	size_t n_open;
+	struct sched_ref
+		waited; /* what starts now starts when that has ended; id 0: at that time */
 	uint64_t began_ns, began_wall_ns;
 };
 
@@ -133,8 +151,8 @@ static void push_end(struct world *w, uint64_t at_ns, struct sched_ref ref)
 	size_t i = w->n_ends;
 
 	if (at_ns == NEVER) {
-		if (!w->unknown.id)
-			w->unknown = ref;
+		w->open = xgrow(w->open, w->n_open, sizeof(*w->open));
+		w->open[w->n_open++] = (struct open_run){ ref, w->waited.id ? w->waited : ref };
 		return;
 	}
 	w->ends = xgrow(w->ends, w->n_ends, sizeof(*w->ends));
@@ -427,6 +445,9 @@ static void preempt(struct world *w, struct sched_ref ref)
 	for (size_t i = 0; i < w->n_ends; i++)
 		if (w->ends[i].ref.id == ref.id && w->ends[i].ref.element == ref.element)
 			w->ends[i].ref = (struct sched_ref){ 0 };
+	for (size_t i = 0; i < w->n_open; i++)
+		if (w->open[i].ref.id == ref.id && w->open[i].ref.element == ref.element)
+			w->open[i].ref = (struct sched_ref){ 0 };
 	w->n_preempted++;
 	end_run(w, ref, true);
 }
@@ -434,7 +455,8 @@ static void preempt(struct world *w, struct sched_ref ref)
 static void note_start(struct world *w, struct sched_ref ref)
 {
 	w->starts = xgrow(w->starts, w->n_starts, sizeof(*w->starts));
-	w->starts[w->n_starts] = (struct start){ ref, (w->view.now_ns - w->began_ns) / NS_PER_MS };
+	w->starts[w->n_starts] =
+		(struct start){ ref, (w->view.now_ns - w->began_ns) / NS_PER_MS, w->waited };
 }
 
 /* True: the one that was asked for starts now. */
@@ -484,6 +506,21 @@ static bool plan(struct world *w, uint64_t *ret_next_ns)
 	return false;
 }
 
+/* Nothing else happens: the youngest run of those that end who knows when. False: there is none. */
+static bool let_end(struct world *w)
+{
+	while (w->n_open) {
+		struct open_run o = w->open[--w->n_open];
+
+		if (!o.ref.id)
+			continue;
+		w->waited = o.root;
+		end_run(w, o.ref, false);
+		return true;
+	}
+	return false;
+}
+
 static enum outcome run_world(struct world *w)
 {
 	uint64_t next;
@@ -491,18 +528,24 @@ static enum outcome run_world(struct world *w)
 	while (!plan(w, &next)) {
 		if (w->n_ends && w->ends[0].at_ns < next)
 			next = w->ends[0].at_ns;
-		if (next == NEVER)
-			return WORLD_STOOD_STILL;
 		if (w->n_starts >= FORECAST_STARTS || w->n_plans >= PLANS_MAX ||
-		    w->n_preempted >= PREEMPT_MAX)
-			return WORLD_TOO_MUCH;
+		    w->n_preempted >= PREEMPT_MAX) {
+			bool known = !w->waited.id;
+
+			w->waited = (struct sched_ref){ 0 };
+			return known ? WORLD_TOO_MUCH : WORLD_UNKNOWN;
+		}
+		if (next == NEVER && !let_end(w))
+			return WORLD_STOOD_STILL;
+		if (next == NEVER)
+			continue;
 		if (next > w->view.now_ns)
 			w->view.now_ns = next;
 		w->view.now_wall_ns = w->began_wall_ns + (w->view.now_ns - w->began_ns);
 		while (w->n_ends && w->ends[0].at_ns <= w->view.now_ns)
 			end_run(w, pop_end(w).ref, false);
 	}
-	return WORLD_STARTED;
+	return w->waited.id ? WORLD_UNKNOWN : WORLD_STARTED;
 }
 
 /* What waits is not in it yet. */
@@ -529,29 +572,36 @@ static struct world *free_world(struct world *w)
 {
 	w->q = sched_queue_free(w->q);
 	free(w->ends);
+	free(w->open);
 	free(w->starts);
 	free(w->awaited);
 	free(w);
 	return NULL;
 }
 
-static enum outcome try_world(const struct sched_queue *q, const struct sched_view *view,
-			      const struct waits *waits, const struct entry *e,
-			      struct sched_ref ref, bool slow, uint64_t *ret_ms,
-			      struct sched_ref *ret_unknown)
+/* How it went in one world: ms of WORLD_STARTED, unknown of WORLD_UNKNOWN (id 0: not a single one).
+ */
+struct course {
+	enum outcome outcome;
+	uint64_t ms;
+	struct sched_ref unknown;
+};
+
+static struct course try_world(const struct sched_queue *q, const struct sched_view *view,
+			       const struct waits *waits, const struct entry *e,
+			       struct sched_ref ref, bool slow)
 {
 	struct world *w = new_world(q, view, waits, slow);
-	enum outcome outcome = WORLD_TOO_MUCH;
+	struct course c = { .outcome = WORLD_TOO_MUCH };
 
 	w->ref = ref;
 	w->any = e->batch && !ref.element;
 	if (copy_entries(w, q, e))
-		outcome = run_world(w);
-	*ret_ms = (w->view.now_ns - w->began_ns) / NS_PER_MS;
-	if (w->unknown.id && !ret_unknown->id)
-		*ret_unknown = w->unknown;
+		c.outcome = run_world(w);
+	c.ms = (w->view.now_ns - w->began_ns) / NS_PER_MS;
+	c.unknown = w->waited;
 	w = free_world(w);
-	return outcome;
+	return c;
 }
 
 /* What keeps it is no other task, and can be lifted at any moment, or never is. */
@@ -563,43 +613,56 @@ static bool stands_aside(const struct waits *s, const struct entry *e)
 	       (e->lane && (e->lane->pause || e->lane->block)) || (e->array && e->array->block);
 }
 
-/* Of both worlds; ms is where it started there. */
-static struct forecast made_of(enum outcome fast, uint64_t fast_ms, enum outcome slow,
-			       uint64_t slow_ms, struct sched_ref unknown)
+/* Whatever else it waits for, it does not start before. */
+static uint64_t least_ms(const struct sched_view *view, const struct sched_task *t)
 {
-	if (fast == WORLD_TOO_MUCH || slow == WORLD_TOO_MUCH)
+	uint64_t wall =
+		t->begin_wall_ns > view->now_wall_ns ? t->begin_wall_ns - view->now_wall_ns : 0;
+	uint64_t mono = t->not_before_ns > view->now_ns ? t->not_before_ns - view->now_ns : 0;
+
+	return (wall > mono ? wall : mono) / NS_PER_MS;
+}
+
+static struct forecast made_of(struct course fast, struct course slow, uint64_t least)
+{
+	const struct course *known = fast.outcome == WORLD_STARTED ? &fast : &slow;
+	const struct course *unknown = slow.outcome == WORLD_UNKNOWN ? &slow : &fast;
+	struct forecast f = { .what = FORECAST_NOTHING };
+
+	if (fast.outcome == WORLD_TOO_MUCH || slow.outcome == WORLD_TOO_MUCH)
 		return (struct forecast){ .what = FORECAST_MANY };
-	if (slow != WORLD_STARTED && fast != WORLD_STARTED)
-		return (struct forecast){ .what = unknown.id ? FORECAST_UNKNOWN : FORECAST_NOTHING,
-					  .unknown = unknown };
-	if (slow != WORLD_STARTED || fast != WORLD_STARTED)
-		return (struct forecast){ .what = FORECAST_LEAST,
-					  .low_ms = fast == WORLD_STARTED ? fast_ms : slow_ms,
-					  .unknown = unknown };
 	/* What ends sooner may let a wide task through that makes this one wait longer. */
-	return (struct forecast){ .what = FORECAST_RANGE,
-				  .low_ms = fast_ms < slow_ms ? fast_ms : slow_ms,
-				  .high_ms = fast_ms < slow_ms ? slow_ms : fast_ms };
+	if (fast.outcome == WORLD_STARTED && slow.outcome == WORLD_STARTED)
+		return (struct forecast){ .what = FORECAST_RANGE,
+					  .low_ms = fast.ms < slow.ms ? fast.ms : slow.ms,
+					  .high_ms = fast.ms < slow.ms ? slow.ms : fast.ms };
+	if (unknown->outcome == WORLD_UNKNOWN)
+		f = (struct forecast){ .what = FORECAST_UNKNOWN, .unknown = unknown->unknown };
+	if (known->outcome == WORLD_STARTED || least > 0) {
+		f.what = FORECAST_LEAST;
+		f.low_ms = known->outcome == WORLD_STARTED ? known->ms : least;
+	}
+	return f;
 }
 
 struct forecast sched_forecast(const struct sched_queue *q, const struct sched_view *view,
 			       const struct forecast_times *times, struct sched_ref ref)
 {
 	const struct entry *e = queue_find_entry(q, ref);
-	struct sched_ref unknown = { 0 };
-	uint64_t slow_ms = 0, fast_ms = 0;
-	enum outcome slow = WORLD_STOOD_STILL, fast = slow;
+	struct forecast f = { .what = FORECAST_NOTHING };
 	struct waits waits;
 
 	find_waits(q, times, &waits);
 	if (e && !stands_aside(&waits, e)) {
-		slow = try_world(q, view, &waits, e, ref, true, &slow_ms, &unknown);
-		fast = slow == WORLD_TOO_MUCH
-			       ? slow
-			       : try_world(q, view, &waits, e, ref, false, &fast_ms, &unknown);
+		struct course slow = try_world(q, view, &waits, e, ref, true);
+		struct course fast = slow.outcome == WORLD_TOO_MUCH
+					     ? slow
+					     : try_world(q, view, &waits, e, ref, false);
+
+		f = made_of(fast, slow, least_ms(view, &e->t));
 	}
 	clear_waits(&waits);
-	return made_of(fast, fast_ms, slow, slow_ms, unknown);
+	return f;
 }
 
 /* ---- of all ---- */
@@ -616,11 +679,10 @@ static int by_ref(const void *a, const void *b)
 }
 
 /* The first time, since what is preempted starts again. */
-static enum outcome find_start(const struct world *w, enum outcome ended, struct sched_ref ref,
-			       uint64_t *ret_ms)
+static struct course find_start(const struct world *w, enum outcome ended, struct sched_ref ref)
 {
 	size_t low = 0, high = w->n_starts;
-	const struct start key = { ref, 0 };
+	const struct start key = { .ref = ref };
 
 	while (low < high) {
 		size_t mid = low + (high - low) / 2;
@@ -632,9 +694,11 @@ static enum outcome find_start(const struct world *w, enum outcome ended, struct
 	}
 	if (low == w->n_starts || w->starts[low].ref.id != ref.id ||
 	    w->starts[low].ref.element != ref.element)
-		return ended;
-	*ret_ms = w->starts[low].ms;
-	return WORLD_STARTED;
+		return (struct course){ .outcome = ended, .unknown = w->waited };
+
+	const struct start *s = &w->starts[low];
+
+	return (struct course){ s->unknown.id ? WORLD_UNKNOWN : WORLD_STARTED, s->ms, s->unknown };
 }
 
 static struct world *run_all(const struct sched_queue *q, const struct sched_view *view,
@@ -664,12 +728,10 @@ bool sched_forecast_all(const struct sched_queue *q, const struct sched_view *vi
 	slow = run_all(q, view, &waits, true, &slow_ended);
 	for (struct hnode *h = hmap_next(&q->entries, NULL); h; h = hmap_next(&q->entries, h)) {
 		const struct entry *e = treap_item(h, struct entry, hnode);
-		uint64_t fast_ms = 0, slow_ms = 0;
 		struct sched_ref ref = ref_of(&e->t);
-		enum outcome in_fast = find_start(fast, fast_ended, ref, &fast_ms);
-		enum outcome in_slow = find_start(slow, slow_ended, ref, &slow_ms);
-		struct forecast f = made_of(in_fast, fast_ms, in_slow, slow_ms,
-					    slow->unknown.id ? slow->unknown : fast->unknown);
+		struct forecast f =
+			made_of(find_start(fast, fast_ended, ref),
+				find_start(slow, slow_ended, ref), least_ms(view, &e->t));
 
 		if (!stands_aside(&waits, e) && f.what != FORECAST_NOTHING)
 			fn(user, ref, &f);

@@ -10,7 +10,8 @@
  * now they are taken to keep.
  *
  * Where it is not known how long a task takes, its time-out says how long at most; without one
- * nothing is said of what waits for its end. Pure.
+ * nothing is said of what waits for its end, but that it does. Of what would wait as well if all
+ * our runs had ended (for other people's devices) nothing is said but its own begin time. Pure.
  */
 
 #include <jansson.h>
@@ -38,10 +39,10 @@ struct forecast_times {
 };
 
 enum forecast_what {
-	FORECAST_NOTHING, /* it stands aside, runs, can start now or never as things are */
+	FORECAST_NOTHING, /* it stands aside, runs, or never starts as things are */
 	FORECAST_RANGE,	  /* in low_ms to high_ms */
-	FORECAST_LEAST,	  /* not before low_ms; how long `unknown` runs is not known */
-	FORECAST_UNKNOWN, /* because that is not known */
+	FORECAST_LEAST,	  /* not before low_ms, and then when `unknown` has ended, if it is set */
+	FORECAST_UNKNOWN, /* when `unknown` has ended, of which it is not known when */
 	FORECAST_MANY,	  /* too much comes before it */
 	FORECAST_WHAT_MAX
 };

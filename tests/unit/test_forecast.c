@@ -150,6 +150,65 @@ static void test_other_people(void **state)
 	free(b);
 }
 
+/* Who would wait as well if a run had ended, does not wait for it, however long that takes. */
+static void test_no_difference(void **state)
+{
+	static const struct forecast_after after[] = { { 11, 4 }, { 14, 6 } };
+	const struct forecast_times with = { 0, NULL, ARRAY_LEN(after), after };
+	static const struct {
+		uint64_t id;
+		enum forecast_what what;
+		uint64_t low_min, unknown;
+	} rows[] = {
+		{ 9, FORECAST_NOTHING, 0, 0 },	{ 10, FORECAST_NOTHING, 0, 0 },
+		{ 11, FORECAST_NOTHING, 0, 0 }, { 12, FORECAST_LEAST, 540, 0 },
+		{ 13, FORECAST_UNKNOWN, 0, 7 }, { 14, FORECAST_UNKNOWN, 0, 6 },
+		{ 15, FORECAST_UNKNOWN, 0, 7 }, { 16, FORECAST_LEAST, 60, 7 },
+	};
+	struct bench *b = xmalloc(sizeof(*b));
+	uint32_t lane;
+
+	open_at(b, 8);
+	lane = sched_lane(b->q, "one");
+	b->d[5].state = b->d[6].state = SCHED_DEV_BUSY;
+	b->d[7].state = SCHED_DEV_LEFT;
+	bench_add(b, (struct sched_task){ .id = 6 });
+	bench_add(b, (struct sched_task){ .id = 7, .lane = lane });
+	plan(b);
+	runs(b, (struct sched_task){ .id = 4, .gpus = 1, .timeout_ms = 480 * MIN }, 0, 0);
+	runs(b, (struct sched_task){ .id = 5, .gpus = 1 }, 1, 0);
+	bench_add(b, (struct sched_task){ .id = 9, .gpus = 6 });
+	bench_add(b,
+		  (struct sched_task){
+			  .id = 10, .element = 1, .n_elements = 3, .gpus = 4, .array_limit = 1 });
+	bench_add(b, (struct sched_task){ .id = 11, .gpus = 1, .dep = SCHED_DEP_WAIT });
+	bench_add(b, (struct sched_task){ .id = 12,
+					  .gpus = 1,
+					  .begin_wall_ns =
+						  b->view.now_wall_ns + 540 * MIN * NS_PER_MS });
+	/* Behind 13, of which nothing is known either, is behind what runs before it. */
+	bench_add(b, (struct sched_task){ .id = 13, .lane = lane });
+	bench_add(b, (struct sched_task){ .id = 14, .dep = SCHED_DEP_WAIT });
+	bench_add(b, (struct sched_task){ .id = 15, .lane = lane });
+	bench_add(b, (struct sched_task){ .id = 16,
+					  .lane = lane,
+					  .begin_wall_ns =
+						  b->view.now_wall_ns + 60 * MIN * NS_PER_MS });
+	plan(b);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct forecast f =
+			sched_forecast(b->q, &b->view, &with, (struct sched_ref){ rows[i].id, 0 });
+
+		if (f.what != rows[i].what || f.low_ms != rows[i].low_min * MIN ||
+		    f.unknown.id != rows[i].unknown)
+			fail_msg("task %llu: what %d, %.2f min, after %llu",
+				 (unsigned long long)rows[i].id, f.what, (double)f.low_ms / MIN,
+				 (unsigned long long)f.unknown.id);
+	}
+	bench_close(b);
+	free(b);
+}
+
 /* Memory comes back with who had it. */
 static void test_memory(void **state)
 {
@@ -330,7 +389,8 @@ static void compare(void *user, struct sched_ref ref, const struct forecast *all
 	struct seen *s = user;
 	struct forecast one = sched_forecast(s->b->q, &s->b->view, &times, ref);
 
-	if (one.what != all->what || one.low_ms != all->low_ms || one.high_ms != all->high_ms)
+	if (one.what != all->what || one.low_ms != all->low_ms || one.high_ms != all->high_ms ||
+	    one.unknown.id != all->unknown.id)
 		fail_msg("task %llu.%u: %d, %llu to %llu; alone %d, %llu to %llu",
 			 (unsigned long long)ref.id, ref.element, all->what,
 			 (unsigned long long)all->low_ms, (unsigned long long)all->high_ms,
@@ -481,7 +541,8 @@ int main(void)
 		cmocka_unit_test(test_what_keeps_it), cmocka_unit_test(test_dependents),
 		cmocka_unit_test(test_preempting),    cmocka_unit_test(test_too_many),
 		cmocka_unit_test(test_all),	      cmocka_unit_test(test_after),
-		cmocka_unit_test(test_random),	      cmocka_unit_test(test_words),
+		cmocka_unit_test(test_random),	      cmocka_unit_test(test_no_difference),
+		cmocka_unit_test(test_words),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
