@@ -229,6 +229,7 @@ export class Live {
   }
 
   take({ kind, id, doc }) {
+    if (kind === "lost") return this.refresh(); // what it would have said is looked for
     if (kind === "event") {
       this.lastId = id ?? this.lastId;
       this.addEvent(id, doc);

@@ -18,10 +18,9 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 
-#define STATUS_MS	1000
-#define QUEUE_MS	250 /* so often at most it is told that tasks may have changed */
-#define SNAPSHOT_EVENTS 100
-#define DOC_JSON	(JSON_COMPACT | JSON_REAL_PRECISION(16))
+#define STATUS_MS 1000
+#define QUEUE_MS  250 /* so often at most it is told that tasks may have changed */
+#define DOC_JSON  (JSON_COMPACT | JSON_REAL_PRECISION(16))
 
 enum news { NEWS_SNAPSHOT, NEWS_EVENTS, NEWS_DEVICES, NEWS_STATUS, NEWS_QUEUE, NEWS_END, NEWS_MAX };
 
@@ -97,7 +96,7 @@ static char *event_document(const char *event)
 	return xasprintf("{\"watch\":\"event\",\"event\":%s}", event);
 }
 
-/* With the last events before it. What happens from now on comes after it. */
+/* With the events before it that are kept. What happens from now on comes after it. */
 static char *tell_snapshot(struct agent *a, struct watcher *w)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
@@ -107,7 +106,7 @@ static char *tell_snapshot(struct agent *a, struct watcher *w)
 
 	json_decref(status);
 	strbuf_addf(&b, "{\"watch\":\"snapshot\",\"status\":%s,\"events\":[", text ? text : "{}");
-	for (uint64_t i = n > SNAPSHOT_EVENTS ? n - SNAPSHOT_EVENTS : 0, first = i; i < n; i++)
+	for (uint64_t i = n > EVENTLOG_RECENT ? n - EVENTLOG_RECENT : 0, first = i; i < n; i++)
 		strbuf_addf(&b, "%s%s", i > first ? "," : "", eventlog_recent(a->eventlog, i));
 	strbuf_adds(&b, "]}");
 	w->n_events = n;

@@ -13,8 +13,10 @@
 #include "model/model.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -61,6 +63,11 @@ struct snapshot {
 	struct shared_rows *queue, *ended;
 };
 
+struct event {
+	char *text;
+	struct model_mark mark;
+};
+
 struct model {
 	const struct cmd_ctx *ctx;
 	unsigned int flags;
@@ -73,10 +80,13 @@ struct model {
 	bool look;
 	struct snapshot *now;
 	uint64_t n_events;
-	char *events[MODEL_EVENTS]; /* at [i % MODEL_EVENTS] */
+	struct event events[MODEL_EVENTS]; /* at [i % MODEL_EVENTS] */
 
 	/* The thread's own. */
 	struct ctl_watch *watch;
+	uint64_t began_ns; /* wall */
+	uint64_t n_old;
+	struct model_id last; /* event that was told */
 	uint64_t again_ns, again_ms;
 	json_t *status;
 	char trouble[ERR_TEXT_MAX];
@@ -156,7 +166,8 @@ static struct snapshot *make_snapshot(struct model *m)
 					.read_ns = m->read_ns,
 					.nodes = json_incref(m->nodes),
 					.pools = json_incref(m->pools),
-					.n_events = m->n_events };
+					.n_events = m->n_events,
+					.n_old = m->n_old };
 	(void)str_copy(s->s.trouble, sizeof(s->s.trouble), m->trouble);
 	(void)str_copy(s->s.queue_trouble, sizeof(s->s.queue_trouble), m->queue_trouble);
 	s->queue = share(m->queue, &s->s.rows);
@@ -212,42 +223,67 @@ int model_fd(const struct model *m)
 
 /* -------- events -------- */
 
+bool model_read_id(const char *text, struct model_id *ret)
+{
+	struct model_id id;
+	int end = -1;
+
+	if (!text || sscanf(text, "%" SCNu64 ".%" SCNu64 "%n", &id.start, &id.n, &end) < 2 ||
+	    end < 0 || text[end])
+		return false;
+	*ret = id;
+	return true;
+}
+
+bool model_id_is_by(const struct model_id *id, const struct model_id *that)
+{
+	return id->start == that->start && id->n <= that->n;
+}
+
+/* Each agent counts its events from 0: what there is between two of them was not heard of. Of what
+ * another agent told last before this one began nothing is known. */
+static uint64_t lost_before(const struct model *m, const struct model_id *id)
+{
+	if (!m->n_events)
+		return 0;
+	return id->start == m->last.start ? id->n - m->last.n - 1 : id->n;
+}
+
+/* One that is known already is not taken twice: it was told before the agent was lost. */
 static void add_event(struct model *m, const json_t *event)
 {
-	char *text = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
-	char **at;
+	struct event e = { .text = NULL };
+	struct event *at;
 
-	if (!text)
+	if (model_read_id(json_get_str(event, "id"), &e.mark.id)) {
+		if (m->n_events && model_id_is_by(&e.mark.id, &m->last))
+			return;
+		e.mark.lost = lost_before(m, &e.mark.id);
+	}
+	e.text = json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(12));
+	if (!e.text)
 		return;
 	(void)pthread_mutex_lock(&m->mutex);
 	at = &m->events[m->n_events % MODEL_EVENTS];
-	free(*at);
-	*at = text;
+	free(at->text);
+	*at = e;
 	m->n_events++;
+	m->last = e.mark.id.start ? e.mark.id : m->last;
 	(void)pthread_mutex_unlock(&m->mutex);
 }
 
-char *model_event(struct model *m, uint64_t i)
+char *model_event(struct model *m, uint64_t i, struct model_mark *ret)
 {
 	char *text = NULL;
 
 	(void)pthread_mutex_lock(&m->mutex);
-	if (i < m->n_events && m->n_events - i <= MODEL_EVENTS)
-		text = xstrdup(m->events[i % MODEL_EVENTS]);
+	if (i < m->n_events && m->n_events - i <= MODEL_EVENTS) {
+		text = xstrdup(m->events[i % MODEL_EVENTS].text);
+		if (ret)
+			*ret = m->events[i % MODEL_EVENTS].mark;
+	}
 	(void)pthread_mutex_unlock(&m->mutex);
 	return text;
-}
-
-static bool has_event(struct model *m, const json_t *event)
-{
-	const char *id = json_get_str(event, "id");
-	cleanup_free char *mark = id ? xasprintf("\"id\":\"%s\"", id) : NULL;
-	bool found = false;
-
-	for (uint64_t i = m->n_events > MODEL_EVENTS ? m->n_events - MODEL_EVENTS : 0;
-	     mark && i < m->n_events && !found; i++)
-		found = strstr(m->events[i % MODEL_EVENTS], mark) != NULL;
-	return found;
 }
 
 /* -------- the agent -------- */
@@ -258,14 +294,23 @@ static void set_status(struct model *m, json_t *status)
 	m->status = status;
 }
 
-/* Of one that was connected before, those that it told then are there already. */
+/* What the first agent that we hear of did before we were there. */
+static void note_old(struct model *m)
+{
+	if (m->last.start * NS_PER_MS < m->began_ns)
+		m->n_old = m->n_events;
+}
+
 static void take_snapshot(struct model *m, const json_t *doc)
 {
 	json_t *events = json_object_get(doc, "events"), *event;
+	bool first = !m->n_events;
 	size_t i;
 
 	set_status(m, json_incref(json_object_get(doc, "status")));
-	json_array_foreach(events, i, event) if (!has_event(m, event)) add_event(m, event);
+	json_array_foreach(events, i, event) add_event(m, event);
+	if (first)
+		note_old(m);
 	m->connected = true;
 	m->trouble[0] = '\0';
 	m->again_ms = 0;
@@ -719,7 +764,7 @@ static void free_model(struct model *m)
 	json_decref(m->pools);
 	json_decref(m->forecast);
 	for (size_t i = 0; i < MODEL_EVENTS; i++)
-		free(m->events[i]);
+		free(m->events[i].text);
 	(void)fd_close(m->news_fd);
 	(void)fd_close(m->wake_fd);
 	(void)pthread_mutex_destroy(&m->mutex);
@@ -734,6 +779,7 @@ int model_new(const struct cmd_ctx *ctx, unsigned int flags, struct model **ret,
 
 	m->ctx = ctx;
 	m->flags = flags;
+	m->began_ns = clock_wall_ns();
 	m->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	m->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	(void)pthread_mutex_init(&m->mutex, NULL);

@@ -54,8 +54,20 @@ struct model_snapshot {
 			  its devices: uuid, name, state, memory_total_bytes, quarantined */
 	json_t *pools; /* as `pools` there */
 
-	uint64_t n_events; /* that there have been since model_new(), those before it that the agent
-			      remembered included: model_event() */
+	uint64_t n_events; /* that were told, also those from before that the agent remembered:
+			      model_event() */
+	uint64_t n_old;	   /* of them, the first ones: they had happened before model_new() */
+};
+
+/* The place of an event among those of its agent: its id is START.N. */
+struct model_id {
+	uint64_t start, n;
+};
+
+struct model_mark {
+	struct model_id id;
+	uint64_t lost; /* so many before it, behind the one that is kept before it, were not heard
+			  of */
 };
 
 struct model;
@@ -72,8 +84,12 @@ int model_fd(const struct model *m);
 const struct model_snapshot *model_get(struct model *m);
 const struct model_snapshot *model_put(const struct model_snapshot *s);
 /* The i-th event, from 0, in JSON as in the event file; the caller frees it. NULL: it is not kept
- * any more, or has not happened. */
-char *model_event(struct model *m, uint64_t i);
+ * any more, or has not happened. ret (may be NULL) is its mark. */
+char *model_event(struct model *m, uint64_t i, struct model_mark *ret);
+/* False: that is no id. */
+bool model_read_id(const char *text, struct model_id *ret);
+/* Told of the same agent, and not after that one. */
+bool model_id_is_by(const struct model_id *id, const struct model_id *that);
 /* The queue is to be read at once: something was done to it. */
 void model_look(struct model *m);
 

@@ -3,10 +3,8 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "model/model.h"
@@ -16,10 +14,12 @@
 
 struct reader {
 	struct serve *serve;
-	uint64_t next;	  /* the event that comes next */
-	uint64_t version; /* of the model that it was told of */
-	uint64_t told_ns; /* of it */
-	uint64_t beat_ns; /* it was sent anything */
+	uint64_t next;	       /* the event that comes next */
+	bool seeks;	       /* whether it is the one behind this is not known yet: */
+	struct model_id after; /* start 0: an id that is none of ours */
+	uint64_t version;      /* of the model that it was told of */
+	uint64_t told_ns;      /* of it */
+	uint64_t beat_ns;      /* it was sent anything */
 };
 
 /* How many events there are, and which version of everything. */
@@ -32,35 +32,55 @@ static void look(const struct reader *r, uint64_t *events, uint64_t *version)
 	m = model_put(m);
 }
 
-static void add_event(struct strbuf *b, const char *text)
+/* Who comes again was told of events that we may not know: it is said how many are missing, as far
+ * as their numbers tell. False: this one was told, too. */
+static bool find_place(struct reader *r, const struct model_id *id, struct strbuf *b)
 {
-	json_t *doc = json_loads(text, 0, NULL);
-	const char *id = json_get_str(doc, "id");
+	bool same = id->start == r->after.start;
 
-	if (id && !strpbrk(id, "\r\n"))
-		strbuf_addf(b, "id: %s\n", id);
-	strbuf_addf(b, "event: event\ndata: %s\n\n", text);
-	json_decref(doc);
+	if (model_id_is_by(id, &r->after))
+		return false;
+	r->seeks = false;
+	if (!same)
+		strbuf_adds(b, "event: lost\ndata: {\"events\":null}\n\n");
+	else if (id->n > r->after.n + 1)
+		strbuf_addf(b, "event: lost\ndata: {\"events\":%" PRIu64 "}\n\n",
+			    id->n - r->after.n - 1);
+	return true;
+}
+
+static void add_events(struct reader *r, uint64_t events, struct strbuf *b)
+{
+	uint64_t lost = 0;
+
+	for (; r->next < events && b->len < STREAM_PIECE; r->next++) {
+		struct model_mark mark = { .lost = 1 };
+		cleanup_free char *text = model_event(r->serve->model, r->next, &mark);
+
+		lost += mark.lost;
+		if (!text)
+			continue;
+		if (r->seeks) {
+			lost = 0;
+			if (!find_place(r, &mark.id, b))
+				continue;
+		}
+		if (lost)
+			strbuf_addf(b, "event: lost\ndata: {\"events\":%" PRIu64 "}\n\n", lost);
+		lost = 0;
+		if (mark.id.start)
+			strbuf_addf(b, "id: %" PRIu64 ".%" PRIu64 "\n", mark.id.start, mark.id.n);
+		strbuf_addf(b, "event: event\ndata: %s\n\n", text);
+	}
 }
 
 static bool more(void *data, struct strbuf *b)
 {
 	struct reader *r = data;
-	uint64_t events, version, lost = 0, now = clock_mono_ns();
+	uint64_t events, version, now = clock_mono_ns();
 
 	look(r, &events, &version);
-	for (; r->next < events && b->len < STREAM_PIECE; r->next++) {
-		cleanup_free char *text = model_event(r->serve->model, r->next);
-
-		if (!text) {
-			lost++;
-			continue;
-		}
-		if (lost)
-			strbuf_addf(b, "event: lost\ndata: {\"events\":%" PRIu64 "}\n\n", lost);
-		lost = 0;
-		add_event(b, text);
-	}
+	add_events(r, events, b);
 	if (version != r->version && now - r->told_ns >= CHANGED_MS * NS_PER_MS) {
 		strbuf_addf(b, "event: changed\ndata: {\"version\":%" PRIu64 "}\n\n", version);
 		r->version = version;
@@ -90,26 +110,26 @@ static void gone(void *data)
 	free(data);
 }
 
-static bool has_id(struct serve *s, uint64_t i, const char *id)
-{
-	cleanup_free char *text = model_event(s->model, i);
-	json_t *doc = text ? json_loads(text, 0, NULL) : NULL;
-	const char *its = json_get_str(doc, "id");
-	bool same = its && strcmp(its, id) == 0;
-
-	json_decref(doc);
-	return same;
-}
-
-/* Behind that event; where it is not known any more, all that are. */
-static uint64_t behind(struct serve *s, const char *id, uint64_t events)
+/* Behind the event with that id. Where we do not know it, since we or the agent began anew
+ * meanwhile, all that there are and come, and which of them it is to be told is seen then. */
+static void go_behind(struct reader *r, const char *id, uint64_t events)
 {
 	uint64_t first = events > MODEL_EVENTS ? events - MODEL_EVENTS : 0;
 
-	for (uint64_t i = events; i > first; i--)
-		if (has_id(s, i - 1, id))
-			return i;
-	return first;
+	r->next = first;
+	r->seeks = true;
+	if (!model_read_id(id, &r->after))
+		return;
+	for (uint64_t i = events; i > first; i--) {
+		struct model_mark mark = { .lost = 0 };
+		cleanup_free char *text = model_event(r->serve->model, i - 1, &mark);
+
+		if (!text || !model_id_is_by(&mark.id, &r->after))
+			continue;
+		r->next = i;
+		r->seeks = mark.id.n != r->after.n;
+		return;
+	}
 }
 
 void events_stream(struct serve *s, struct request *r)
@@ -126,7 +146,9 @@ void events_stream(struct serve *s, struct request *r)
 		free(reader);
 		return;
 	}
-	reader->next = id ? behind(s, id, events) : events - (last < events ? last : events);
+	reader->next = events - (last < events ? last : events);
+	if (id)
+		go_behind(reader, id, events);
 	reader->beat_ns = 0; /* something at once, by which the client sees that it is connected */
 	stream = streams_add(s->streams, r->mhd, &source, reader);
 	if (!stream) {

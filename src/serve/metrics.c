@@ -177,13 +177,15 @@ static void count_event(struct metrics *m, const char *text)
 
 static void count_events(struct metrics *m, const struct model_snapshot *s)
 {
+	if (m->next_event < s->n_old) /* they were counted by whoever was there then */
+		m->next_event = s->n_old;
 	for (; m->next_event < s->n_events; m->next_event++) {
-		cleanup_free char *text = model_event(m->serve->model, m->next_event);
+		struct model_mark mark = { .lost = 1 };
+		cleanup_free char *text = model_event(m->serve->model, m->next_event, &mark);
 
+		m->lost += (double)mark.lost;
 		if (text)
 			count_event(m, text);
-		else
-			m->lost++;
 	}
 }
 

@@ -583,7 +583,7 @@ static void take_events(struct top *t)
 	if (n - t->told_events > FRAME_EVENTS)
 		t->told_events = n - FRAME_EVENTS;
 	for (; t->told_events < n; t->told_events++) {
-		char *text = model_event(t->model, t->told_events);
+		char *text = model_event(t->model, t->told_events, NULL);
 
 		if (!text)
 			continue;

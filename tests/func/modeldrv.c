@@ -34,9 +34,14 @@ static json_t *events_json(struct model *m, uint64_t from, uint64_t to)
 	json_t *list = json_array();
 
 	for (uint64_t i = from; i < to; i++) {
-		cleanup_free char *text = model_event(m, i);
+		struct model_mark mark = { .lost = 0 };
+		cleanup_free char *text = model_event(m, i, &mark);
+		json_t *event = text ? json_loads(text, 0, NULL) : json_null();
 
-		(void)json_array_append_new(list, text ? json_loads(text, 0, NULL) : json_null());
+		if (mark.lost)
+			(void)json_object_set_new(event, "lost",
+						  json_integer((json_int_t)mark.lost));
+		(void)json_array_append_new(list, event);
 	}
 	return list;
 }
@@ -46,12 +51,12 @@ static uint64_t print_snapshot(struct model *m, uint64_t n_events)
 	const struct model_snapshot *s = model_get(m);
 	uint64_t n = s->n_events;
 
-	cmd_print_json_line(
-		json_pack("{sI sb ss sO? sb ss so so sO? sO? so}", "version",
-			  (json_int_t)s->version, "connected", s->connected, "trouble", s->trouble,
-			  "status", s->status, "read", s->read, "queue_trouble", s->queue_trouble,
-			  "tasks", rows_json(&s->rows), "ended", rows_json(&s->ended), "nodes",
-			  s->nodes, "pools", s->pools, "events", events_json(m, n_events, n)));
+	cmd_print_json_line(json_pack(
+		"{sI sb ss sO? sb ss so so sO? sO? so sI}", "version", (json_int_t)s->version,
+		"connected", s->connected, "trouble", s->trouble, "status", s->status, "read",
+		s->read, "queue_trouble", s->queue_trouble, "tasks", rows_json(&s->rows), "ended",
+		rows_json(&s->ended), "nodes", s->nodes, "pools", s->pools, "events",
+		events_json(m, n_events, n), "n_old", (json_int_t)s->n_old));
 	(void)fflush(stdout);
 	(void)model_put(s);
 	return n;

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from patience import Limit, next_of
+from watchlib import Teller
 
 
 class Looker:
@@ -161,3 +162,34 @@ def test_many_that_wait(queue, looker, tmp_path):
     q.run("stop", "t7")
     m.look()
     m.until(lambda s: len(s["tasks"]) == 2999)
+
+
+def test_events_that_were_not_heard_of_are_counted(queue, looker):
+    """Each agent numbers its events: what is missing between two of them is missed, however it came to that."""
+    q = queue()
+    q.run("list")  # makes the directory of sockets
+    agent = Teller(q.env, q.m.dev_dir)
+    began = 1700000000000
+
+    def events(start, *numbers):
+        return [{"id": f"{start}.{n}", "event": "note", "text": str(n)} for n in numbers]
+
+    def seen(s):
+        return [(e["id"].partition(".")[2], e.get("lost", 0)) for e in m.events]
+    m = looker(q)
+    try:
+        agent.tell("snapshot", status={}, events=events(began, 7, 8))
+        m.until(lambda s: s["n_old"] == 2)
+        agent.tell("lost", events=3)
+        agent.tell("event", event=events(began, 12)[0])
+        agent.cut_off()  # as it does with one that was frozen; and some went by meanwhile
+        agent.tell("snapshot", status={}, events=events(began, 12, 20, 21))
+        m.until(lambda s: len(m.events) == 5)
+        assert seen(m) == [("7", 0), ("8", 0), ("12", 3), ("20", 7), ("21", 0)]
+        # Another agent, of whose first ones there are none any more.
+        agent.cut_off()
+        agent.tell("snapshot", status={}, events=events(began + 5000, 2, 3))
+        m.until(lambda s: len(m.events) == 7)
+        assert seen(m)[5:] == [("2", 2), ("3", 0)] and m.now["n_old"] == 2
+    finally:
+        agent.close()

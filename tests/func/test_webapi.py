@@ -140,10 +140,38 @@ def test_events_go_on_behind_the_last_one(web):
     _, doc = again.next()
     assert doc.get("task") == second
     again.close()
-    # One that nobody knows any more: all that there are.
-    other = Events(w, **{"Last-Event-ID": "1.1"})
-    assert other.next(event="task-ended", task=first)
-    other.close()
+    # One that nobody knows any more, and what is none: all that there are, and that some may be missing.
+    for nobodys in ("1.1", "x", "1"):
+        other = Events(w, **{"Last-Event-ID": nobodys})
+        assert other.next("lost")[1] == {"events": None}
+        assert other.next(event="task-ended", task=first)
+        other.close()
+
+
+def test_events_that_are_missing_are_counted(web, tmp_path):
+    """Also to who comes again after a restart of tenure serve."""
+    before = web()
+    q = before.node
+    agent = q.status()["agent"]
+    lines = tmp_path / "lines"
+    lines.write_text('{"command":"true","gpus":0}\n' * 300)
+    q.run("submit", "--from", str(lines))
+
+    def ids():
+        return [json.loads(line)["id"].partition(".") for line in pathlib.Path(agent["events"]).read_text().splitlines()]
+    must_come(lambda: len(ids()) > 600, 60)
+    start, _, last = ids()[-1]
+    last = int(last)
+    before.end()
+    w = web(node=q)
+    behind = Events(w, **{"Last-Event-ID": f"{start}.10"})
+    missing = behind.next("lost")[1]["events"]
+    assert behind.next()[0] == f"{start}.{11 + missing}"
+    behind.close()
+    # Who has all that there are misses none.
+    near = Events(w, **{"Last-Event-ID": f"{start}.{last - 3}"})
+    assert near.next()[0] == f"{start}.{last - 2}"
+    near.close()
 
 
 def test_who_does_not_read_delays_nobody(web, tmp_path):

@@ -122,6 +122,26 @@ def test_what_is_told_is_true(web):
     assert total(values, "tenure_task_run_seconds_count") == total(values, "tenure_task_wait_seconds_count") == 2
 
 
+def test_counters_begin_with_it(web):
+    """What happened before it was there is not counted by it: a rate would count it twice."""
+    w = web()
+    i = w.node.submit("-g", "0", "--", "true")
+    w.node.wait(i, "done")
+    must_come(lambda: total(read(w)[1], "tenure_task_ends_total") == 1)
+    w.end()
+    again = Web(w.node, port=False)
+    try:
+        must_come(lambda: total(read(again)[1], "tenure_agent_up") == 1)
+        j = w.node.submit("-g", "0", "--", "false")
+        w.node.wait(j, "failed")
+        must_come(lambda: total(read(again)[1], "tenure_task_ends_total", result="failed") == 1)
+        values = read(again)[1]
+        assert total(values, "tenure_task_ends_total") == total(values, "tenure_task_wait_seconds_count") == total(values, "tenure_task_run_seconds_count") == 1
+        assert total(values, "tenure_events_lost_total") == 0
+    finally:
+        again.end()
+
+
 def test_many_lanes_do_not_explode(web, tmp_path):
     w = web(agent=None)
     lines = tmp_path / "lines"

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""A program that watches an agent: src/agent/ctl.h, CTL_WATCH."""
+"""A program that watches an agent, and an agent that is watched: src/agent/ctl.h, CTL_WATCH."""
 import json
 import os
 import select
 import socket
 import struct
+import threading
 
 import fakeguard
-from patience import Limit
+from patience import Limit, must_come
 
 MAGIC, VERSION, WATCH = 0x746e7263, 3, 9
 REQUEST = struct.Struct("<IHHQIIII")
@@ -58,3 +59,39 @@ class Watcher:
 
 def watch(node, instance="default"):
     return Watcher(node.env, os.environ.get("TENURE_DEV_DIR") or node.env["TENURE_DEV_DIR"], instance)
+
+
+class Teller:
+    """In an agent's place: who watches is told what a test says, and who asks anything else is left without an answer."""
+
+    def __init__(self, env, dev_dir, instance="default"):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.bind(fakeguard.address(env, dev_dir, f"{instance}/agent"))
+        self.socket.listen()
+        self.watching = []
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                client = self.socket.accept()[0]
+            except OSError:
+                return
+            if REQUEST.unpack(client.recv(REQUEST.size))[2] == WATCH:
+                self.watching.append(client)
+            else:
+                client.close()
+
+    def tell(self, what, **doc):
+        text = json.dumps({"watch": what, **doc}).encode()
+        must_come(lambda: self.watching)
+        self.watching[-1].send(HEAD.pack(MAGIC, VERSION, 1, len(text)) + text)
+
+    def cut_off(self):
+        self.watching.pop().close()
+
+    def close(self):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+        for client in self.watching:
+            client.close()
