@@ -125,10 +125,10 @@ class Paced {
  * link: starting, live, old. While it is old, why and seen (a time) say since when.
  */
 export class Live {
-  // first: the status, where it was asked for already.
+  // first: the status, where there is one already.
   constructor(session, first) {
     Object.assign(this, {
-      session, first, link: "starting", why: "", refused: false, seen: null, tries: 0, next: null,
+      session, link: "starting", why: "", refused: false, seen: null, tries: 0, next: null,
       status: null, agent: false, trouble: "", statusSeen: null,
       running: null, waiting: null, ended: null, counts: null, queueTrouble: "", read: false, lanes: new Set(),
       cursor: null, cursors: [], lane: "", name: "", endedLimit: ENDED_PAGE,
@@ -142,6 +142,7 @@ export class Live {
       slow: new Paced(SLOW_MS, () => this.guarded(() => this.askSlow())),
       past: new Paced(STEP_S * 500, () => this.guarded(() => this.askPast())),
     };
+    if (first) this.takeStatus(first);
     document.addEventListener("visibilitychange", () => (document.hidden ? this.pause() : this.again()));
   }
 
@@ -272,9 +273,11 @@ export class Live {
   }
 
   async askStatus() {
-    const first = this.first;
-    this.first = null;
-    const doc = await (first ?? ask("GET", "status"));
+    this.takeStatus(await ask("GET", "status"));
+    this.tell("status");
+  }
+
+  takeStatus(doc) {
     this.agent = doc.agent;
     this.trouble = doc.trouble ?? "";
     if (doc.agent && doc.status) {
@@ -282,7 +285,6 @@ export class Live {
       this.statusSeen = new Date();
       if (!this.past && this.pastTrouble) this.paced.past.want(true);
     }
-    this.tell("status");
   }
 
   query(state, limit, more) {

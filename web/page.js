@@ -151,9 +151,9 @@ function bindKeys(live, submit, hold) {
 
 /* ---- the beginning ---- */
 
+// With the status, where it is there: it is drawn before anything else is asked for.
 function begin(who, status) {
   const live = new Live(who, status);
-  live.start(); // what it asks for comes while the parts are made
   show(by("signin"), false);
   show(by("page"), true);
   document.body.dataset.right = who.right;
@@ -177,7 +177,9 @@ function begin(who, status) {
   for (const el of document.querySelectorAll(".do-submit")) el.addEventListener("click", () => submit.open());
   by("banner-again").addEventListener("click", () => live.again());
   bindKeys(live, submit, hold);
-  pickLanguage(language());
+  for (const fn of relabels) fn();
+  if (live.status) drawn = performance.mark("first-data");
+  live.start();
 }
 
 function signIn(e) {
@@ -188,7 +190,8 @@ function signIn(e) {
 
 async function enter(how, status) {
   try {
-    begin(await how, status);
+    const who = await how;
+    begin(who, await status?.catch(() => null)); // where it did not come it is asked for again
   } catch (e) {
     signIn(e);
     if (!e.status) setTimeout(() => enter(session()), 3000); // it is not there, and may come
