@@ -8,6 +8,7 @@
  * records.
  */
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
@@ -30,6 +31,17 @@ static inline struct timespec clock_timespec(uint64_t ns)
 {
 	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S),
 				  .tv_nsec = (long)(ns % NS_PER_S) };
+}
+
+/* A condition whose timed waits end by clock_mono_ns(), whatever becomes of the wall clock. */
+static inline void clock_cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	(void)pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(cond, &attr);
+	(void)pthread_condattr_destroy(&attr);
 }
 
 #define CLOCK_TEXT_MAX 40

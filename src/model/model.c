@@ -783,7 +783,7 @@ int model_new(const struct cmd_ctx *ctx, unsigned int flags, struct model **ret,
 	m->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	m->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	(void)pthread_mutex_init(&m->mutex, NULL);
-	(void)pthread_cond_init(&m->ended_cond, NULL);
+	clock_cond_init(&m->ended_cond);
 	m->now = make_snapshot(m);
 	r = m->news_fd < 0 || m->wake_fd < 0 ? errno : pthread_create(&m->thread, NULL, run, m);
 	if (r) {
@@ -794,13 +794,11 @@ int model_new(const struct cmd_ctx *ctx, unsigned int flags, struct model **ret,
 	return 0;
 }
 
-/* Under the mutex; the time is of the clock that the condition goes by. */
+/* Under the mutex. */
 static bool has_ended(struct model *m)
 {
-	struct timespec until;
+	const struct timespec until = clock_timespec(clock_mono_ns() + CLOSE_LIMIT_MS * NS_PER_MS);
 
-	(void)clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += CLOSE_LIMIT_MS / 1000;
 	while (!m->ended && pthread_cond_timedwait(&m->ended_cond, &m->mutex, &until) == 0)
 		;
 	return m->ended;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 struct job {
@@ -56,7 +57,7 @@ int workers_new(struct workers **ret, struct err *e)
 
 	(void)pthread_mutex_init(&w->lock, NULL);
 	(void)pthread_cond_init(&w->more, NULL);
-	(void)pthread_cond_init(&w->less, NULL);
+	clock_cond_init(&w->less);
 	for (size_t i = 0; i < WORKERS; i++) {
 		int r;
 
@@ -91,13 +92,11 @@ int workers_do(struct workers *w, void (*fn)(void *data), void *data)
 
 struct workers *workers_free(struct workers *w, unsigned int limit_ms)
 {
-	struct timespec until;
+	const struct timespec until = clock_timespec(clock_mono_ns() + limit_ms * NS_PER_MS);
 	bool gone;
 
 	if (!w)
 		return NULL;
-	(void)clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += (time_t)(limit_ms / 1000) + 1;
 	(void)pthread_mutex_lock(&w->lock);
 	w->ends = true;
 	(void)pthread_cond_broadcast(&w->more);

@@ -155,7 +155,6 @@ static void start_thread(struct spooler *s)
 struct spooler *spooler_new(uv_loop_t *loop, void (*clear)(struct spool_place *place))
 {
 	struct spooler *s = xcalloc(1, sizeof(*s));
-	pthread_condattr_t attr;
 
 	s->loop = loop;
 	s->clear = clear;
@@ -167,10 +166,7 @@ struct spooler *spooler_new(uv_loop_t *loop, void (*clear)(struct spool_place *p
 	uv_unref((uv_handle_t *)&s->back);
 	s->handles = 3;
 	(void)pthread_mutex_init(&s->lock, NULL);
-	(void)pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&s->wake, &attr);
-	(void)pthread_condattr_destroy(&attr);
+	clock_cond_init(&s->wake);
 	start_thread(s);
 	return s;
 }

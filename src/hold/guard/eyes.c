@@ -759,7 +759,6 @@ static void *eyes_thread(void *arg)
 int eyes_open(struct eyes **ret, struct granted *granted, struct err *e)
 {
 	cleanup_free struct eyes *eyes = xcalloc(1, sizeof(*eyes));
-	pthread_condattr_t attr;
 
 	eyes->granted = granted;
 
@@ -767,10 +766,7 @@ int eyes_open(struct eyes **ret, struct granted *granted, struct err *e)
 	if (eyes->fd < 0)
 		return err_sys(e, errno, "eventfd");
 	(void)pthread_mutex_init(&eyes->lock, NULL);
-	(void)pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&eyes->wake, &attr);
-	(void)pthread_condattr_destroy(&attr);
+	clock_cond_init(&eyes->wake);
 
 	int errnum = pthread_create(&eyes->thread, NULL, eyes_thread, eyes);
 
