@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -48,8 +49,14 @@ static char *text_of(int fd)
 	return text;
 }
 
+static uint64_t processor_ns(const struct rusage *u)
+{
+	return (uint64_t)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) * NS_PER_S +
+	       (uint64_t)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) * NS_PER_US;
+}
+
 /* Where the kernel has no pidfd it is looked at. */
-static int wait_end(pid_t pid, unsigned int limit_ms)
+static int wait_end(pid_t pid, unsigned int limit_ms, struct rusage *used)
 {
 	cleanup_fd int fd = proc_open(pid);
 	uint64_t end = clock_mono_ns() + limit_ms * NS_PER_MS;
@@ -58,10 +65,10 @@ static int wait_end(pid_t pid, unsigned int limit_ms)
 
 	if (fd >= 0)
 		(void)poll(&p, 1, (int)limit_ms);
-	while (waitpid(pid, &status, WNOHANG) != pid) {
+	while (wait4(pid, &status, WNOHANG, used) != pid) {
 		if (clock_mono_ns() >= end) {
 			(void)kill(-pid, SIGKILL);
-			while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			while (wait4(pid, &status, 0, used) < 0 && errno == EINTR)
 				;
 			return -ETIMEDOUT;
 		}
@@ -85,7 +92,7 @@ static char *sentences(char *text)
 	return strbuf_take(&b);
 }
 
-void call_run(const struct serve *s, struct call *c)
+void call_run(struct serve *s, struct call *c)
 {
 	size_t n = c->more ? c->more->n : 0, at = 0;
 	cleanup_free const char **argv = xcalloc(1 + CALL_ARGS_MAX + n + 1, sizeof(char *));
@@ -93,6 +100,7 @@ void call_run(const struct serve *s, struct call *c)
 	cleanup_fd int out = c->output < 0 ? memory_file(NULL) : -1;
 	cleanup_fd int err = memory_file(NULL);
 	struct spawn spawn = SPAWN_INIT;
+	struct rusage used = { 0 };
 	pid_t pid;
 
 	argv[at++] = "tenure";
@@ -108,7 +116,8 @@ void call_run(const struct serve *s, struct call *c)
 	spawn.fds[2] = err;
 	spawn.session = true;
 	pid = spawn_start(&spawn);
-	c->code = pid < 0 ? (int)pid : wait_end(pid, CALL_LIMIT_MS);
+	c->code = pid < 0 ? (int)pid : wait_end(pid, CALL_LIMIT_MS, &used);
+	budget_take(&s->budget, processor_ns(&used));
 	c->text = text_of(out);
 
 	cleanup_free char *said = text_of(err);

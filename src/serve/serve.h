@@ -10,6 +10,7 @@
 #include "base/textlist.h"
 #include "cli/cmd.h"
 #include "serve/access.h"
+#include "serve/budget.h"
 #include "serve/streams.h"
 #include "serve/workers.h"
 
@@ -29,7 +30,8 @@ struct serve {
 	struct streams *streams;
 	struct model *model;
 	struct metrics *metrics;
-	uint64_t started_ns; /* monotonic */
+	uint64_t started_ns;  /* monotonic */
+	struct budget budget; /* of all requests; begun by server_new() */
 
 	pthread_mutex_t tokens_lock;
 	struct access_tokens tokens;

@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "serve/budget.h"
 #include "serve/serve.h"
 #include "serve/webfile.h"
 
@@ -51,7 +50,6 @@ struct server {
 	size_t n_listeners;
 	pthread_mutex_t lock; /* of what follows */
 	struct connection *oldest, *newest;
-	struct budget budget;
 };
 
 /* ---- connections ---- */
@@ -167,29 +165,14 @@ void server_pulse(struct server *sv)
 
 /* ---- what they may use ---- */
 
-static uint64_t used_ns(void)
+static bool may_ask(struct request *r)
 {
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
-}
-
-static bool may_ask(struct server *sv)
-{
-	bool may;
-
-	(void)pthread_mutex_lock(&sv->lock);
-	may = budget_left(&sv->budget, clock_mono_ns());
-	(void)pthread_mutex_unlock(&sv->lock);
-	return may;
-}
-
-static void has_used(struct server *sv, uint64_t ns)
-{
-	(void)pthread_mutex_lock(&sv->lock);
-	budget_take(&sv->budget, ns);
-	(void)pthread_mutex_unlock(&sv->lock);
+	if (budget_left(&r->serve->budget, clock_mono_ns()))
+		return true;
+	answer_problem(&r->answer, MHD_HTTP_TOO_MANY_REQUESTS,
+		       "too much is asked at once; try again in a second");
+	answer_header(&r->answer, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+	return false;
 }
 
 /* ---- the head of a request ---- */
@@ -282,12 +265,8 @@ static bool admit(struct server *sv, struct request *r, const struct connection 
 			       "allowed by the setting listen_hosts");
 		return false;
 	}
-	if (!may_ask(sv)) {
-		answer_problem(&r->answer, MHD_HTTP_TOO_MANY_REQUESTS,
-			       "too much is asked at once; try again in a second");
-		answer_header(&r->answer, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+	if (!may_ask(r))
 		return false;
-	}
 	r->route = webfile_route(method, path);
 	if (!r->route)
 		r->route = request_route(r, sv->routes, method, path);
@@ -348,8 +327,11 @@ static enum MHD_Result finish(struct server *sv, struct request *r)
 static void work(void *data)
 {
 	struct request *r = data;
+	uint64_t began = budget_thread_ns();
 
-	r->route->answer(r->serve, r);
+	if (may_ask(r)) /* those before it in the line may have used it all */
+		r->route->answer(r->serve, r);
+	budget_take(&r->serve->budget, budget_thread_ns() - began);
 	r->state = REQUEST_DONE;
 	MHD_resume_connection(r->mhd);
 }
@@ -377,7 +359,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
 	struct listener *l = cls;
 	struct server *sv = l->server;
 	struct request *r = *con_cls;
-	uint64_t began = used_ns();
+	uint64_t began = budget_thread_ns();
 	enum MHD_Result done = MHD_YES;
 
 	(void)version;
@@ -397,7 +379,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
 		r->route->answer(r->serve, r);
 		done = finish(sv, r);
 	}
-	has_used(sv, used_ns() - began);
+	budget_take(&sv->serve->budget, budget_thread_ns() - began);
 	return done;
 }
 
@@ -439,7 +421,7 @@ struct server *server_new(struct serve *s, const struct route *routes)
 
 	sv->serve = s;
 	sv->routes = routes;
-	budget_begin(&sv->budget, clock_mono_ns());
+	budget_begin(&s->budget, clock_mono_ns());
 	(void)pthread_mutex_init(&sv->lock, NULL);
 	return sv;
 }
