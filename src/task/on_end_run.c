@@ -125,7 +125,9 @@ static void become(const struct run *r, const char *command)
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)signal(SIGPIPE, SIG_DFL);
-	if (dup2(null, STDIN_FILENO) < 0 || dup2(LOG_FD, STDOUT_FILENO) < 0)
+	/* dup2() of the log to itself would leave it to be closed (begin()). */
+	if (dup2(null, STDIN_FILENO) < 0 || dup2(LOG_FD, STDOUT_FILENO) < 0 ||
+	    fcntl(LOG_FD, F_SETFD, 0) < 0)
 		_exit(EXIT_RUN);
 	(void)close(DIR_FD);
 	if (chdir(r->cwd) < 0) {

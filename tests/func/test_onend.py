@@ -74,6 +74,15 @@ def test_facts(q, tmp_path):
     assert "on_end" not in spec and edit["event"] == "edit" and edit["set"] == {"on_end": show["task"]["on_end"]}
 
 
+def test_what_it_says_of_errors(q):
+    """It has an input that is empty, and output and errors in its log; nothing else is open."""
+    i = q.submit("-g", "0", "--on-end", "cat; echo out; echo err >&2; ls /nonexist; ls /proc/self/fd", "--", "true")
+    q.wait(i, "done")
+    must_come(lambda: not due(q))
+    text = output(q, i)
+    assert re.search(r"\nout\nerr\nls: .*/nonexist.*\n0\n1\n2\n3\n=== ended     exit code 0 ", text), text
+
+
 def test_results(q, tmp_path):
     """Once for a task, however often it was tried, and after the last attempt."""
     numbers = itertools.count()
