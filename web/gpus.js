@@ -195,7 +195,7 @@ function memoryParts(device, kind) {
 
 // Why it is so, in a few words.
 function reasonOf(live, device, kind) {
-  if (device.quarantine || device.xid) return device.reason ?? "";
+  if (device.quarantine || device.xid || device.left_to) return device.reason ?? "";
   if (device.state === "yielding") return t("yielding");
   const larger = /^task ([\d.]+) of /.exec(device.held_for ?? "");
   if (larger) return t("held_for_task", { n: larger[1] });

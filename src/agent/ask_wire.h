@@ -21,8 +21,8 @@
 #define ASK_VERSION	1U
 #define ASK_MESSAGE_MAX 200 /* bytes */
 #define ASK_UUID_MAX	96
-#define ASK_ANSWER_MAX	16384
-#define ASK_NAMES_MAX	8 /* so many an agent tries, where others have the first ones */
+#define ASK_ANSWER_MAX	32768 /* 16 asks, whatever their texts */
+#define ASK_NAMES_MAX	8     /* so many an agent tries, where others have the first ones */
 
 enum ask_kind {
 	ASK_PUT = 1, /* asks for the device: {code, error} or {code, again, ask} */

@@ -11,7 +11,9 @@
 #include "agent/attempt/attempt.h"
 #include "agent/dispatch.h"
 #include "agent/dispatch_state.h"
+#include "agent/node/left.h"
 #include "agent/parts.h"
+#include "agent/queue/spooler.h"
 #include "agent/report/eventlog.h"
 #include "base/clock.h"
 #include "base/json_get.h"
@@ -31,29 +33,54 @@
 #define RATE_ALL      32
 #define OPEN_EACH     8 /* open asks, and of all */
 #define OPEN_MOST     32
+#define LISTED_MOST   (2 * OPEN_EACH)
 #define KEPT_MOST     64 /* with those that are over, whose end may be asked for */
 #define ASK_LIMIT_NS  (3600 * NS_PER_S)
-#define SPARE_NS      (600 * NS_PER_S) /* a device that was given is left alone for so long */
-#define NAME_WAIT_NS  NS_PER_S	       /* for a user's name */
-#define LISTEN_LOOKS  30	       /* seconds between two tries */
+#define NAME_WAIT_NS  NS_PER_S /* for a user's name */
+#define LISTEN_LOOKS  30       /* seconds between two tries */
 
 _Static_assert(KEPT_MOST <= VIEW_SPARED_MAX, "each of them may spare a device");
+_Static_assert(KEPT_MOST <= LEFT_MAX, "and be remembered");
+_Static_assert(ASK_UUID_MAX == LEFT_UUID_MAX && ASK_MESSAGE_MAX + 1 == LEFT_TEXT_MAX,
+	       "its texts, too");
 
-enum ask_state { ASK_OPEN, ASK_GRANTED, ASK_REFUSED, ASK_FREE, ASK_EXPIRED, ASK_STATE_MAX };
+/*
+ *	open -> yes		our user gives it; it is spared for who asked
+ *		-> used		they have come to it
+ *		-> lapsed	they have not, and the time is over
+ *	     -> no, expired
+ *	     -> free		no task has it any more, and it is spared for nobody
+ *	     -> given		it was spared for somebody else, who has come to it
+ */
+enum ask_state {
+	ASK_OPEN,
+	ASK_GRANTED,
+	ASK_USED,
+	ASK_LAPSED,
+	ASK_REFUSED,
+	ASK_FREE,
+	ASK_GIVEN,
+	ASK_EXPIRED,
+	ASK_STATE_MAX
+};
 
-static const char *const state_names[ASK_STATE_MAX] = { [ASK_OPEN] = "open",
-							[ASK_GRANTED] = "yes",
-							[ASK_REFUSED] = "no",
-							[ASK_FREE] = "free",
-							[ASK_EXPIRED] = "expired" };
+static const char *const state_names[ASK_STATE_MAX] = {
+	[ASK_OPEN] = "open",	 [ASK_GRANTED] = "yes",	    [ASK_USED] = "used",
+	[ASK_LAPSED] = "lapsed", [ASK_REFUSED] = "no",	    [ASK_FREE] = "free",
+	[ASK_GIVEN] = "given",	 [ASK_EXPIRED] = "expired",
+};
 
 struct ask {
 	uint64_t id; /* 0: none */
 	uid_t uid;
 	enum ask_state state;
-	bool told; /* our user was */
+	bool told;  /* our user was */
+	bool alone; /* no task had it when it was looked at last, and it was spared for nobody */
 	uint64_t at_ns, at_wall_ns;
-	uint64_t spare_until_ns; /* granted: monotonic; 0: it is not spared any more */
+	uint64_t ended_ns;	      /* it was open until then */
+	uint64_t spare_until_ns;      /* granted: monotonic; 0: it is not spared (any more) */
+	uint64_t spare_until_wall_ns; /* granted */
+	uid_t given_uid;	      /* given: to whom */
 	int gpu, mig;
 	char uuid[ASK_UUID_MAX];
 	char message[ASK_MESSAGE_MAX + 1], answer[ASK_MESSAGE_MAX + 1];
@@ -88,6 +115,9 @@ struct asks {
 	uint64_t last_id;
 	struct ask kept[KEPT_MOST];
 	struct view_spared spared;
+	char *left_path;
+	struct left_job *job; /* reads or writes that file; NULL: none does */
+	bool unsaved;
 };
 
 /* -------- what is asked for -------- */
@@ -110,23 +140,62 @@ static struct attempt *next_on(const struct agent *a, const struct attempt *afte
 	return r;
 }
 
+/* A lease of ours there is for a task, though none of it has come, or its attempt is only begun. */
+static const struct lease_id *lease_on(const struct agent *a, const char *uuid)
+{
+	const struct dev_status *d = device_of(a, uuid);
+	enum view_use use = d ? view_use_of(d) : VIEW_UNUSED;
+
+	if ((use != VIEW_RESERVED && use != VIEW_BY_TASK) ||
+	    strcmp(d->lease_instance, a->c->instance) != 0)
+		return NULL;
+	return &d->lease;
+}
+
+static bool has_task(const struct agent *a, const char *uuid)
+{
+	return next_on(a, NULL, uuid) || lease_on(a, uuid);
+}
+
+/* For whom a device is spared; NULL: for nobody. */
+static const struct ask *spared_for(const struct asks *k, const char *uuid)
+{
+	for (size_t i = 0; i < KEPT_MOST; i++)
+		if (k->kept[i].id && k->kept[i].spare_until_ns && !strcmp(k->kept[i].uuid, uuid))
+			return &k->kept[i];
+	return NULL;
+}
+
+/* Which task has the device. */
+static void add_task(const struct asks *k, const struct ask *ask, json_t *o)
+{
+	const struct attempt *r = next_on(k->a, NULL, ask->uuid);
+	const struct lease_id *lease = r ? NULL : lease_on(k->a, ask->uuid);
+	uint64_t id = r ? r->ref.id : lease ? lease->task : 0;
+	uint32_t element = r ? r->ref.element : lease ? lease->element : 0;
+
+	if (id)
+		(void)json_object_set_new(o, "task", json_integer((json_int_t)id));
+	if (element)
+		(void)json_object_set_new(o, "element", json_integer(element));
+	if (r && r->spec)
+		(void)json_object_set_new(o, "name", json_new_text(r->spec->name));
+}
+
 static json_t *members(const struct asks *k, const struct ask *ask)
 {
 	const struct user_names *names = eventlog_names(k->a->eventlog);
 	const char *user = names->name(names->user, ask->uid);
-	const struct attempt *r = next_on(k->a, NULL, ask->uuid);
+	const struct view_left *left = view_left_of(&k->a->view, ask->uuid);
 	json_t *o = json_pack(
 		"{sI sI so si ss}", "ask", (json_int_t)ask->id, "uid", (json_int_t)ask->uid, "user",
 		user ? json_new_text(user) : json_null(), "gpu", ask->gpu, "uuid", ask->uuid);
 
 	if (ask->mig >= 0)
 		(void)json_object_set_new(o, "mig", json_integer(ask->mig));
-	if (r)
-		(void)json_object_set_new(o, "task", json_integer((json_int_t)r->ref.id));
-	if (r && r->ref.element)
-		(void)json_object_set_new(o, "element", json_integer(r->ref.element));
-	if (r && r->spec)
-		(void)json_object_set_new(o, "name", json_new_text(r->spec->name));
+	add_task(k, ask, o);
+	if (left && left->uid != ask->uid)
+		(void)json_object_set_new(o, "left_to", json_new_text(left->user));
 	(void)json_object_set_new(o, "message", json_new_text(ask->message));
 	return o;
 }
@@ -149,6 +218,7 @@ static void end(struct asks *k, struct ask *ask, enum ask_state state, const cha
 
 	tell(k, ask, true);
 	ask->state = state;
+	ask->ended_ns = clock_mono_ns();
 	(void)str_copy(ask->answer, sizeof(ask->answer), message);
 	o = members(k, ask);
 	(void)json_object_set_new(o, "answer", json_string(state_names[state]));
@@ -158,21 +228,127 @@ static void end(struct asks *k, struct ask *ask, enum ask_state state, const cha
 
 /* -------- what is left alone -------- */
 
-static void spare(struct asks *k)
-{
-	struct view_spared now = { .n = 0 };
+struct left_job {
+	struct spool_job job;
+	struct asks *k; /* NULL: they are closed */
+	char *path;
+	bool reads;
+	int n;
+	struct left_device all[LEFT_MAX];
+};
 
+static void left_work(struct spool_job *job, struct spool_place *place)
+{
+	struct left_job *l = (struct left_job *)job;
+
+	if (l->reads)
+		l->n = left_read(l->path, clock_wall_ns(), l->all, NULL);
+	else if (left_write(l->path, l->all, (size_t)l->n, NULL) < 0)
+		l->n = -1;
+}
+
+static void take_left(struct asks *k, const struct left_device *all, int n);
+static void begin_to_listen(struct asks *k);
+
+static void left_done(struct spool_job *job)
+{
+	struct left_job *l = (struct left_job *)job;
+	struct asks *k = l->k;
+
+	if (k) {
+		k->job = NULL;
+		k->unsaved = k->unsaved || l->n < 0; /* the next look tries again */
+		if (l->reads)
+			take_left(k, l->all, l->n);
+		if (k->fd < 0)
+			begin_to_listen(k);
+	}
+	free(l->path);
+	free(l);
+}
+
+static struct left_job *begin_job(struct asks *k, bool reads)
+{
+	struct left_job *l = xcalloc(1, sizeof(*l));
+
+	l->job = (struct spool_job){ .work = left_work, .done = left_done };
+	l->k = k;
+	l->path = xstrdup(k->left_path);
+	l->reads = reads;
+	k->job = l;
+	return l;
+}
+
+static void save(struct asks *k)
+{
+	struct left_job *l;
+
+	if (!k->unsaved || k->job)
+		return;
+	k->unsaved = false;
+	l = begin_job(k, false);
 	for (size_t i = 0; i < KEPT_MOST; i++) {
 		const struct ask *ask = &k->kept[i];
+		struct left_device *d = &l->all[l->n];
 
-		if (ask->id && ask->spare_until_ns)
-			(void)str_copy(now.uuids[now.n++], sizeof(now.uuids[0]), ask->uuid);
+		if (!ask->id || !ask->spare_until_ns)
+			continue;
+		*d = (struct left_device){ .ask = ask->id,
+					   .uid = ask->uid,
+					   .gpu = ask->gpu,
+					   .mig = ask->mig,
+					   .asked_wall_ns = ask->at_wall_ns,
+					   .until_wall_ns = ask->spare_until_wall_ns };
+		(void)str_copy(d->uuid, sizeof(d->uuid), ask->uuid);
+		(void)str_copy(d->message, sizeof(d->message), ask->message);
+		(void)str_copy(d->answer, sizeof(d->answer), ask->answer);
+		l->n++;
 	}
+	spooler_do(k->a->queue->spooler, &l->job);
+}
+
+static void show_left(const struct asks *k, const struct ask *ask, struct view_left *ret)
+{
+	const struct user_names *names = eventlog_names(k->a->eventlog);
+	const char *user = names->name(names->user, ask->uid);
+
+	(void)str_copy(ret->uuid, sizeof(ret->uuid), ask->uuid);
+	ret->uid = ask->uid;
+	ret->until_wall_ns = ask->spare_until_wall_ns;
+	if (user)
+		(void)str_copy(ret->user, sizeof(ret->user), user);
+	else
+		(void)str_print(ret->user, sizeof(ret->user), "uid %u", (unsigned int)ask->uid);
+}
+
+static void spare(struct asks *k)
+{
+	struct view_spared now;
+
+	(void)memset(&now, 0, sizeof(now)); /* what lies between its members is compared, too */
+	for (size_t i = 0; i < KEPT_MOST; i++)
+		if (k->kept[i].id && k->kept[i].spare_until_ns)
+			show_left(k, &k->kept[i], &now.all[now.n++]);
 	/* One may begin in the moment in which another one ends. */
 	if (memcmp(&now, &k->spared, sizeof(now)) == 0)
 		return;
 	k->spared = now;
+	k->unsaved = true;
+	save(k);
 	dispatch_plan_soon(k->a->queue);
+}
+
+/* Others who wait for it need not any more. */
+static void give(struct asks *k, const struct ask *to)
+{
+	for (size_t i = 0; i < KEPT_MOST; i++) {
+		struct ask *ask = &k->kept[i];
+
+		if (!ask->id || ask->state != ASK_OPEN || strcmp(ask->uuid, to->uuid) != 0)
+			continue;
+		ask->given_uid = to->uid;
+		end(k, ask, ASK_GIVEN, "");
+	}
 }
 
 /* Who asked has come, or does not. */
@@ -187,8 +363,42 @@ static void look_at_spared(struct asks *k)
 		bool came = d && d->who_pid > 0 && !(d->flags & DEVICE_VACANT) &&
 			    d->who_uid == ask->uid && !next_on(k->a, NULL, ask->uuid);
 
-		if (came || now >= ask->spare_until_ns)
-			ask->spare_until_ns = 0;
+		if (!ask->spare_until_ns || (!came && now < ask->spare_until_ns))
+			continue;
+		ask->spare_until_ns = 0;
+		ask->state = came ? ASK_USED : ASK_LAPSED;
+		if (came)
+			give(k, ask);
+	}
+	spare(k);
+}
+
+/* What the agent before this one has promised. */
+static void take_left(struct asks *k, const struct left_device *all, int n)
+{
+	uint64_t wall = clock_wall_ns(), now = clock_mono_ns();
+
+	for (int i = 0; i < n && i < KEPT_MOST; i++) {
+		const struct left_device *d = &all[i];
+		struct ask *ask = &k->kept[i];
+
+		if (d->until_wall_ns <= wall)
+			continue;
+		*ask = (struct ask){ .id = d->ask,
+				     .uid = d->uid,
+				     .state = ASK_GRANTED,
+				     .told = true,
+				     .at_ns = now,
+				     .at_wall_ns = d->asked_wall_ns,
+				     .ended_ns = now,
+				     .spare_until_ns = now + (d->until_wall_ns - wall),
+				     .spare_until_wall_ns = d->until_wall_ns,
+				     .gpu = d->gpu,
+				     .mig = d->mig };
+		(void)str_copy(ask->uuid, sizeof(ask->uuid), d->uuid);
+		(void)str_copy(ask->message, sizeof(ask->message), d->message);
+		(void)str_copy(ask->answer, sizeof(ask->answer), d->answer);
+		k->last_id = ask->id > k->last_id ? ask->id : k->last_id;
 	}
 	spare(k);
 }
@@ -206,15 +416,24 @@ static json_t *refusal(int code, const char *why)
 	return json_pack("{s:i, s:s}", "code", code, "error", why);
 }
 
-static json_t *ask_json(const struct ask *ask)
+/* What who asks is told of it. `left_to` is for whom the device is spared, until `left_until`, or
+ * to whom it was given. */
+static json_t *ask_json(const struct asks *k, const struct ask *ask)
 {
-	char at[CLOCK_TEXT_MAX];
+	const struct ask *first = ask->spare_until_ns	   ? ask
+				  : ask->state == ASK_OPEN ? spared_for(k, ask->uuid)
+							   : NULL;
+	char at[CLOCK_TEXT_MAX], until[CLOCK_TEXT_MAX];
+	json_t *to = first		       ? json_integer((json_int_t)first->uid)
+		     : ask->state == ASK_GIVEN ? json_integer((json_int_t)ask->given_uid)
+					       : json_null();
 
-	return json_pack("{sI si sI so ss ss so so}", "ask", (json_int_t)ask->id, "gpu", ask->gpu,
-			 "mig", (json_int_t)ask->mig, "uuid", json_new_text(ask->uuid), "state",
-			 state_names[ask->state], "asked", clock_format_iso(ask->at_wall_ns, at),
-			 "message", json_new_text(ask->message), "answer",
-			 json_new_text(ask->answer));
+	return json_pack(
+		"{sI si sI so ss ss so so so ss?}", "ask", (json_int_t)ask->id, "gpu", ask->gpu,
+		"mig", (json_int_t)ask->mig, "uuid", json_new_text(ask->uuid), "state",
+		state_names[ask->state], "asked", clock_format_iso(ask->at_wall_ns, at), "message",
+		json_new_text(ask->message), "answer", json_new_text(ask->answer), "left_to", to,
+		"left_until", first ? clock_format_iso(first->spare_until_wall_ns, until) : NULL);
 }
 
 /* A place for one more: an empty one, or that of the one that was over first. */
@@ -227,18 +446,20 @@ static struct ask *place_for(struct asks *k)
 
 		if (!ask->id)
 			return ask;
-		if (ask->state != ASK_OPEN && !ask->spare_until_ns && (!ret || ask->id < ret->id))
+		if (ask->state != ASK_OPEN && !ask->spare_until_ns &&
+		    (!ret || ask->ended_ns < ret->ended_ns))
 			ret = ask;
 	}
 	return ret;
 }
 
+/* It waits for its answer, or was given what it asks for. */
 static struct ask *same_ask(struct asks *k, uid_t uid, const char *uuid)
 {
 	for (size_t i = 0; i < KEPT_MOST; i++) {
 		struct ask *ask = &k->kept[i];
 
-		if (ask->id && ask->state == ASK_OPEN && ask->uid == uid &&
+		if (ask->id && (ask->state == ASK_OPEN || ask->spare_until_ns) && ask->uid == uid &&
 		    !strcmp(ask->uuid, uuid))
 			return ask;
 	}
@@ -264,12 +485,12 @@ static json_t *put(struct asks *k, uid_t uid, const struct ask_request *req)
 	struct ask *ask;
 	bool again;
 
+	if (!d || (!has_task(k->a, req->uuid) && !spared_for(k, req->uuid)))
+		return refusal(-ENOENT, "no task of this agent is on it");
 	if (!k->a->c->ask)
 		return refusal(-EACCES, "its owner takes no asks (ask: false)");
 	if (uid == geteuid())
 		return refusal(-EPERM, "it is your own task: tenure stop, or tenure pause");
-	if (!d || !next_on(k->a, NULL, req->uuid))
-		return refusal(-ENOENT, "no task of this agent is on it");
 	ask = same_ask(k, uid, req->uuid);
 	again = ask != NULL;
 	if (!ask)
@@ -287,17 +508,31 @@ static json_t *put(struct asks *k, uid_t uid, const struct ask_request *req)
 		(void)str_copy(ask->message, sizeof(ask->message), req->message);
 		tell(k, ask, false);
 	}
-	return json_pack("{si sb so}", "code", 0, "again", again, "ask", ask_json(ask));
+	return json_pack("{si sb so}", "code", 0, "again", again, "ask", ask_json(k, ask));
 }
 
-/* Their ends as well. */
+static int cmp_asks(const void *x, const void *y)
+{
+	const struct ask *a = *(const struct ask *const *)x, *b = *(const struct ask *const *)y;
+
+	if ((a->state == ASK_OPEN) != (b->state == ASK_OPEN))
+		return a->state == ASK_OPEN ? -1 : 1;
+	return a->id > b->id ? -1 : a->id < b->id;
+}
+
+/* Those that are open, and what came of the latest others: the latest one first. */
 static json_t *list(struct asks *k, uid_t uid, const struct ask_request *req)
 {
+	const struct ask *his[KEPT_MOST];
 	json_t *all = json_array();
+	size_t n = 0;
 
 	for (size_t i = 0; i < KEPT_MOST; i++)
-		if (k->kept[i].id && k->kept[i].uid == uid && json_array_size(all) < 2 * OPEN_EACH)
-			(void)json_array_append_new(all, ask_json(&k->kept[i]));
+		if (k->kept[i].id && k->kept[i].uid == uid)
+			his[n++] = &k->kept[i];
+	qsort(his, n, sizeof(his[0]), cmp_asks);
+	for (size_t i = 0; i < n && i < LISTED_MOST; i++)
+		(void)json_array_append_new(all, ask_json(k, his[i]));
 	return json_pack("{si so}", "code", 0, "asks", all);
 }
 
@@ -322,8 +557,10 @@ static void answer(struct peer *p, const struct ask_request *req)
 
 static void free_if_done(struct asks *k)
 {
-	if (k->closing && !k->open_handles && !k->peers)
-		free(k);
+	if (!k->closing || k->open_handles || k->peers)
+		return;
+	free(k->left_path);
+	free(k);
 }
 
 static void on_peer_closed(uv_handle_t *h)
@@ -505,10 +742,12 @@ static struct ask *find_open(struct asks *k, uint64_t id, struct err *e)
 /* Why it cannot just be requeued; false: it can. */
 static bool is_kept(const struct attempt *r, struct strbuf *why)
 {
+	const struct order_task task = { .id = r->ref.id, .element = r->ref.element };
 	bool keeps = r->spec && (r->spec->allocation || r->spec->no_requeue);
+	char id[ORDER_ID_MAX];
 
 	if (keeps)
-		strbuf_addf(why, "task %llu (%s) is not requeued%s", (unsigned long long)r->ref.id,
+		strbuf_addf(why, "task %s (%s) is not requeued%s", order_format_task(&task, id),
 			    r->spec->name,
 			    r->spec->allocation ? ", it is an allocation" : " (--no-requeue)");
 	return keeps;
@@ -533,12 +772,29 @@ static json_t *task_json(const struct attempt *r)
 	return json_pack("{sI si}", "task", (json_int_t)r->ref.id, "element", (int)r->ref.element);
 }
 
+/* "GPU 3 is left to bob, who asked for it, until 14:20; ..." */
+static json_t *second(const struct asks *k, const struct ask *first)
+{
+	const struct view_left *left = view_left_of(&k->a->view, first->uuid);
+	char words[LEFT_WORDS_MAX];
+	cleanup_free char *text =
+		xasprintf("GPU %d is %s; answer this ask when they have come, or that time is over",
+			  first->gpu,
+			  left_words(left ? left->user : NULL, first->uid,
+				     first->spare_until_wall_ns, words));
+
+	return refusal(-EBUSY, text);
+}
+
 static json_t *grant(struct asks *k, struct ask *ask, bool stop, const char *message)
 {
 	cleanup_strbuf struct strbuf why = STRBUF_INIT;
-	json_t *stopped = json_array(), *requeued = json_array();
+	json_t *stopped, *requeued;
+	const struct ask *first = spared_for(k, ask->uuid);
 	int gpu = ask->gpu;
 
+	if (first)
+		return second(k, first);
 	for (struct attempt *r = next_on(k->a, NULL, ask->uuid); r && !stop;
 	     r = next_on(k->a, r, ask->uuid))
 		if (is_kept(r, &why)) {
@@ -546,13 +802,14 @@ static json_t *grant(struct asks *k, struct ask *ask, bool stop, const char *mes
 				xasprintf("%s; tenure answer %llu yes --stop ends it",
 					  strbuf_str(&why), (unsigned long long)ask->id);
 
-			json_decref(stopped);
-			json_decref(requeued);
 			return refusal(-EPERM, text);
 		}
-	ask->spare_until_ns = clock_mono_ns() + SPARE_NS;
-	spare(k);
+	stopped = json_array();
+	requeued = json_array();
+	ask->spare_until_ns = clock_mono_ns() + LEFT_NS;
+	ask->spare_until_wall_ns = clock_wall_ns() + LEFT_NS;
 	end(k, ask, ASK_GRANTED, message);
+	spare(k);
 	for (struct attempt *r = next_on(k->a, NULL, ask->uuid), *next; r; r = next) {
 		bool kept = is_kept(r, &why);
 
@@ -624,8 +881,14 @@ struct asks *asks_new(struct agent *a)
 	(void)uv_timer_init(&a->loop, &k->pace);
 	k->pace.data = k;
 	k->open_handles = 1;
+	k->fd = -1;
+	k->looks = LISTEN_LOOKS;
+	k->left_path =
+		left_path(a->c->state_dir, a->c->instance, a->c->job ? a->self.name : a->self.host);
 	a->view.spared = &k->spared;
-	begin_to_listen(k);
+	/* Before any job that opens the queue, so that nothing is planned before it is known. Then
+	 * it listens. */
+	spooler_do(a->queue->spooler, &begin_job(k, true)->job);
 	return k;
 }
 
@@ -640,15 +903,20 @@ void asks_look(struct agent *a)
 		begin_to_listen(k);
 	for (size_t i = 0; i < KEPT_MOST; i++) {
 		struct ask *ask = &k->kept[i];
+		bool is_free;
 
 		if (!ask->id || ask->state != ASK_OPEN)
 			continue;
 		tell(k, ask, false);
-		if (!next_on(a, NULL, ask->uuid))
+		/* In between the next task may have come to it. */
+		is_free = !has_task(a, ask->uuid) && !spared_for(k, ask->uuid);
+		if (is_free && ask->alone)
 			end(k, ask, ASK_FREE, "");
 		else if (now >= ask->at_ns + ASK_LIMIT_NS)
 			end(k, ask, ASK_EXPIRED, "");
+		ask->alone = is_free;
 	}
+	save(k);
 	look_at_spared(k);
 }
 
@@ -670,6 +938,8 @@ void asks_close(struct agent *a)
 		return;
 	a->view.spared = NULL;
 	k->closing = true;
+	if (k->job)
+		k->job->k = NULL;
 	for (struct peer *p = k->peers; p; p = p->next)
 		drop(p);
 	uv_close((uv_handle_t *)&k->pace, on_closed);

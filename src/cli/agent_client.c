@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/queue/order.h"
 #include "base/clock.h"
 #include "base/endpoint.h"
 #include "base/json_get.h"
@@ -197,17 +198,22 @@ const json_t *agent_helper(const json_t *status, const char *name)
 char *agent_ask_text(const json_t *ask)
 {
 	const char *message = json_get_str(ask, "message"), *name = json_get_str(ask, "name");
-	const char *user = json_get_str(ask, "user");
+	const char *user = json_get_str(ask, "user"), *left = json_get_str(ask, "left_to");
+	const struct order_task task = { .id = json_get_u64(ask, "task"),
+					 .element = json_get_u64(ask, "element") };
 	struct strbuf b = STRBUF_INIT;
+	char id[ORDER_ID_MAX];
 
 	if (user)
 		strbuf_adds(&b, user);
 	else
 		strbuf_addf(&b, "uid %llu", (unsigned long long)json_get_u64(ask, "uid"));
-	strbuf_addf(&b, " asks for GPU %llu, which task %llu%s%s has",
-		    (unsigned long long)json_get_u64(ask, "gpu"),
-		    (unsigned long long)json_get_u64(ask, "task"), name ? " " : "",
-		    name ? name : "");
+	strbuf_addf(&b, " asks for GPU %llu", (unsigned long long)json_get_u64(ask, "gpu"));
+	if (task.id)
+		strbuf_addf(&b, ", which task %s%s%s has", order_format_task(&task, id),
+			    name ? " " : "", name ? name : "");
+	else if (left)
+		strbuf_addf(&b, ", which is left to %s", left);
 	if (message && message[0])
 		strbuf_addf(&b, ": %s", message);
 	return strbuf_take(&b);

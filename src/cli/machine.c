@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/machine.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "agent/node/device_health.h"
+#include "agent/node/left.h"
 #include "agent/node/quarantine.h"
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
@@ -47,6 +51,38 @@ void machine_take_quarantine(const struct cmd_ctx *ctx, struct machine *m)
 		(void)quarantine_words(quarantine_find(q, m->list.d[i].uuid),
 				       m->devices[i].quarantine);
 	q = quarantine_free(q);
+}
+
+static void take_left(struct machine *m, const char *path)
+{
+	cleanup_free struct left_device *all = xcalloc(LEFT_MAX, sizeof(*all));
+	int n = left_read(path, clock_wall_ns(), all, NULL);
+
+	for (int i = 0; i < n; i++)
+		for (uint32_t j = 0; j < m->list.n; j++) {
+			char user[64];
+
+			if (!strcmp(m->list.d[j].uuid, all[i].uuid))
+				(void)left_words(user_name(all[i].uid, user, sizeof(user)),
+						 all[i].uid, all[i].until_wall_ns,
+						 m->devices[j].left);
+		}
+}
+
+void machine_take_left(const struct cmd_ctx *ctx, struct machine *m)
+{
+	cleanup_free char *dir = agent_setup_state_dir(ctx->settings);
+	DIR *d = opendir(dir);
+	const struct dirent *entry;
+
+	while (d && (entry = readdir(d))) {
+		cleanup_free char *path = xasprintf("%s/%s", dir, entry->d_name);
+
+		if (left_is_file(entry->d_name))
+			take_left(m, path);
+	}
+	if (d)
+		(void)closedir(d);
 }
 
 void machine_describe(const struct gpu_proc *p, struct machine_process *ret)
@@ -241,6 +277,7 @@ static json_t *device_json(const struct gpu_device *dev, const struct machine_de
 	set(o, "idle", json_boolean(!d->reason[0] && !d->ours));
 	set(o, "reason", d->reason[0] ? json_string(d->reason) : json_null());
 	set(o, "quarantine", d->quarantine[0] ? json_string(d->quarantine) : json_null());
+	set(o, "left", d->left[0] ? json_new_text(d->left) : json_null());
 	return o;
 }
 

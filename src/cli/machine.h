@@ -25,6 +25,9 @@ struct machine_device {
 	/* Why it gets no tasks, or is tried (agent/node/quarantine.h); empty: it is trusted, or
 	 * machine_take_quarantine() was not called. */
 	char quarantine[300];
+	/* To whom our user has left it (agent/node/left.h), in words; empty: to nobody, or
+	 * machine_take_left() was not called. */
+	char left[128];
 };
 
 struct machine {
@@ -47,6 +50,9 @@ struct machine *machine_free(struct machine *m);
 char *machine_quarantine_path(const struct cmd_ctx *ctx);
 /* What cannot be read says nothing. */
 void machine_take_quarantine(const struct cmd_ctx *ctx, struct machine *m);
+
+/* The same of devices that are left to who asked for them, by any instance. */
+void machine_take_left(const struct cmd_ctx *ctx, struct machine *m);
 
 /* Whose process this is, for people. */
 struct machine_process {

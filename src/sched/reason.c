@@ -105,6 +105,24 @@ static void say_quarantined(const struct reason_device *d, const struct reason_w
 		strbuf_addf(out, " (%s)", d->text);
 }
 
+/* "14:20", which is soon. */
+static const char *time_of_day(uint64_t wall_ns, char *buf)
+{
+	return clock_format_local(wall_ns, buf) + strlen("2026-11-26 ");
+}
+
+static void say_left(const struct reason_device *d, const struct reason_words *words,
+		     struct strbuf *out)
+{
+	char time[CLOCK_TEXT_MAX];
+
+	if (d->text)
+		strbuf_addf(out, "left to %s, who asked for it, until %.5s", d->text,
+			    time_of_day(d->until_wall_ns, time));
+	else
+		strbuf_adds(out, "left for others");
+}
+
 static void say_model(const struct reason_device *d, const struct reason_words *words,
 		      struct strbuf *out)
 {
@@ -118,7 +136,7 @@ static const struct {
 } causes[] = {
 	[CAUSE_NONE] = { "free", "", NULL },
 	[CAUSE_EXCLUDED] = { "not-selected", "", NULL },
-	[CAUSE_LEFT] = { "left", "left for others", NULL },
+	[CAUSE_LEFT] = { "left", NULL, say_left },
 	[CAUSE_UNSEEN] = { "unseen", "not to be seen", NULL },
 	[CAUSE_PROHIBITED] = { "prohibited", "in compute mode PROHIBITED", NULL },
 	[CAUSE_FAULTY] = { "faulty", NULL, say_faulty },
@@ -530,16 +548,31 @@ BRIEFLY(brief_max_now)
 	strbuf_addf(out, "max_devices: %" PRIu32 " of %" PRIu32 " in use", r->running, r->limit);
 }
 
+/* What is left to somebody is free to see, and not to be had. */
+static void brief_left(const struct reason *r, struct strbuf *out)
+{
+	for (size_t i = 0; i < r->n_devices; i++) {
+		const struct reason_device *d = &r->devices[i];
+		char time[CLOCK_TEXT_MAX];
+
+		if (d->cause == CAUSE_LEFT && d->text)
+			strbuf_addf(out, ", GPU %u is left to %s until %.5s", d->index, d->text,
+				    time_of_day(d->until_wall_ns, time));
+	}
+}
+
 BRIEFLY(brief_no_fit)
 {
 	strbuf_addf(out, "needs %" PRIu32 " GPU%s, %" PRIu32 " of %" PRIu32 " would do", r->want,
 		    plural(r->want), r->usable, r->total);
+	brief_left(r, out);
 }
 
 BRIEFLY(brief_gpus)
 {
 	strbuf_addf(out, "needs %" PRIu32 " GPU%s, %" PRIu32 " %s free", r->want, plural(r->want),
 		    r->free, r->free == 1 ? "is" : "are");
+	brief_left(r, out);
 }
 
 BRIEFLY(brief_array_behind)

@@ -66,13 +66,14 @@ struct reason_device {
 	/* CAUSE_LENT, CAUSE_OURS: the task there, id 0: its instance's workload. CAUSE_KEPT: for
 	 * whom. */
 	struct sched_ref other;
-	const char *instance; /* CAUSE_LENT: whose; NULL: ours */
-	bool waits;	      /* CAUSE_LENT: that task waits for more devices */
-	bool known;	      /* CAUSE_OURS: other is known */
-	uint64_t bytes;	      /* CAUSE_MEMORY, CAUSE_SMALL */
-	uint32_t xid;	      /* CAUSE_FAULTY */
-	const char *text;     /* CAUSE_QUARANTINED: why; or NULL */
-	const char *model;    /* CAUSE_MODEL */
+	const char *instance;	/* CAUSE_LENT: whose; NULL: ours */
+	bool waits;		/* CAUSE_LENT: that task waits for more devices */
+	bool known;		/* CAUSE_OURS: other is known */
+	uint64_t bytes;		/* CAUSE_MEMORY, CAUSE_SMALL */
+	uint32_t xid;		/* CAUSE_FAULTY */
+	const char *text;	/* CAUSE_QUARANTINED: why; CAUSE_LEFT: to whom; or NULL */
+	uint64_t until_wall_ns; /* CAUSE_LEFT, with text: for so long at most */
+	const char *model;	/* CAUSE_MODEL */
 };
 
 /* Texts belong to whoever made it, and are valid as long as that says. */

@@ -93,6 +93,8 @@ struct sched_device {
 	enum sched_dev_state state;
 	uint32_t xid;		/* SCHED_DEV_FAULTY: the number of the error */
 	const char *quarantine; /* SCHED_DEV_QUARANTINED: why */
+	const char *left_to;	/* SCHED_DEV_LEFT: a user who has asked for it; NULL: all others */
+	uint64_t left_until_wall_ns;
 	bool mem_known;
 	bool unmeasured; /* nor ever will be: a task that wants it alone may have it */
 	uint64_t total_bytes;

@@ -234,6 +234,10 @@ static struct reason_device look_at(const struct why *w, unsigned int slot)
 	case CAUSE_QUARANTINED:
 		ret.text = d->quarantine;
 		break;
+	case CAUSE_LEFT:
+		ret.text = d->left_to;
+		ret.until_wall_ns = d->left_until_wall_ns;
+		break;
 	case CAUSE_MODEL:
 		ret.model = d->model;
 		break;

@@ -4,9 +4,11 @@ import json
 import os
 import pathlib
 import pwd
+import re
 import socket
 import struct
 import subprocess
+import time
 
 import pytest
 
@@ -51,8 +53,13 @@ class Two:
         out, err = p.communicate(timeout=HANG)
         return subprocess.CompletedProcess(args, p.returncode, out, " ".join(err.split()))
 
-    def mine(self):
-        return json.loads(self.ask("--json").stdout)["asks"]
+    def mine(self, uid=OTHER):
+        return json.loads(self.ask("--json", uid=uid).stdout)["asks"]
+
+    def left(self):
+        """The file of what is left to whom; None: there is none."""
+        state = pathlib.Path(self.q.status()["agent"]["events"]).parents[2]
+        return next(state.glob("left-*.json"), None)
 
     def asks(self):
         return self.q.status()["asks"]
@@ -102,6 +109,166 @@ def test_yes_requeues_and_leaves_the_gpu_to_who_asked(two):
     must_come(lambda: t.q.device(0)["state"] == "busy")
     other.kill()
     t.q.wait(i, "running", 60)
+
+
+def words(done):
+    return " ".join(done.stdout.split())
+
+
+def everywhere_left(t, i, there=True):
+    """All that shows the GPU says that it is left to the colleague, and until when; or none does."""
+    until = rf"left to {NAME}, who asked for it, until \d\d:\d\d"
+    d = t.q.device(0)
+    said = [words(t.q.run(*c)) for c in (("status",), ("devices",), ("top", "--once"), ("why", str(i)))]
+    lists = words(t.q.run("list"))
+    assert all(bool(re.search(until, text)) == there for text in said), said
+    assert bool(re.search(rf"GPU 0 is left to {NAME} until \d\d:\d\d", lists)) == there, lists
+    assert (d["left_to"], bool(d["left_until"])) == ((NAME, True) if there else (None, False))
+    one, = json.loads(t.q.run("devices", "--json").stdout)["devices"]
+    assert bool(one["left"]) == there
+
+
+def test_who_asks_for_what_is_left_to_another_waits(two):
+    """It is told to whom and until when; it ends with another exit code when that one has come."""
+    t = two()
+    i = t.busy()
+    first = t.popen("ask", "0", "--wait")
+    must_come(lambda: len(t.asks()) == 1)
+    second = t.popen("ask", "0", "--wait", uid=THIRD)
+    must_come(lambda: len(t.asks()) == 2)
+    t.answer("1", "yes")
+    assert first.communicate(timeout=HANG)[0] and first.returncode == 0
+    until = rf"says yes: it is left to you until \d\d:\d\d, start your program"
+    assert re.search(until, t.ask().stdout) and t.mine()[0]["left_until"]
+    # Who was given it is told so again; one who comes only now waits as well.
+    again = t.ask("0", "--wait")
+    assert again.returncode == 0 and re.search(until, again.stdout)
+    t.q.wait(i, "pending")
+    must_come(lambda: t.q.device(0)["state"] == "idle")
+    waits = rf"has left it to {NAME}, who asked first, until \d\d:\d\d: yours waits"
+    must_come(lambda: re.search(waits, t.ask(uid=THIRD).stdout))
+    late = t.ask("0", "--wait", "--timeout", "3s", uid=60001)
+    assert late.returncode == 1 and re.search(waits, late.stdout)
+    assert [(a["state"], a["left_to"]) for a in t.mine(THIRD)] == [("open", OTHER)]
+    assert second.poll() is None
+    everywhere_left(t, i)
+    text = words(t.q.run("status"))
+    assert f"2: uid {THIRD} asks for GPU 0, which is left to {NAME}" in text and "tenure answer 2 no refuses" in text
+    refused = t.answer("2", "yes", check=False)
+    assert refused.returncode == 1 and f"GPU 0 is left to {NAME}" in refused.stderr
+    other = t.newcomer()
+    assert json.loads(other.stdout.readline())["result"] == 0
+    out, _ = second.communicate(timeout=HANG)
+    assert second.returncode == 1 and f"has given it to {NAME}, who has come to it" in out and re.search(waits, out)
+    assert [a["state"] for a in t.mine()] == ["used"] and "said yes, and you have come to it" in t.ask().stdout
+    everywhere_left(t, i, there=False)
+    other.kill()
+    t.q.wait(i, "running", 60)
+    assert [a["state"] for a in t.mine()] == ["used"] and t.left() is None
+
+
+def test_whom_a_gpu_is_left_to_is_not_forgotten(two):
+    """By an agent that starts anew; until the time is over, which ends what others wait for, too."""
+    t = two()
+    i = t.busy()
+    t.ask("0", "please")
+    t.answer("yes", "until ten")
+    must_come(t.left)
+    t.q.wait(i, "pending")
+    t.q.kill()
+    t.q.start("--no-hold")
+    must_come(lambda: t.q.device(0)["state"] == "idle" and t.q.device(0)["left_to"] == NAME)
+    everywhere_left(t, i)
+    assert [(a["state"], a["message"], a["answer"]) for a in t.mine()] == [("yes", "please", "until ten")]
+    assert t.q.task(i)["state"] == "pending"
+    # The same with a time that is nearly over.
+    path, text = t.left(), json.loads(t.left().read_text())
+    t.q.kill()
+    text["left"][0]["until_ns"] = time.time_ns() + 10**9 * 5
+    path.write_text(json.dumps(text))
+    t.q.start("--no-hold")
+    waits = t.popen("ask", "0", "--wait", uid=THIRD)
+    must_come(t.asks)
+    t.q.run("pause", str(i))
+    out, _ = waits.communicate(timeout=HANG)
+    assert waits.returncode == 0 and "has left it meanwhile: start your program" in out
+    assert [a["state"] for a in t.mine()] == ["lapsed"] and "but you did not come in time" in t.ask().stdout
+    t.q.run("resume", str(i))
+    t.q.wait(i, "running")
+    must_come(lambda: t.left() is None)
+    # What is no such file says nothing.
+    t.q.kill()
+    for text in ("", "nonsense", '{"left": [{"ask": 1, "uuid": 3, "until_ns": 9e99}, 4]}', "[]"):
+        path.write_text(text)
+        t.q.start("--no-hold")
+        assert t.mine() == [] and t.q.device(0)["left_to"] is None
+        t.q.kill()
+    t.q.start("--no-hold")
+
+
+def test_an_open_ask_is_listed_first(two):
+    """However many have been answered before."""
+    t = two()
+    t.busy()
+    for n in range(18):
+        must_come(lambda: t.ask("0").returncode == 0)
+        must_come(t.asks)
+        t.answer("no", str(n))
+    waits = t.popen("ask", "0", "--wait")
+    must_come(t.asks)
+    lines = must_come(lambda: (d := t.ask()).returncode == 0 and d.stdout).splitlines()
+    assert len(lines) == 16 and "is not answered yet" in lines[0] and lines[1].endswith("says no: 17"), lines
+    t.answer("no", "the last one")
+    out, err = waits.communicate(timeout=HANG)
+    assert waits.returncode == 1 and "says no: the last one" in out, err
+
+
+def test_a_task_that_does_not_compute_yet(two, tmp_path):
+    """Loading, or an allocation without a program: it has the GPU, and its owner is asked."""
+    t = two()
+    go = tmp_path / "go"
+    i = t.q.submit("-g", "1", "--array", "1-2", "--", "sh", "-c", f"while ! test -e {go}; do sleep 0.1; done; exec sleep 600")
+    must_come(lambda: (t.q.device(0)["use"] or "").startswith(("in use by", "reserved:")))
+    done = t.ask("0", "loading?")
+    assert done.returncode == 0 and "is asked for GPU 0" in done.stdout
+    ask, = must_come(t.asks)
+    assert (ask["task"], ask["element"]) == (i, 1)
+    assert f"asks for GPU 0, which task {i}.1 " in words(t.q.run("status"))
+    own = t.q.run("ask", "0", check=False)
+    assert own.returncode == 2 and "your own task has GPU 0" in " ".join(own.stderr.split())
+    assert f"task {i}.1 is requeued" in t.answer("yes").stdout
+    must_come(lambda: t.q.device(0)["left_to"] == NAME and t.q.device(0)["state"] == "idle")
+    t.q.run("stop", str(i))
+    assert "it is left to you until" in t.ask("0").stdout
+    other = t.newcomer()
+    assert json.loads(other.stdout.readline())["result"] == 0
+    must_come(lambda: t.q.device(0)["left_to"] is None)
+    other.kill()
+    must_come(lambda: t.q.device(0)["state"] == "idle")
+    t.q.run("alloc", "mine", "-g", "1")
+    must_come(lambda: (t.q.device(0)["use"] or "").startswith(("in use by", "reserved:")))
+    assert "is asked for GPU 0" in t.ask("0").stdout
+    refused = t.answer("yes", check=False)
+    assert refused.returncode == 1 and "is not requeued, it is an allocation" in " ".join(refused.stderr.split())
+    t.q.run("release", "mine")
+
+
+def test_a_list_that_nobody_answers_is_none(two):
+    """An agent that too many ask is no agent that was asked nothing."""
+    t = two()
+    t.busy()
+    t.ask("0")
+    flood = subprocess.Popen([*as_user(OTHER), "/usr/bin/python3", "-c", FLOOD, name_of(t), "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert flood.stdout.readline() == "begun\n"
+        for _ in range(3):
+            done = t.ask()
+            assert "asked nobody" not in done.stdout
+            assert "is not answered yet" in done.stdout or (done.returncode == 1 and "far too many ask it" in done.stderr)
+    finally:
+        flood.kill()
+        flood.wait()
+    must_come(lambda: "is not answered yet" in t.ask().stdout)
 
 
 def test_no_is_told_and_the_task_runs_on(two):
@@ -239,7 +406,7 @@ def test_asks_by_http(two, web):
     done = answer(2, yes=True, stop=True, message="until ten")
     assert done.status == 200 and f"task {i} is stopped" in done.json["text"]
     t.q.wait(i, "cancelled")
-    assert t.mine()[-1]["answer"] == "until ten"
+    assert t.mine()[0]["answer"] == "until ten"
     t.q.end()
     gone = must_come(lambda: (a := w.get("/api/v1/asks").json)["agent"] is False and a)
     assert gone["asks"] == [] and gone["trouble"]
@@ -266,7 +433,7 @@ def test_asks_in_top(two, build):
         assert len(t.asks()) == 1
         screen.type("an")
         screen.until("they are told that GPU 0 stays yours")
-        assert t.mine()[-1]["state"] == "no"
+        assert t.mine()[0]["state"] == "no"
         screen.until("a: ", gone=True)
         t.ask("0")
         screen.until(f"a: {NAME} asks for GPU 0")

@@ -7,7 +7,9 @@
 
 #include "unit.h"
 
+#include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <uv.h>
@@ -36,6 +38,8 @@ static struct world {
 	struct attempt task;
 	struct task_spec spec;
 	char name[64];
+	char state_dir[64];
+	uid_t asker;
 	unsigned int n_stops, n_plans;
 	char ends[8][16]; /* the answers that were told */
 	unsigned int n_ends;
@@ -65,7 +69,7 @@ int __wrap_ask_accept(int listen_fd, struct ucred *ret)
 	int fd = __real_ask_accept(listen_fd, ret);
 
 	if (fd >= 0)
-		ret->uid = COLLEAGUE;
+		ret->uid = w.asker;
 	return fd;
 }
 
@@ -109,6 +113,14 @@ void __wrap_dispatch_plan_soon(struct dispatch *k)
 	w.n_plans++;
 }
 
+void __wrap_spooler_do(struct spooler *s, struct spool_job *job);
+void __wrap_spooler_do(struct spooler *s, struct spool_job *job)
+{
+	(void)s;
+	job->work(job, NULL);
+	job->done(job);
+}
+
 void __wrap_attempt_stop(struct attempt *r, enum end_kind kind, uint32_t grace_ms, const char *why);
 void __wrap_attempt_stop(struct attempt *r, enum end_kind kind, uint32_t grace_ms, const char *why)
 {
@@ -129,8 +141,14 @@ static int begin(void **state)
 	(void)state;
 	(void)memset(&w, 0, sizeof(w));
 	assert_int_equal(uv_loop_init(&w.a.loop), 0);
+	w.asker = COLLEAGUE;
 	w.a.config.ask = true;
 	w.a.config.dev_dir = "/dev";
+	w.a.config.instance = "default";
+	(void)str_copy(w.state_dir, sizeof(w.state_dir), "/tmp/tenure-test-asks-XXXXXX");
+	assert_non_null(mkdtemp(w.state_dir));
+	w.a.config.state_dir = w.state_dir;
+	w.a.self.host = "here";
 	w.a.c = &w.a.config;
 	w.a.queue = &w.queue;
 	w.a.view.n_slots = 2;
@@ -159,6 +177,7 @@ static int finish(void **state)
 	(void)uv_run(&w.a.loop, UV_RUN_DEFAULT);
 	assert_int_equal(uv_loop_close(&w.a.loop), 0);
 	text_list_clear(&w.task.uuids);
+	assert_int_equal(rmdir(w.state_dir), 0); /* nothing is left to anybody any more */
 	return 0;
 }
 
@@ -226,14 +245,14 @@ static void ask_for(const char *uuid)
 	json_decref(say(&req));
 }
 
-/* "open", "expired", .. of what was asked for last. */
+/* "open", "expired", .. of what is open, or was asked for last. */
 static void expect_state(const char *expect)
 {
 	struct ask_request req = { .magic = ASK_MAGIC, .version = ASK_VERSION, .kind = ASK_LIST };
 	json_t *doc = say(&req), *all = json_object_get(doc, "asks");
-	json_t *last = json_array_get(all, json_array_size(all) - 1);
+	json_t *first = json_array_get(all, 0);
 
-	assert_string_equal(json_get_str(last, "state"), expect);
+	assert_string_equal(json_get_str(first, "state"), expect);
 	json_decref(doc);
 }
 
@@ -279,8 +298,10 @@ static void a_device_that_was_given_is_spared_for_ten_minutes(void **state)
 	assert_int_equal(w.n_stops, 1);
 	assert_int_equal(w.n_plans, 1);
 	assert_int_equal(w.a.view.spared->n, 1);
-	assert_string_equal(w.a.view.spared->uuids[0], "GPU-0");
+	assert_string_equal(w.a.view.spared->all[0].uuid, "GPU-0");
+	assert_string_equal(w.a.view.spared->all[0].user, "bob");
 	pass_s(599);
+	expect_state("yes");
 	assert_int_equal(w.a.view.spared->n, 1);
 	assert_int_equal(w.n_plans, 1);
 	pass_s(2);
@@ -288,7 +309,7 @@ static void a_device_that_was_given_is_spared_for_ten_minutes(void **state)
 	assert_int_equal(w.n_plans, 2); /* what waits may have it */
 	pass_s(4000);
 	assert_int_equal(w.n_ends, 1);
-	expect_state("yes");
+	expect_state("lapsed");
 }
 
 static void who(uint32_t slot, int pid, uid_t uid)
@@ -299,6 +320,59 @@ static void who(uint32_t slot, int pid, uid_t uid)
 	d->who_uid = uid;
 	d->flags = pid ? 0 : DEVICE_VACANT;
 	asks_on_device(&w.a);
+}
+
+/* It goes on when who was first has not come, and is over when no task comes to the device then. */
+static void who_asks_for_what_is_spared_waits(void **state)
+{
+	ask_for("GPU-0");
+	grant();
+	w.asker = OTHER;
+	ask_for("GPU-0");
+	pass_s(300);
+	assert_int_equal(n_open(), 1);
+	expect_state("open");
+	json_t *doc = asks_answer(&w.a, "{\"ask\": 2, \"yes\": true}");
+	assert_int_equal(json_integer_value(json_object_get(doc, "code")), -EBUSY);
+	json_decref(doc);
+	pass_s(301);
+	assert_int_equal(w.a.view.spared->n, 0);
+	assert_int_equal(n_open(), 1);
+	pass_s(1);
+	pass_s(1);
+	assert_int_equal(n_open(), 0);
+	expect_state("free");
+}
+
+static void its_ask_ends_when_who_was_first_has_come(void **state)
+{
+	ask_for("GPU-0");
+	grant();
+	w.asker = OTHER;
+	ask_for("GPU-0");
+	who(0, 9, COLLEAGUE);
+	assert_int_equal(n_open(), 0);
+	expect_state("given");
+	w.asker = COLLEAGUE;
+	expect_state("used");
+}
+
+/* By an agent that starts anew. */
+static void a_promise_is_kept(void **state)
+{
+	ask_for("GPU-0");
+	grant();
+	asks_close(&w.a);
+	(void)uv_run(&w.a.loop, UV_RUN_DEFAULT);
+	w.a.asks = asks_new(&w.a);
+	assert_int_equal(w.a.view.spared->n, 1);
+	expect_state("yes");
+	w.queue.place.tasks = &w.task;
+	ask_for("GPU-1");
+	expect_state("open");
+	w.queue.place.tasks = NULL;
+	who(0, 9, COLLEAGUE);
+	assert_int_equal(w.a.view.spared->n, 0);
 }
 
 static void it_is_spared_until_who_asked_has_come(void **state)
@@ -351,6 +425,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(an_ask_expires_after_an_hour, begin, finish),
 		cmocka_unit_test_setup_teardown(a_device_that_was_given_is_spared_for_ten_minutes,
 						begin, finish),
+		cmocka_unit_test_setup_teardown(who_asks_for_what_is_spared_waits, begin, finish),
+		cmocka_unit_test_setup_teardown(its_ask_ends_when_who_was_first_has_come, begin,
+						finish),
+		cmocka_unit_test_setup_teardown(a_promise_is_kept, begin, finish),
 		cmocka_unit_test_setup_teardown(it_is_spared_until_who_asked_has_come, begin,
 						finish),
 		cmocka_unit_test_setup_teardown(while_the_task_still_ends_nobody_has_come, begin,

@@ -95,6 +95,14 @@ static bool is_held(const struct dev_status *d)
 	return d->state == DEV_HOLDING || d->state == DEV_HELD;
 }
 
+const struct view_left *view_left_of(const struct view *v, const char *uuid)
+{
+	for (size_t i = 0; v->spared && i < v->spared->n; i++)
+		if (!strcmp(v->spared->all[i].uuid, uuid))
+			return &v->spared->all[i];
+	return NULL;
+}
+
 enum view_use view_use_of(const struct dev_status *d)
 {
 	if (!d->n_leases || d->lease.task == LEASE_WORKLOAD)

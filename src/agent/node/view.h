@@ -67,9 +67,15 @@ struct view_quarantine {
 
 /* Devices that are left to somebody who has asked for them (agent/asks.h). */
 #define VIEW_SPARED_MAX 64
+struct view_left {
+	char uuid[96];
+	uid_t uid;
+	char user[64]; /* the name, or "uid 1000" */
+	uint64_t until_wall_ns;
+};
 struct view_spared {
 	size_t n;
-	char uuids[VIEW_SPARED_MAX][96];
+	struct view_left all[VIEW_SPARED_MAX];
 };
 
 struct view {
@@ -126,6 +132,9 @@ uint32_t view_seen(const struct view *v);
 unsigned int view_devices(const struct view *v);
 /* A device is not what it is shown as any more: nothing is decided before that is known. */
 bool view_is_behind(const struct view *v);
+
+/* To whom it is left; NULL: to nobody. */
+const struct view_left *view_left_of(const struct view *v, const char *uuid);
 
 /* Whether a task has d, or is to have it: what is held for one that runs it has not come to yet.
  * The workload's is no use. */

@@ -85,18 +85,19 @@ static void shut_away(const struct view *view, uint32_t slot, struct sched_devic
 	s->quarantine = view->quarantine[slot].reason;
 }
 
-static bool is_spared(const struct view *view, const char *uuid)
+/* To one who has asked for it. */
+static void leave_to(const struct view_left *left, struct sched_device *s)
 {
-	for (size_t i = 0; view->spared && i < view->spared->n; i++)
-		if (!strcmp(view->spared->uuids[i], uuid))
-			return true;
-	return false;
+	s->state = SCHED_DEV_LEFT;
+	s->left_to = left->user;
+	s->left_until_wall_ns = left->until_wall_ns;
 }
 
 static struct sched_device planned_device(const struct view *view, const char *instance,
 					  uint32_t slot)
 {
 	const struct dev_status *d = &view->devices[slot];
+	const struct view_left *left = view_left_of(view, d->uuid);
 	struct sched_device s = { .index = d->index,
 				  .model = d->name,
 				  .state = planned_state(d),
@@ -119,8 +120,8 @@ static struct sched_device planned_device(const struct view *view, const char *i
 		shut_away(view, slot, &s);
 	else if (is_lent_away(d, instance))
 		lend_away(d, &s);
-	else if (is_spared(view, d->uuid) && s.state != SCHED_DEV_FAULTY)
-		s.state = SCHED_DEV_LEFT;
+	else if (left && s.state != SCHED_DEV_FAULTY)
+		leave_to(left, &s);
 	return s;
 }
 

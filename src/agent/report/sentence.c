@@ -399,12 +399,20 @@ static void tell_asked(const json_t *m, struct strbuf *out)
 
 	add_asker(m, out);
 	strbuf_addf(out, " asks for GPU %" PRIu64 ", which ", json_get_u64(m, "gpu"));
-	add_task(m, out);
-	strbuf_addf(out,
-		    " (%s) has%s%s%s (tenure answer %" PRIu64 " yes requeues it, tenure "
-		    "answer %" PRIu64 " no refuses)",
-		    text_of(m, "name"), message[0] ? ": \"" : "", message, message[0] ? "\"" : "",
-		    id, id);
+	if (json_get_u64(m, "task")) {
+		add_task(m, out);
+		if (text_of(m, "name")[0])
+			strbuf_addf(out, " (%s)", text_of(m, "name"));
+		strbuf_adds(out, " has");
+	} else {
+		strbuf_addf(out, "is left to %s", text_of(m, "left_to"));
+	}
+	if (message[0])
+		strbuf_addf(out, ": \"%s\"", message);
+	strbuf_adds(out, " (");
+	if (json_get_u64(m, "task"))
+		strbuf_addf(out, "tenure answer %" PRIu64 " yes requeues it, ", id);
+	strbuf_addf(out, "tenure answer %" PRIu64 " no refuses)", id);
 }
 
 static void tell_answered(const json_t *m, struct strbuf *out)
@@ -414,7 +422,8 @@ static void tell_answered(const json_t *m, struct strbuf *out)
 	} all[] = { { "yes", "gets it" },
 		    { "no", "does not get it" },
 		    { "free", "need not be answered: no task has it any more" },
-		    { "expired", "had no answer for an hour" } };
+		    { "expired", "had no answer for an hour" },
+		    { "given", "does not get it: another user asked first, and has come to it" } };
 	const char *message = text_of(m, "message");
 
 	add_asker(m, out);

@@ -5,9 +5,11 @@
 
 #include "agent/node/deadline.h"
 #include "agent/node/device_health.h"
+#include "agent/node/left.h"
 #include "agent/node/policy.h"
 #include "agent/report/sentence.h"
 #include "base/clock.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -312,6 +314,8 @@ json_t *status_device(const struct view *v, const struct dev_status *d, struct e
 	set(o, "use", use_json(v, d));
 	set(o, "xid", d->xid ? json_integer(d->xid) : json_null());
 	set(o, "quarantine", json_null());
+	set(o, "left_to", json_null());
+	set(o, "left_until", json_null());
 	set(o, "for_s", age_json(d->since_ns, now));
 	set(o, "hold_in_s", d->hold_at_ns > now ? age_json(now, d->hold_at_ns) : json_null());
 	set(o, "instance", text_json(d->instance));
@@ -373,17 +377,32 @@ static void add_workload(json_t *o, const struct view *v, uint32_t slot, uint64_
 	set(o, "reason", json_string(text));
 }
 
-static void add_quarantine(json_t *o, const char *text)
+static void add_reason(json_t *o, const char *text)
 {
 	const char *reason = json_string_value(json_object_get(o, "reason"));
 	cleanup_free char *both = reason ? xasprintf("%s; %s", reason, text) : xstrdup(text);
 
-	set(o, "quarantine", json_string(text));
 	set(o, "reason", json_string(both));
+}
+
+static void add_quarantine(json_t *o, const char *text)
+{
+	set(o, "quarantine", json_string(text));
+	add_reason(o, text);
+}
+
+static void add_left(json_t *o, const struct view_left *left)
+{
+	char words[LEFT_WORDS_MAX];
+
+	set(o, "left_to", json_new_text(left->user));
+	set(o, "left_until", time_json(left->until_wall_ns));
+	add_reason(o, left_words(left->user, left->uid, left->until_wall_ns, words));
 }
 
 json_t *status_device_at(const struct view *v, uint32_t slot, struct eventlog *names, uint64_t now)
 {
+	const struct view_left *left = view_left_of(v, v->devices[slot].uuid);
 	json_t *o = status_device(v, &v->devices[slot], names, now);
 
 	set(o, "health", health_json(&v->health[slot], now));
@@ -391,6 +410,8 @@ json_t *status_device_at(const struct view *v, uint32_t slot, struct eventlog *n
 		add_workload(o, v, slot, now);
 	if (v->quarantine && v->quarantine[slot].text[0])
 		add_quarantine(o, v->quarantine[slot].text);
+	if (left)
+		add_left(o, left);
 	return o;
 }
 

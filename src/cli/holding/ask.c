@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include "agent/ask_wire.h"
+#include "agent/node/left.h"
 #include "base/clock.h"
 #include "base/json_get.h"
 #include "base/mem.h"
 #include "base/proc.h"
+#include "base/sock.h"
 #include "base/str.h"
 #include "base/units.h"
 #include "base/utf8.h"
@@ -102,15 +104,62 @@ static char *text_of(const json_t *o, const char *key)
 
 /* ---- what came of it ---- */
 
+/* The user whom it is, or was, left to. */
+static char *left_to(const json_t *ask, char name[USER_MAX])
+{
+	return user_name((uid_t)json_get_u64(ask, "left_to"), name, USER_MAX);
+}
+
+/* "14:20" */
+static char *until(const json_t *ask, char time[LEFT_TIME_MAX])
+{
+	cleanup_free char *iso = text_of(ask, "left_until");
+	size_t day = strlen("2026-11-26T");
+
+	return str_print(time, LEFT_TIME_MAX, "%.5s", strlen(iso) > day ? iso + day : "?");
+}
+
+static void say_open(const json_t *ask, const char *user)
+{
+	char first[USER_MAX], time[LEFT_TIME_MAX];
+
+	if (json_is_integer(json_object_get(ask, "left_to")))
+		printf("%s has left it to %s, who asked first, until %s: yours waits", user,
+		       left_to(ask, first), until(ask, time));
+	else
+		printf("is not answered yet");
+}
+
+static void say_yes(const json_t *ask, const char *user)
+{
+	char time[LEFT_TIME_MAX];
+
+	printf("%s says yes: it is left to you until %s, start your program", user,
+	       until(ask, time));
+}
+
+static void say_given(const json_t *ask, const char *user)
+{
+	char first[USER_MAX];
+
+	printf("%s has given it to %s, who has come to it: ask them in person", user,
+	       left_to(ask, first));
+}
+
 static const struct {
-	const char *state, *words;
-	int code; /* of --wait; -1: there is no end yet */
+	const char *state;
+	const char *words;				  /* behind the owner's name */
+	void (*say)(const json_t *ask, const char *user); /* instead of words */
+	int code;					  /* of --wait; -1: there is no end yet */
 } states[] = {
-	{ "open", "is not answered yet", -1 },
-	{ "yes", "says yes: it is left to you for 10 minutes, start your program", CMD_OK },
-	{ "no", "says no", CMD_FAILED },
-	{ "free", "has left it meanwhile: start your program", CMD_OK },
-	{ "expired", "has not answered for an hour", CMD_FAILED },
+	{ "open", NULL, say_open, -1 },
+	{ "yes", NULL, say_yes, CMD_OK },
+	{ "used", "said yes, and you have come to it", NULL, CMD_OK },
+	{ "lapsed", "said yes, but you did not come in time: ask again", NULL, CMD_FAILED },
+	{ "no", "says no", NULL, CMD_FAILED },
+	{ "free", "has left it meanwhile: start your program", NULL, CMD_OK },
+	{ "given", NULL, say_given, CMD_FAILED },
+	{ "expired", "has not answered for an hour", NULL, CMD_FAILED },
 };
 
 static size_t state_of(const json_t *ask)
@@ -130,9 +179,13 @@ static void say(uid_t uid, const json_t *ask)
 	size_t state = state_of(ask);
 
 	(void)user_name(uid, user, sizeof(user));
-	printf("GPU %llu, asked of %s at %.19s: %s%s%s%s%s\n",
-	       (unsigned long long)json_get_u64(ask, "gpu"), user, asked, state ? user : "",
-	       state ? " " : "", states[state].words, answer[0] ? ": " : "", answer);
+	printf("GPU %llu, asked of %s at %.19s: ", (unsigned long long)json_get_u64(ask, "gpu"),
+	       user, asked);
+	if (states[state].say)
+		states[state].say(ask, user);
+	else
+		printf("%s %s", user, states[state].words);
+	printf("%s%s\n", answer[0] ? ": " : "", answer);
 	(void)fflush(stdout);
 }
 
@@ -141,9 +194,8 @@ struct listing {
 	unsigned int n;
 };
 
-static bool take_list(void *user, uid_t uid, json_t *doc)
+static void take_list(struct listing *l, uid_t uid, json_t *doc)
 {
-	struct listing *l = user;
 	json_t *ask;
 	size_t i;
 
@@ -157,24 +209,59 @@ static bool take_list(void *user, uid_t uid, json_t *doc)
 		(void)json_object_set_new(ask, "uid", json_integer((json_int_t)uid));
 		(void)json_array_append(l->json, ask);
 	}
-	return false;
 }
 
-static int list_asks(const struct cmd_ctx *ctx)
+/* Each agent once, and again those that have no room. Who had none to the end is left in names. */
+static void list_from(struct text_list *names, struct listing *l)
 {
 	const struct ask_request req = request_of(ASK_LIST, "", "");
-	struct round rd = { .dev_dir = settings_str(ctx->settings, SET_DEV_DIR),
-			    .uid = ASK_ANYBODY,
-			    .squatter = ASK_ANYBODY,
-			    .until_ns = clock_mono_ns() + TRY_MS * NS_PER_MS };
-	struct listing l = { .json = opts_flag(ctx->opts, "json") ? json_array() : NULL };
+	uint64_t until_ns = clock_mono_ns() + TRY_MS * NS_PER_MS;
 
-	(void)try_once(&rd, &req, take_list, &l);
+	for (;;) {
+		struct text_list busy = { .n = 0 };
+
+		for (size_t i = 0; i < names->n; i++) {
+			uid_t squatter = ASK_ANYBODY;
+			json_t *doc = NULL;
+			int r = ask_call(names->texts[i], &req, &doc, &squatter);
+
+			if (r == -EAGAIN)
+				text_list_add(&busy, names->texts[i]);
+			else if (r == 0)
+				take_list(l, ask_name_uid(names->texts[i]), doc);
+			json_decref(doc);
+		}
+		text_list_clear(names);
+		*names = busy;
+		if (!names->n || clock_mono_ns() >= until_ns)
+			return;
+		(void)usleep(TRY_US);
+	}
+}
+
+static int list_asks(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct listing l = { .json = opts_flag(ctx->opts, "json") ? json_array() : NULL };
+	struct text_list names = { .n = 0 };
+	char user[USER_MAX];
+	int r = CMD_OK;
+
+	ask_names(settings_str(ctx->settings, SET_DEV_DIR), ASK_ANYBODY, &names);
+	list_from(&names, &l);
 	if (l.json)
 		cmd_print_json(json_pack("{si so}", "format", FORMAT, "asks", l.json));
-	else if (!l.n)
+	else if (!l.n && !names.n)
 		printf("You have asked nobody for a GPU. (tenure ask GPU does)\n");
-	return CMD_OK;
+	if (names.n) {
+		(void)user_name(ask_name_uid(names.texts[0]), user, sizeof(user));
+		(void)err_set(e, -EAGAIN,
+			      "tenure of %s does not answer, since far too many ask it: what you "
+			      "have asked of them is not known; try again",
+			      user);
+		r = CMD_FAILED;
+	}
+	text_list_clear(&names);
+	return r;
 }
 
 /* ---- asking ---- */
@@ -187,6 +274,7 @@ struct asking {
 	json_t *ask;
 	bool again;
 	char *refusal; /* what an agent said that has the task */
+	uid_t refuser; /* whose it is */
 };
 
 static bool take_put(void *user, uid_t uid, json_t *doc)
@@ -199,8 +287,10 @@ static bool take_put(void *user, uid_t uid, json_t *doc)
 	if (code < 0) {
 		free(a->refusal);
 		a->refusal = text_of(doc, "error");
+		a->refuser = uid;
 		return code != -EACCES;
 	}
+	a->round.uid = uid;
 	a->ask = json_incref(json_object_get(doc, "ask"));
 	a->id = json_get_u64(a->ask, "ask");
 	a->agent = json_get_u64(doc, "agent");
@@ -240,11 +330,20 @@ static void print_json(const struct asking *a, const char *state)
 	cmd_print_json(json_pack("{si ss sO?}", "format", FORMAT, "state", state, "ask", a->ask));
 }
 
+/* The user for whom it is spared, though we wait for it; -1: for nobody. */
+static json_int_t first_of(const json_t *ask)
+{
+	const json_t *uid = json_object_get(ask, "left_to");
+
+	return json_is_integer(uid) ? json_integer_value(uid) : -1;
+}
+
 static int wait_for_answer(struct asking *a, struct err *e)
 {
 	const struct value *limit = opts_value(a->ctx->opts, "timeout");
 	const struct ask_request req = request_of(ASK_LIST, "", "");
 	uint64_t began = clock_mono_ns();
+	json_int_t was = first_of(a->ask);
 	size_t state;
 
 	while ((state = state_of(a->ask)) == 0) {
@@ -253,6 +352,9 @@ static int wait_for_answer(struct asking *a, struct err *e)
 				       "there is no answer yet; tenure ask shows it "
 				       "when there is"),
 			       CMD_FAILED;
+		if (!wants_json(a) && first_of(a->ask) != was)
+			say(a->round.uid, a->ask);
+		was = first_of(a->ask);
 		(void)usleep(WAIT_US);
 		if (!ask_agents(&a->round, &req, take_answer, a) && !a->round.busy)
 			return err_set(e, -EPIPE,
@@ -327,26 +429,79 @@ static int say_free(const struct asking *a, const struct machine_device *d, bool
 	return CMD_OK;
 }
 
+/* What has become of it at once. */
+static void say_put(const struct asking *a)
+{
+	char user[USER_MAX];
+
+	(void)user_name(a->round.uid, user, sizeof(user));
+	if (!a->again)
+		printf("%s is asked for GPU %s; tenure ask shows what comes of it\n", user,
+		       a->label);
+	else if (state_of(a->ask) == 0)
+		printf("%s has been asked for GPU %s already; tenure ask shows what comes of it\n",
+		       user, a->label);
+	if (state_of(a->ask) != 0 || first_of(a->ask) >= 0)
+		say(a->round.uid, a->ask);
+	(void)fflush(stdout);
+}
+
 static int put_ask(struct asking *a, const char *message, struct err *e)
 {
 	const struct ask_request req = request_of(ASK_PUT, a->uuid, message);
-	char user[USER_MAX];
 	int r = CMD_OK;
 
-	if (!ask_agents(&a->round, &req, take_put, a) || !a->id)
+	/* All agents of a machine are asked once; some may be anybody's that never answer. */
+	if (a->round.uid == ASK_ANYBODY) {
+		a->round.until_ns = clock_mono_ns() + TRY_MS * NS_PER_MS;
+		(void)try_once(&a->round, &req, take_put, a);
+	} else {
+		(void)ask_agents(&a->round, &req, take_put, a);
+	}
+	if (!a->id)
 		return CMD_FAILED;
-	(void)user_name(a->round.uid, user, sizeof(user));
 	if (!wants_json(a))
-		printf(a->again
-			       ? "%s has been asked for GPU %s already; tenure ask shows what comes of it\n"
-			       : "%s is asked for GPU %s; tenure ask shows what comes of it\n",
-		       user, a->label);
-	(void)fflush(stdout);
-	if (opts_flag(a->ctx->opts, "wait"))
+		say_put(a);
+	if (opts_flag(a->ctx->opts, "wait") && state_of(a->ask) == 0)
 		r = wait_for_answer(a, e);
 	if (wants_json(a))
 		print_json(a, states[state_of(a->ask)].state);
 	return r;
+}
+
+/*
+ * No program of anybody's is on it, but it may be a task's all the same, which loads or does
+ * something else for now, or be left to somebody. By the name that guards tell each other of
+ * devices with it is known whose agents to ask; those of all where nobody has it.
+ */
+static int ask_tenures(struct asking *a, const struct machine_device *d, bool held,
+		       const char *message, struct err *e)
+{
+	cleanup_free char *name = xasprintf("tenure/dev/%s", a->uuid);
+	char user[USER_MAX];
+	struct ucred who;
+	int r;
+
+	a->round.uid = sock_listener(name, &who) == 0 ? who.uid : ASK_ANYBODY;
+	r = put_ask(a, message, e);
+	if (a->id)
+		return r;
+	if (a->refusal && a->refuser == geteuid())
+		return err_set(e, -EINVAL, "your own task has GPU %s: %s", a->label, a->refusal),
+		       CMD_USAGE;
+	if (a->refusal)
+		return err_set(e, -EACCES,
+			       "GPU %s is used by a task of %s, and their tenure refuses: %s: ask "
+			       "them in person",
+			       a->label, user_name(a->refuser, user, sizeof(user)), a->refusal),
+		       CMD_FAILED;
+	if (a->round.uid != ASK_ANYBODY && a->round.busy)
+		return err_set(e, -EAGAIN,
+			       "tenure of %s has GPU %s and does not answer, since far too many "
+			       "ask it: try again",
+			       user_name(a->round.uid, user, sizeof(user)), a->label),
+		       CMD_FAILED;
+	return say_free(a, d, held, e);
 }
 
 static int ask_for(struct asking *a, const struct machine_device *d, const char *message,
@@ -358,7 +513,7 @@ static int ask_for(struct asking *a, const struct machine_device *d, const char 
 	int r;
 
 	if (!p)
-		return say_free(a, d, held, e);
+		return d->code < 0 ? say_free(a, d, held, e) : ask_tenures(a, d, held, message, e);
 	a->round.uid = proc_describe(p->pid, command, sizeof(command));
 	if (a->round.uid == geteuid())
 		return err_set(e, -EINVAL,
@@ -383,7 +538,7 @@ static int run_ask(const struct cmd_ctx *ctx, struct err *e)
 	int r, at;
 
 	if (!gpu)
-		return list_asks(ctx);
+		return list_asks(ctx, e);
 	if (message && strlen(message) > ASK_MESSAGE_MAX)
 		return err_set(e, -E2BIG, "the message has %zu bytes, and may have %d",
 			       strlen(message), ASK_MESSAGE_MAX),
@@ -416,11 +571,13 @@ const struct cmd cmd_ask = {
 	.max_args = 2,
 	.description =
 		"A GPU that is only held needs no asking: start your program, and it is let go. One "
-		"that a task of another user's tenure computes on is asked for by this. They are "
-		"told, by whatever channel they have (tenure notify), and answer with tenure answer "
-		"yes, which requeues the task and leaves the GPU to you for ten minutes, or no. "
-		"Without an answer an ask ends after an hour, when the GPU is free, or with their "
-		"agent. A program that is no task of tenure is only named, so that its owner can be "
+		"that a task of another user's tenure has, also while it does not compute there, is "
+		"asked for by this. They are told, by whatever channel they have (tenure notify), "
+		"and answer with tenure answer yes, which requeues the task and leaves the GPU to "
+		"you for ten minutes, or no. While a GPU is left to somebody who asked first, yours "
+		"waits: it ends with exit code 1 when they have come, and goes on when they have "
+		"not. Without an answer an ask ends after an hour, when the GPU is free, or with "
+		"their agent. A program that is no task of tenure is only named, so that its owner can be "
 		"asked in person.\n\n"
 		"They see your user, as the kernel knows it, and your message of up to 200 bytes. "
 		"Without a GPU it lists what you have asked for.",

@@ -225,6 +225,8 @@ static void print_details(const struct gpu_device *dev, const struct machine_dev
 		strbuf_addf(&b, "%s%s", b.len ? ", " : "", d->reason);
 	if (d->quarantine[0])
 		strbuf_addf(&b, "%s%s", b.len ? ", " : "", d->quarantine);
+	if (d->left[0])
+		strbuf_addf(&b, "%s%s", b.len ? ", " : "", d->left);
 	if (b.len || l->procs.n) {
 		int indent = printf("  gpu %s  ", label(dev, gpu));
 
@@ -306,6 +308,7 @@ static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 	if (r < 0)
 		return err_wrap(e, "cannot see any GPU (tenure doctor tells more)");
 	machine_take_quarantine(ctx, m);
+	machine_take_left(ctx, m);
 	if (opts_flag(ctx->opts, "verbose") || opts_flag(ctx->opts, "json"))
 		machine_read_health(m);
 	if (opts_given(ctx->opts, "trust")) {

@@ -155,7 +155,8 @@ static void print_reasons(const json_t *devices, const char *instance, FILE *out
 		/* That it is held for this instance is what the table says. */
 		if (own && strcmp(text_of(d, "state", ""), "held") == 0 &&
 		    strcmp(text_of(d, "reason_code", ""), "held") == 0 &&
-		    strcmp(text_of(d, "held_for", ""), instance) == 0)
+		    strcmp(text_of(d, "held_for", ""), instance) == 0 &&
+		    !json_is_string(json_object_get(d, "left_to")))
 			reason = NULL;
 		if (!reason && !soon)
 			continue;
@@ -474,10 +475,10 @@ static void print_asks(const json_t *asks, FILE *out)
 		cleanup_free char *asks_for = agent_ask_text(a);
 		cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
-		strbuf_addf(&b,
-			    "%llu: %s\ntenure answer %llu yes requeues it, tenure answer %llu no "
-			    "refuses",
-			    id, asks_for, id, id);
+		strbuf_addf(&b, "%llu: %s\n", id, asks_for);
+		if (json_get_u64(a, "task"))
+			strbuf_addf(&b, "tenure answer %llu yes requeues it, ", id);
+		strbuf_addf(&b, "tenure answer %llu no refuses", id);
 		print_item(out, "ask     ", strbuf_str(&b));
 	}
 }
