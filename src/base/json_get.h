@@ -13,6 +13,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/*
+ * How many digits numbers have in what is written for others: 0.066 and not 0.066029000000000004;
+ * milliseconds of a year still fit. Of what has times since the epoch, as records of tasks do:
+ * microseconds of them.
+ */
+#define NUMBER_DIGITS JSON_REAL_PRECISION(12)
+#define TIME_DIGITS   JSON_REAL_PRECISION(16)
+
 /* Borrowed of the object. NULL: it has no such text. */
 const char *json_get_str(const json_t *object, const char *key);
 bool json_get_flag(const json_t *object, const char *key);

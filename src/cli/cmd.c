@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/sockdir.h"
 #include "base/str.h"
@@ -125,12 +126,9 @@ char *cmd_suggest(const struct cmd *const *list, const char *name)
 	return near ? xasprintf("; did you mean %s?", near) : xstrdup("");
 }
 
-/* 0.066 and not 0.066029000000000004; milliseconds of a year still fit. */
-#define DIGITS JSON_REAL_PRECISION(12)
-
 static void dump(json_t *doc, size_t flags)
 {
-	(void)json_dumpf(doc, stdout, flags | DIGITS);
+	(void)json_dumpf(doc, stdout, flags | NUMBER_DIGITS);
 	(void)putchar('\n');
 	json_decref(doc);
 }

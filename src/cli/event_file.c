@@ -49,7 +49,7 @@ static char *line_of(const struct cmd_ctx *ctx, enum log_level level, const char
 	json_decref(more);
 	(void)json_object_set_new(o, "level", json_string(log_level_name(level)));
 	(void)json_object_set_new(o, "text", json_string(clean));
-	line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12));
+	line = json_dumps(o, JSON_COMPACT | NUMBER_DIGITS);
 	json_decref(o);
 	return line;
 }

@@ -92,7 +92,7 @@ json_t *notifier_spec(const struct cmd_ctx *ctx, const char *state_dir)
 /* The event on standard input. */
 static int feed(json_t *event, struct err *e)
 {
-	cleanup_free char *text = json_dumps(event, JSON_COMPACT);
+	cleanup_free char *text = json_dumps(event, JSON_COMPACT | NUMBER_DIGITS);
 	cleanup_fd int fd = memfd_create("event", MFD_CLOEXEC);
 	int r = fd < 0 ? -errno : text ? fs_write_all(fd, text, strlen(text)) : -EINVAL;
 

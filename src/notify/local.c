@@ -215,7 +215,7 @@ static void add_variables(const json_t *event, struct text_list *env)
 
 int local_command(const struct channel *ch, const json_t *event, enum delivered *how, struct err *e)
 {
-	cleanup_free char *dump = json_dumps(event, JSON_COMPACT);
+	cleanup_free char *dump = json_dumps(event, JSON_COMPACT | NUMBER_DIGITS);
 	cleanup_free char *input = xasprintf("%s\n", dump ? dump : "{}");
 	struct text_list words = { .n = 0 }, env = { .n = 0 };
 	int r;

@@ -197,7 +197,7 @@ void message_body(enum webhook_format format, const json_t *event, const char *k
 	case FORMAT_MAX:
 		break;
 	}
-	dump = json_dumps(body ? body : event, JSON_COMPACT);
+	dump = json_dumps(body ? body : event, JSON_COMPACT | NUMBER_DIGITS);
 	strbuf_adds(out, dump ? dump : "{}");
 	json_decref(body);
 }

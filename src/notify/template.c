@@ -109,7 +109,7 @@ void template_fill(const char *text, const json_t *event, struct strbuf *out)
 			continue;
 		}
 		if (strcmp(name, "json") == 0) {
-			cleanup_free char *json = json_dumps(event, JSON_COMPACT);
+			cleanup_free char *json = json_dumps(event, JSON_COMPACT | NUMBER_DIGITS);
 
 			strbuf_adds(out, json ? json : "null");
 		} else {

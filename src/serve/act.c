@@ -39,7 +39,7 @@ static void answer_output(struct request *r, const struct call *c, const char *l
 		return;
 	}
 	if (doc)
-		answer_json(&r->answer, MHD_HTTP_OK, doc);
+		(r->task ? answer_task : answer_json)(&r->answer, MHD_HTTP_OK, doc);
 	else
 		answer_problem(&r->answer, MHD_HTTP_INTERNAL_SERVER_ERROR,
 			       "tenure %s printed no JSON", c->args[0]);
@@ -224,7 +224,7 @@ static char *line_of(json_t *doc)
 
 	if (!json_object_get(doc, "gpus"))
 		(void)json_object_set_new(doc, "gpus", json_integer(1));
-	text = json_dumps(doc, JSON_COMPACT);
+	text = json_dumps(doc, JSON_COMPACT | TIME_DIGITS);
 	line = xasprintf("%s\n", text ? text : "");
 	free(text);
 	return line;

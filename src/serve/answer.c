@@ -44,9 +44,9 @@ void answer_text(struct answer *a, unsigned int status, const char *type, char *
 	a->len = len;
 }
 
-void answer_json(struct answer *a, unsigned int status, json_t *doc)
+static void answer_with(struct answer *a, unsigned int status, json_t *doc, size_t digits)
 {
-	char *text = json_dumps(doc, JSON_COMPACT);
+	char *text = json_dumps(doc, JSON_COMPACT | digits);
 
 	json_decref(doc);
 	if (!text) {
@@ -54,6 +54,16 @@ void answer_json(struct answer *a, unsigned int status, json_t *doc)
 		return;
 	}
 	answer_text(a, status, ANSWER_JSON, text, strlen(text));
+}
+
+void answer_json(struct answer *a, unsigned int status, json_t *doc)
+{
+	answer_with(a, status, doc, NUMBER_DIGITS);
+}
+
+void answer_task(struct answer *a, unsigned int status, json_t *doc)
+{
+	answer_with(a, status, doc, TIME_DIGITS);
 }
 
 void answer_fixed(struct answer *a, const char *type, const char *data, size_t len)

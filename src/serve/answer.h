@@ -30,8 +30,10 @@ struct answer {
 	size_t n_headers;
 };
 
-/* Takes the reference over. */
+/* Numbers as the commands print them, and as they print those of a task. They take the reference
+ * over. */
 void answer_json(struct answer *a, unsigned int status, json_t *doc);
+void answer_task(struct answer *a, unsigned int status, json_t *doc);
 /* Takes the text over. */
 void answer_text(struct answer *a, unsigned int status, const char *type, char *body, size_t len);
 /* What is part of the program. */

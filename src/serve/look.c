@@ -251,7 +251,7 @@ static void answer_page(struct request *r, struct page *p, const char *next)
 	size_t len;
 
 	add_reading(p->m, doc);
-	rest = json_dumps(doc, JSON_COMPACT);
+	rest = json_dumps(doc, JSON_COMPACT | NUMBER_DIGITS);
 	json_decref(doc);
 	strbuf_adds(&p->text, "],");
 	strbuf_adds(&p->text, rest + 1);

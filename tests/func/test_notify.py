@@ -197,6 +197,16 @@ def test_a_body_of_ones_own(notify, receiver):
     assert sent["x"] == {"y": 1} and headers["X-One"] == "1"
 
 
+def test_numbers_are_told_as_they_are_printed(notify, build, env, home, receiver):
+    """0.3 and not 0.29999999999999999, in each way in which an event is passed on."""
+    notify({"whole": hook(receiver), "part": hook(receiver, body='{"all": {json}}'),
+            "c": {"type": "command", "command": f"cat >{home}/event", "shell": "true"}}, "--json")
+    event = {"event": "task-ended", "outcome": "failed", "time": "2026-11-26T10:00:00.000+00:00", "text": "failed", "verdict_s": 0.3, "freed_s": 0.066}
+    assert send(build, env, home, event).returncode == 0
+    bodies = [body.decode() for _, _, body in receiver.posts] + [(home / "event").read_text()]
+    assert len(bodies) == 3 and all('"verdict_s":0.3,' in b and '"freed_s":0.066' in b for b in bodies), bodies
+
+
 def test_slack_wecom_and_ntfy(notify, receiver, home):
     text = f"tenure: {SENTENCE}"
     assert notify({"s": hook(receiver, format="slack"), "w": hook(receiver, format="wecom"),

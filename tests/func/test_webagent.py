@@ -153,7 +153,7 @@ def test_a_token_that_is_none(queue):
     path.chmod(0o644)
     q.start("--no-hold", "--listen", ANY_PORT)
     troubled(q, "it is secret no more")
-    assert "it is secret no more" in log(q)
+    must_come(lambda: "it is secret no more" in log(q))
     path.unlink()
     served(q)
     assert health(q)[0] == 200

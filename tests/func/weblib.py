@@ -97,6 +97,18 @@ def check(method, path, body, answer):
     assert answer.kind in content, (method, path, answer.status, answer.kind)
     if answer.json is not None:
         validator(content[answer.kind]["schema"]).validate(answer.json)
+        check_numbers(path, answer.text)
+
+
+def check_numbers(path, text):
+    """0.3 and not 0.30000000000000004: no more digits than the commands print. Of tasks those of a time in microseconds."""
+    most = 16 if path.startswith("/api/v1/tasks") else 12
+
+    def number(word):
+        digits = word.lower().partition("e")[0].replace(".", "").lstrip("-0")
+        assert len(digits) <= most, (path, word)
+        return float(word)
+    json.loads(text, parse_float=number)
 
 
 class Web:

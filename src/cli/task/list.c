@@ -589,7 +589,7 @@ static void print_json(struct list *l, json_t *o)
 		(void)json_array_append_new(l->frame, o);
 		return;
 	}
-	line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(16));
+	line = json_dumps(o, JSON_COMPACT | TIME_DIGITS);
 	if (line)
 		puts(line);
 	json_decref(o);

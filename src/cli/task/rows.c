@@ -283,7 +283,7 @@ static char *make_json(const struct row *row)
 	set_view(&v, row);
 	o = row->run ? json_copy(row->run) : taskview_list_json(&v);
 	queue_facts_add(o, row->reason, row->forecast);
-	text = json_dumps(o, JSON_COMPACT);
+	text = json_dumps(o, JSON_COMPACT | TIME_DIGITS);
 	json_decref(o);
 	return text ? text : xstrdup("{}"); /* never: names are UTF-8 */
 }

@@ -383,7 +383,7 @@ static void print_doc(const struct task_view *v)
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		order[i] = rows[i].member;
 	doc = taskview_json(v, order, ARRAY_LEN(order));
-	(void)json_dumpf(doc, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(16));
+	(void)json_dumpf(doc, stdout, JSON_INDENT(2) | TIME_DIGITS);
 	(void)putchar('\n');
 	json_decref(doc);
 }
