@@ -177,7 +177,7 @@ function facts(doc) {
 
 export function taskView(live, toast) {
   const dialog = by("task"), log = new Log(by("log"), by("log-note"), by("log-state"));
-  let about = null, doc = null, timer = null, key = "", toLog = false;
+  let about = null, doc = null, timer = null, key = "", toLog = false, written = null; // the log that is shown
 
   const act = doer(live, toast);
   const does = async (path, method, body) => {
@@ -185,12 +185,14 @@ export function taskView(live, toast) {
     await look();
   };
 
+  const logTitle = () => (doc.attempts > 1 ? t("log_of_attempt", { n: about, k: doc.attempts }) : t("log_of", { n: about }));
+
   function drawTools() {
     const tools = by("task-tools"), lane = doc.task?.lane, waits = doc.state === "pending" || doc.state === "paused", now = `${doc.state} ${lane} ${about} ${live.canSteer()}`;
     show(tools, live.canSteer());
     if (!live.canSteer() || key === now) return;
     key = now;
-    const priority = h("input", { type: "number", min: "0", value: doc.priority, id: "task-priority", "aria-label": t("f_priority") });
+    const priority = h("input", { type: "number", min: "0", required: "", value: doc.priority, id: "task-priority", "aria-label": t("f_priority") });
     tools.replaceChildren(...[
       (waits || doc.state === "running") && button(t("stop"), null, () => stop({ id: about, name: doc.task?.name ?? "", state: doc.state }), "danger"),
       doc.state === "pending" && button(t("pause"), null, () => does(`tasks/${about}/pause`)),
@@ -223,14 +225,18 @@ export function taskView(live, toast) {
       const shown = await ask("GET", `tasks/${wanted}`);
       const why = shown.state === "pending" || shown.state === "paused" ? await ask("GET", `tasks/${wanted}/why`) : null;
       if (wanted !== about) return;
-      const began = shown.log && (!doc?.log || (doc.attempts !== shown.attempts && log.ended));
+      const began = shown.log && (shown.log !== written || (log.ended && shown.state === "running" && shown.started !== doc.started));
       doc = shown;
       draw();
       show(by("task-why"), why);
       say(by("task-why-text"), why?.why ?? "");
       show(by("task-problem"), false);
       show(by("log-part"), shown.log);
-      if (began) log.start(about);
+      if (began) {
+        written = shown.log;
+        say(by("log-title"), logTitle());
+        log.start(about);
+      }
       if (began && toLog) by("log").focus();
       toLog = false;
     } catch (e) {
@@ -243,13 +249,12 @@ export function taskView(live, toast) {
 
   function open(id, focusLog) {
     about = String(id);
-    doc = null;
+    doc = written = null;
     key = "";
     toLog = focusLog;
     log.close();
     for (const el of ["task-name", "task-state", "task-why-text"]) say(by(el), "");
     say(by("task-id"), `#${about}`);
-    say(by("log-title"), t("log_of", { n: about }));
     by("task-facts").replaceChildren();
     by("task-tools").replaceChildren();
     show(by("task-why"), false);
@@ -281,6 +286,7 @@ export function taskView(live, toast) {
   return { open, stop, release, relabel() {
     key = "";
     if (dialog.open && doc) draw();
+    if (dialog.open && written) say(by("log-title"), logTitle());
     log.tell();
   } };
 }

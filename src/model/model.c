@@ -164,6 +164,7 @@ static struct snapshot *make_snapshot(struct model *m)
 					.status = json_incref(m->connected ? m->status : NULL),
 					.read = m->read,
 					.read_ns = m->read_ns,
+					.read_from_ns = m->read_ns - m->read_took_ns,
 					.nodes = json_incref(m->nodes),
 					.pools = json_incref(m->pools),
 					.n_events = m->n_events,

@@ -46,6 +46,7 @@ struct model_snapshot {
 	/* The queue. */
 	bool read;			  /* it could be read, at read_ns */
 	uint64_t read_ns;		  /* CLOCK_MONOTONIC; 0: never */
+	uint64_t read_from_ns;		  /* when that was begun */
 	char queue_trouble[ERR_TEXT_MAX]; /* why it cannot be read now; "" */
 	struct rows rows;		  /* of what waits and runs, in the planner's order */
 	bool answered;			  /* they have what the agent says of them */

@@ -45,8 +45,14 @@ static bool of_attempt(char **path, uint64_t attempt)
 	return true;
 }
 
+/* The attempt that writes a log. */
+struct writer {
+	bool runs;
+	uint64_t epoch, as_of_ns; /* that was so then */
+};
+
 /* The path of its log, the caller's, or NULL, and the problem is the answer. */
-static char *find(struct serve *s, struct request *r, uint64_t attempt)
+static char *find(struct serve *s, struct request *r, uint64_t attempt, struct writer *ret)
 {
 	char task[TASK_MAX];
 	struct call c = { .args = { "show", "--json", "--", task }, .output = -1 };
@@ -57,14 +63,22 @@ static char *find(struct serve *s, struct request *r, uint64_t attempt)
 			r->element);
 	call_run(s, &c);
 	doc = c.code == CMD_OK ? call_object(&c) : NULL;
+	ret->runs = strcmp(json_get_str(doc, "state") ?: "", "running") == 0;
+	ret->epoch = json_get_u64(doc, "epoch");
+	ret->as_of_ns = clock_mono_ns();
 	if (json_get_str(doc, "log")) {
 		const char *log = json_get_str(doc, "log");
 
 		path = log[0] == '/' ? xstrdup(log) : xasprintf("%s/%s", s->spool_dir, log);
 	}
-	if (path && attempt && !of_attempt(&path, attempt)) {
-		free(path);
-		path = NULL;
+	if (path && attempt) {
+		cleanup_free char *latest = xstrdup(path);
+
+		if (!of_attempt(&path, attempt)) {
+			free(path);
+			path = NULL;
+		}
+		ret->runs = ret->runs && path && strcmp(path, latest) == 0;
 	}
 	if (!path)
 		answer_problem(&r->answer, MHD_HTTP_NOT_FOUND, "%s",
@@ -170,9 +184,10 @@ struct follow {
 	struct serve *serve;
 	int fd;
 	uint64_t task, element, at;
+	struct writer writer;
 	struct strbuf text; /* read, and not sent yet */
 	bool reading, left; /* a worker has it; the stream has not any more */
-	bool over;	    /* the task was, before the last look found nothing more */
+	bool over;	    /* the attempt was, before the last look found nothing more */
 	uint64_t looked_ns; /* and found nothing more */
 };
 
@@ -184,14 +199,18 @@ static void drop(struct follow *f)
 	free(f);
 }
 
-static bool is_over(const struct follow *f)
+/* The attempt, not the task: the next one has a log of its own. What was read of the queue before
+ * it was seen running tells nothing. */
+static bool is_over(struct follow *f)
 {
 	const struct model_snapshot *m = model_get(f->serve->model);
 	const struct row *row = model_find(m, f->task, f->element);
-	bool over = m->read && (!row || row->name.ended_s);
 
+	if (m->read && m->read_from_ns > f->writer.as_of_ns)
+		f->writer.runs = f->writer.runs && row && row->state == TASKSTATE_RUNNING &&
+				 row->name.epoch == f->writer.epoch;
 	m = model_put(m);
-	return over;
+	return !f->writer.runs;
 }
 
 static void read_on(void *data)
@@ -256,7 +275,8 @@ static void follow_gone(void *data)
 		drop(f);
 }
 
-static void answer_follow(struct serve *s, struct request *r, int fd, uint64_t first)
+static void answer_follow(struct serve *s, struct request *r, int fd, uint64_t first,
+			  struct writer writer)
 {
 	static const struct stream_source source = { follow_more, follow_ready, follow_gone };
 	struct follow *f = xcalloc(1, sizeof(*f));
@@ -268,6 +288,7 @@ static void answer_follow(struct serve *s, struct request *r, int fd, uint64_t f
 	f->task = r->task;
 	f->element = r->element;
 	f->at = first;
+	f->writer = writer;
 	stream = streams_add(s->streams, r->mhd, &source, f);
 	if (!stream) {
 		drop(f);
@@ -283,20 +304,21 @@ void logs_answer(struct serve *s, struct request *r)
 {
 	const char *follow = request_query(r, "follow");
 	uint64_t attempt, size, from;
+	struct writer writer;
 	cleanup_fd int fd = -1;
 
 	if (request_query_num(r, "attempt", 0, ATTEMPT_MAX, &attempt) < 0 ||
 	    request_query_num(r, "from", 0, UINT64_MAX / 2, &from) < 0)
 		return;
 
-	cleanup_free char *path = find(s, r, attempt);
+	cleanup_free char *path = find(s, r, attempt, &writer);
 
 	if (path)
 		fd = open_log(r, path, &size);
 	if (fd < 0)
 		return;
 	if (follow && strcmp(follow, "false") != 0)
-		answer_follow(s, r, take_fd(fd), from < size ? from : size);
+		answer_follow(s, r, take_fd(fd), from < size ? from : size, writer);
 	else
 		answer_part(r, fd, size);
 }

@@ -293,6 +293,37 @@ def test_agent_and_server_go_and_come_back(page):
     p.gone("#banner")
 
 
+def test_each_attempt_has_its_log(page, tmp_path):
+    p = page()
+    q, go = p.web.node, tmp_path / "go"
+    i = q.submit("-g", "0", "-r", "9", "--backoff", "1s", "--", "sh", "-c", f"echo begun; {until(go)}; rm {go}; exit 1")
+    p.click(f"#running-table tr[data-task='{i}'] button", "Log")
+    p.until(lambda: p.text("#log").split("\n").count("begun") == 1)
+    assert p.get("#log-title").text == f"Log of task {i}"
+    go.touch()
+    p.get("#log-title", f"Log of task {i}, attempt 2", 30)
+    p.until(lambda: p.text("#log").split("\n").count("begun") == 1)
+    p.get("#log-state", "Following")
+    go.touch()
+    p.get("#log-title", "attempt 3", 30)
+    q.run("stop", str(i), "--now")
+
+
+def test_a_priority_is_a_number(page):
+    """An emptied field is none, and not 0, which would be ahead of everybody."""
+    p = page(None)
+    i = p.web.node.submit("-g", "1", "-n", "waits", "--", "true")
+    p.click(f"tr[data-task='{i}'] .link")
+    field = p.get("#task-priority")
+    field.clear()
+    p.click("#task-tools button", "Set priority")
+    assert p.js("return document.getElementById('task-priority').validity.valueMissing")
+    field.send_keys("7")
+    p.click("#task-tools button", "Set priority")
+    p.get("#task-facts", "7")
+    assert p.web.node.task(i)["priority"] == 7
+
+
 def test_an_agent_that_is_frozen_is_said(page):
     p = page("--memory", "90%", gpus=1)
     p.gpu(0, "held")

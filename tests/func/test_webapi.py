@@ -533,6 +533,43 @@ def test_a_log_is_followed_to_its_end(web, tmp_path):
     c.close()
 
 
+def test_the_log_of_each_attempt_is_followed_to_its_own_end(web, tmp_path):
+    w = web()
+    go = tmp_path / "go"
+    i = w.node.submit("-g", "0", "-r", "9", "--backoff", "1s", "--", "sh", "-c", f"echo begun; {until(go)}; rm {go}; echo over; exit 1")
+
+    def follow():
+        c = w.unix()
+        c.request("GET", f"/api/v1/tasks/{i}/log?follow=true")
+        return c, c.getresponse()
+    for attempt in (1, 2):
+        must_come(lambda: w.get(f"/api/v1/tasks/{i}/log?attempt={attempt}").status == 200, 30)
+        c, answer = follow()
+        text = b""
+        while b"\nbegun\n" not in text:
+            text += answer.read1()
+        go.touch()
+        text += answer.read()
+        assert text.count(b"\nbegun\n") == text.count(b"\nover\n") == 1
+        c.close()
+    assert w.node.task(i)["state"] in ("pending", "running")
+    # The same of an element.
+    j = w.node.submit("-g", "0", "--array", "2", "--", "sh", "-c", f"echo begun; {until(tmp_path / 'other')}; echo over")
+    must_come(lambda: w.get(f"/api/v1/tasks/{j}.2/log").status == 200, 30)
+    c = w.unix()
+    c.request("GET", f"/api/v1/tasks/{j}.2/log?follow=true")
+    answer = c.getresponse()
+    (tmp_path / "other").touch()
+    assert b"\nover\n" in answer.read()
+    c.close()
+    # What is over already is told at once, and that was all.
+    c = w.unix()
+    c.request("GET", f"/api/v1/tasks/{i}/log?follow=true&attempt=1")
+    assert b"\nover\n" in c.getresponse().read()
+    c.close()
+    w.node.run("stop", str(i), "--now")
+
+
 def test_who_looks_changes_nothing(web):
     w = web(agent=None)
     w.node.run("web", "--print", "--read-only")
