@@ -17,9 +17,12 @@
  *	settings	keys of the settings that it is given as options
  *	argv		what follows them
  *	watches		whether it is told of the agent's socket (--socket) and events (--events)
+ *	tells_free	whether it is to tell when GPUs are free
  */
 
 #include <jansson.h>
+
+#define HELPER_TELLS_FREE "tells_free"
 
 struct agent;
 struct helpers;

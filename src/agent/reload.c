@@ -62,7 +62,21 @@ static uint32_t smaller_limit(uint64_t a, uint64_t b)
 	return (uint32_t)(!a || (b && b < a) ? b : a);
 }
 
-void reload_take(struct agent_config *c, const struct settings *s, bool serves)
+/* Who is to be told when GPUs are free has that written without a setting. */
+static uint32_t free_threshold(const struct settings *s, const json_t *helpers)
+{
+	bool is_set = settings_origin(s, SET_FREE_THRESHOLD)->layer != SETTING_FROM_DEFAULT;
+	const json_t *spec;
+	bool tells = false;
+	size_t i;
+
+	json_array_foreach(helpers, i, spec) tells =
+		tells || json_get_flag(spec, HELPER_TELLS_FREE);
+	return tells && !is_set ? 1 : (uint32_t)settings_num(s, SET_FREE_THRESHOLD);
+}
+
+void reload_take(struct agent_config *c, const struct settings *s, bool serves,
+		 const json_t *helpers)
 {
 	c->workload_grace_ms = settings_num(s, SET_WORKLOAD_GRACE);
 	c->ask = settings_flag(s, SET_ASK);
@@ -80,7 +94,7 @@ void reload_take(struct agent_config *c, const struct settings *s, bool serves)
 	c->alloc_most =
 		smaller_limit(settings_num(s, SET_ALLOC_TOTAL), settings_num(s, SET_ALLOC_MANUAL));
 	c->alloc_base = (uint32_t)settings_num(s, SET_ALLOC_BASE);
-	c->free_threshold = (uint32_t)settings_num(s, SET_FREE_THRESHOLD);
+	c->free_threshold = free_threshold(s, helpers);
 }
 
 /* -------- the document -------- */
@@ -267,7 +281,7 @@ static void take_deadlines(struct agent *a, const json_t *doc)
 static void take(struct agent *a, const struct settings *s, const struct hold_policy *policy,
 		 const json_t *doc)
 {
-	reload_take(&a->config, s, a->config.root != NULL);
+	reload_take(&a->config, s, a->config.root != NULL, json_object_get(doc, "helpers"));
 	a->config.policy = *policy;
 	a->view.policy = *policy;
 	a->view.cpu_slots = planview_cpu_slots(a->config.cpu_tasks, nofile_soft());

@@ -38,8 +38,10 @@ struct reload *reload_new(struct agent *a);
 /* Its memory goes with its handle in the loop. */
 void reload_close(struct agent *a);
 
-/* The settings that an agent follows while it runs, but for its policy. serves: it has a queue. */
-void reload_take(struct agent_config *c, const struct settings *s, bool serves);
+/* The settings that an agent follows while it runs, but for its policy. serves: it has a queue;
+ * helpers: the document's. */
+void reload_take(struct agent_config *c, const struct settings *s, bool serves,
+		 const json_t *helpers);
 
 /*
  * The answer, a new reference: {code, error} or {code, changed, fixed}, sentences each; or NULL: it

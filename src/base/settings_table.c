@@ -329,7 +329,8 @@ const struct setting settings_table[] = {
 				 .opt.spec.max = ALLOC_MOST, .groups = SETTING_GROUP_LIFE,
 				 .opt.help =
 					 "write an event when N GPUs of this node are free, and again "
-					 "when there were fewer meanwhile; 0: do not" },
+					 "when there were fewer meanwhile; 0: do not. Without it 1, "
+					 "where a rule of notify names the event free" },
 	[SET_ALLOC_PREFIX] = { ROW("job_prefix", "JOB_PREFIX", "prefix", VALUE_STRING),
 			       .opt.arg = "WORD", .opt.group = allocating,
 			       .groups = SETTING_GROUP_ALLOC,

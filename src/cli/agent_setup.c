@@ -474,9 +474,9 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 		.until_wall_ns = until ? until->num : 0,
 		.show_json = opts_flag(ctx->opts, "json"),
 	};
+	reload_take(&r->config, s, r->root != NULL, helpers);
 	r->given = describe_given(ctx, helpers);
 	r->config.given = r->given;
-	reload_take(&r->config, s, r->root != NULL);
 	settings_gang_ports(s, &r->config.gang_port_first, &r->config.gang_port_last);
 
 	int code = look_at_job(ctx, r, e);

@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/config.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "cli/agent_setup.h"
 #include "cli/commands.h"
 #include "cli/table.h"
+#include "notify/config.h"
 
 static int show_json(const struct settings *s)
 {
@@ -92,6 +94,21 @@ static int run_show(const struct cmd_ctx *ctx, struct err *e)
 	return CMD_OK;
 }
 
+/* The block that says whom to tell; a file that cannot be read is told of without it. */
+static void check_notify(const char *path, struct strbuf *faults)
+{
+	cleanup_free char *shown = fs_show_path(path);
+	struct notify_config c = { .n_channels = 0 };
+	struct err e = ERR_INIT;
+	json_t *block = NULL;
+
+	if (config_read_block(path, false, SETTINGS_NOTIFY, &block, &e) == 0 && block &&
+	    notify_config_parse(block, &c, &e) < 0)
+		strbuf_addf(faults, "%s: %s\n", shown, e.text);
+	notify_config_clear(&c);
+	json_decref(block);
+}
+
 static int run_check(const struct cmd_ctx *ctx, struct err *e)
 {
 	bool site = opts_flag(ctx->opts, "site");
@@ -101,9 +118,12 @@ static int run_check(const struct cmd_ctx *ctx, struct err *e)
 	cmd_warn("warning", "%s", strbuf_str(&unknown));
 	for (size_t i = 0; i < opts_argc(ctx->opts); i++) {
 		const char *path = opts_arg(ctx->opts, i);
+		size_t before = faults.len;
 
-		if (settings_check_file(path, site ? SETTING_FROM_SITE : SETTING_FROM_USER,
-					agent_setup_rules, &faults) == 0)
+		(void)settings_check_file(path, site ? SETTING_FROM_SITE : SETTING_FROM_USER,
+					  agent_setup_rules, &faults);
+		check_notify(path, &faults);
+		if (faults.len == before)
 			printf("%s: ok\n", path);
 	}
 	for (char *save = NULL, *line = faults.len ? strtok_r(faults.data, "\n", &save) : NULL;

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "agent/helpers.h"
 #include "base/config.h"
 #include "base/fs.h"
 #include "base/json_get.h"
@@ -14,6 +15,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/libexec.h"
+#include "notify/config.h"
 #include "spool/heartbeat.h"
 
 /* As agents name their files: by the host, and in jobs by their own name. */
@@ -29,6 +31,8 @@ static char *outbox_path(const struct cmd_ctx *ctx, const char *state)
 			 ctx->job ? name : host);
 }
 
+static const char config_option[] = "--config=";
+
 static const enum setting_layer layers[] = { SETTING_FROM_INSTANCE, SETTING_FROM_USER,
 					     SETTING_FROM_SITE };
 
@@ -43,7 +47,7 @@ void notifier_add_options(const struct cmd_ctx *ctx, const char *state_dir, stru
 		if (file)
 			strbuf_addf(&files, "%s%s", files.len ? ":" : "", file);
 	}
-	text_list_take(argv, xasprintf("--config=%s", strbuf_str(&files)));
+	text_list_take(argv, xasprintf("%s%s", config_option, strbuf_str(&files)));
 	text_list_take(argv, xasprintf("--outbox=%s", outbox));
 	text_list_take(argv, xasprintf("--instance=%s", settings_str(ctx->settings, SET_INSTANCE)));
 }
@@ -66,11 +70,29 @@ static bool is_configured(const struct cmd_ctx *ctx)
 	return found;
 }
 
+/* A rule of the files names the event of free GPUs. */
+static bool names_free(const struct text_list *argv)
+{
+	struct notify_config c;
+	struct err e = ERR_INIT;
+	bool ret = false;
+
+	for (size_t i = 0; i < argv->n; i++)
+		if (str_has_prefix(argv->texts[i], config_option)) {
+			ret = notify_config_read(argv->texts[i] + strlen(config_option), &c, NULL,
+						 &e) == 0 &&
+			      notify_config_names(&c, "free");
+			notify_config_clear(&c);
+		}
+	return ret;
+}
+
 json_t *notifier_spec(const struct cmd_ctx *ctx, const char *state_dir)
 {
 	cleanup_free char *program = NULL;
 	struct text_list argv = { .n = 0 };
 	json_t *words = json_array();
+	bool tells_free;
 	struct err e = ERR_INIT;
 
 	if (!is_configured(ctx)) {
@@ -84,9 +106,11 @@ json_t *notifier_spec(const struct cmd_ctx *ctx, const char *state_dir)
 	text_list_add(&argv, "run");
 	for (size_t i = 0; i < argv.n; i++)
 		(void)json_array_append_new(words, json_new_text(argv.texts[i]));
+	tells_free = names_free(&argv);
 	text_list_clear(&argv);
-	return json_pack("{ss ss? ss? sb so}", "name", NOTIFIER_PROGRAM, "program", program,
-			 "trouble", program ? NULL : e.text, "watches", 1, "argv", words);
+	return json_pack("{ss ss? ss? sb sb so}", "name", NOTIFIER_PROGRAM, "program", program,
+			 "trouble", program ? NULL : e.text, "watches", 1, HELPER_TELLS_FREE,
+			 tells_free, "argv", words);
 }
 
 /* The event on standard input. */

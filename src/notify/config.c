@@ -227,10 +227,29 @@ static int read_template(const json_t *value, const struct key *k, void *place, 
 	return r < 0 ? r : template_check(*(char **)place, e);
 }
 
-/* "Name: value" each; the names of a header end where the value begins. */
+/* {Name: value} as "Name: value". */
+static int read_pairs(const json_t *value, struct text_list *list, struct err *e)
+{
+	const char *name;
+	json_t *text;
+
+	json_object_foreach((json_t *)(uintptr_t)value, name, text)
+	{
+		cleanup_free char *line = NULL;
+		int r = read_line(text, NULL, &line, e);
+
+		if (r < 0)
+			return err_wrap(e, "%s", name), r;
+		text_list_take(list, xasprintf("%s: %s", name, line));
+	}
+	return 0;
+}
+
+/* "Name: value" each, or a mapping; the names of a header end where the value begins. */
 static int read_headers(const json_t *value, const struct key *k, void *place, struct err *e)
 {
-	int r = read_list(value, k, place, e);
+	int r = json_object_size(value) ? read_pairs(value, place, e)
+					: read_list(value, k, place, e);
 	const struct text_list *list = place;
 
 	for (size_t i = 0; r == 0 && i < list->n; i++) {
@@ -664,6 +683,14 @@ static bool fits(const struct text_list *patterns, const char *text)
 		if (text && fnmatch(patterns->texts[i], text, 0) == 0)
 			return true;
 	return patterns->n == 0;
+}
+
+bool notify_config_names(const struct notify_config *c, const char *topic)
+{
+	for (size_t i = 0; i < c->n_rules; i++)
+		if (fits(&c->rules[i].events, topic) && c->rules[i].events.n)
+			return true;
+	return false;
 }
 
 bool notify_config_wants(const struct notify_config *c, const struct channel *ch,

@@ -101,6 +101,9 @@ const struct channel *notify_config_channel(const struct notify_config *c, const
 bool notify_config_wants(const struct notify_config *c, const struct channel *ch,
 			 const json_t *event);
 
+/* A rule says that it tells of this topic ("free"), be it by a pattern. Pure. */
+bool notify_config_names(const struct notify_config *c, const char *topic);
+
 const char *channel_type_name(enum channel_type type);
 const char *webhook_format_name(enum webhook_format format);
 /* Where it goes, without what is secret: "me@example.org by smtps://mail.example.org:465". The

@@ -99,8 +99,11 @@ static void route(struct daemon *d, const json_t *event)
 static void take(void *user, json_t *event)
 {
 	struct daemon *d = user;
+	const char *kind = json_get_str(event, "event");
 
 	route(d, event);
+	if (kind && strcmp(kind, "ending") == 0)
+		outbox_set_agent(d->outbox, NULL);
 	outbox_set_cursor(d->outbox, json_get_str(event, "id"));
 }
 
@@ -151,6 +154,36 @@ static void on_event(struct daemon *d, json_t *event)
 		d->gap_ms = mono_ms();
 }
 
+/* An agent is gone that has not said so. */
+static void tell_lost(struct daemon *d, int64_t pid, const char *what_now)
+{
+	char time[CLOCK_TEXT_MAX];
+	cleanup_free char *text =
+		xasprintf("the agent on %s (PID %lld) has ended without a word: %s", d->node,
+			  (long long)pid, what_now);
+	json_t *event =
+		json_pack("{ss ss ss ss ss sI ss}", "time", clock_format_iso(clock_wall_ns(), time),
+			  "event", "agent-lost", "level", "error", "instance", d->instance, "node",
+			  d->node, "pid", (json_int_t)pid, "text", text);
+
+	route(d, event);
+	json_decref(event);
+	outbox_set_agent(d->outbox, NULL);
+}
+
+/* Whoever killed the agent before this one may have killed who would have told of it, too. */
+static void look_at_the_one_before(struct daemon *d, const json_t *agent)
+{
+	const json_t *before = outbox_agent(d->outbox);
+	const char *was = json_get_str(before, "since"), *is = json_get_str(agent, "since");
+
+	if (before && was && is && strcmp(was, is) != 0)
+		tell_lost(d, (int64_t)json_get_u64(before, "pid"),
+			  "so has the program that would have told of it; another agent runs now");
+	outbox_set_agent(d->outbox, json_pack("{sI ss?}", "pid",
+					      (json_int_t)json_get_u64(agent, "pid"), "since", is));
+}
+
 static void on_snapshot(struct daemon *d, const json_t *doc)
 {
 	const json_t *status = json_object_get(doc, "status");
@@ -168,6 +201,7 @@ static void on_snapshot(struct daemon *d, const json_t *doc)
 	d->fresh = !outbox_cursor(d->outbox)[0];
 	if (!d->fresh)
 		read_missed(d);
+	look_at_the_one_before(d, json_object_get(status, "agent"));
 	json_array_foreach(events, i, event) on_event(d, event);
 	d->fresh = false;
 }
@@ -188,22 +222,6 @@ static void on_document(struct daemon *d, const json_t *doc)
 
 /* -------- the agent -------- */
 
-static void on_lost(struct daemon *d)
-{
-	char time[CLOCK_TEXT_MAX];
-	cleanup_free char *text = xasprintf(
-		"the agent on %s (PID %lld) has ended without a word: tasks that run go on, and "
-		"nothing is held or started until there is one again",
-		d->node, (long long)d->agent_pid);
-	json_t *event =
-		json_pack("{ss ss ss ss ss sI ss}", "time", clock_format_iso(clock_wall_ns(), time),
-			  "event", "agent-lost", "level", "error", "instance", d->instance, "node",
-			  d->node, "pid", (json_int_t)d->agent_pid, "text", text);
-
-	route(d, event);
-	json_decref(event);
-}
-
 static void on_gone(struct daemon *d)
 {
 	struct err e = ERR_INIT;
@@ -217,7 +235,10 @@ static void on_gone(struct daemon *d)
 	read_missed(d);
 	take_held_back(d, true);
 	if (!d->announced && d->agent_pid)
-		on_lost(d);
+		tell_lost(d, d->agent_pid,
+			  "tasks that run go on, and nothing is held or started until there is one "
+			  "again");
+	outbox_set_agent(d->outbox, NULL);
 }
 
 static void hear(struct daemon *d)

@@ -65,8 +65,8 @@ static void add_dropped(const json_t *event, struct strbuf *out)
 
 	if (n)
 		strbuf_addf(out,
-			    "(Before this %" PRIu64 " message%s not sent: there were too many, or "
-			    "no room or no way for a day.)\n",
+			    "(%" PRIu64 " more message%s not sent: there were too many, or no room "
+			    "or no way for a day. tenure events has what they were about.)\n",
 			    n, n == 1 ? " was" : "s were");
 }
 

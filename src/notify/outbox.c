@@ -18,10 +18,10 @@
 #define SIZE_MAX_BYTES (32 * MIB)
 
 /*
- * It is kept as the JSON that the file is: {format, cursor, channels: {NAME: {waiting: [{at,
- * event}], sent: [at], failures, next_ms, dropped, ok: {time, text}, error: {time, text}}}}; during
- * an attempt also of how many of the first it is (sending), and how many dropped ones it tells of
- * (telling).
+ * It is kept as the JSON that the file is: {format, cursor, agent: {pid, since}, channels: {NAME:
+ * {waiting: [{at, event}], sent: [at], failures, next_ms, dropped, ok: {time, text}, error: {time,
+ * text}}}}; during an attempt also of how many of the first it is (sending), and how many dropped
+ * ones it tells of (telling).
  */
 struct outbox {
 	char *path;
@@ -114,6 +114,21 @@ const char *outbox_cursor(const struct outbox *o)
 	const char *cursor = json_get_str(o->doc, "cursor");
 
 	return cursor ? cursor : "";
+}
+
+const json_t *outbox_agent(const struct outbox *o)
+{
+	const json_t *agent = json_object_get(o->doc, "agent");
+
+	return json_is_object(agent) ? agent : NULL;
+}
+
+void outbox_set_agent(struct outbox *o, json_t *agent)
+{
+	if (!agent && !outbox_agent(o))
+		return;
+	(void)json_object_set_new(o->doc, "agent", agent ? agent : json_null());
+	o->changed = true;
 }
 
 void outbox_set_cursor(struct outbox *o, const char *id)

@@ -38,6 +38,11 @@ bool outbox_is_saved(const struct outbox *o);
 /* The id of the last event that was taken; "": none was. */
 const char *outbox_cursor(const struct outbox *o);
 void outbox_set_cursor(struct outbox *o, const char *id);
+/* The agent that is listened to, {pid, since}, borrowed; NULL: none, or its end was announced or
+ * told. One that a notifier finds here was there when the one before it ended. */
+const json_t *outbox_agent(const struct outbox *o);
+/* Takes the reference; NULL: none. */
+void outbox_set_agent(struct outbox *o, json_t *agent);
 
 void outbox_add(struct outbox *o, const struct channel *ch, const json_t *event, uint64_t now_ms);
 /* A message that is to be sent now, of the first *ret_n events that wait; the caller's reference.

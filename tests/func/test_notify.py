@@ -49,6 +49,9 @@ def notify(build, env, home):
         return subprocess.run([build / "tenure", "notify", *args], env=env | variables, capture_output=True, text=True,
                               timeout=HANG, check=False)
     run.home = home
+    run.config = config
+    run.check = lambda: subprocess.run([build / "tenure", "config", "check", config], env=env, capture_output=True, text=True,
+                                       timeout=HANG, check=False)
     return run
 
 
@@ -195,6 +198,8 @@ def test_a_body_of_ones_own(notify, receiver):
     sent = json.loads(sent)
     assert sent["summary"] == f"test: {SENTENCE}" and sent["all"]["event"] == "test" and sent["task"] == ""
     assert sent["x"] == {"y": 1} and headers["X-One"] == "1"
+    assert notify({"hook": hook(receiver, headers={"X-Two": "2", "X-Three": "a: b"})}, "test").returncode == 0
+    assert receiver.posts[1][1]["X-Two"] == "2" and receiver.posts[1][1]["X-Three"] == "a: b"
 
 
 def test_numbers_are_told_as_they_are_printed(notify, build, env, home, receiver):
@@ -324,6 +329,9 @@ def test_the_desktop(notify, home):
     ({"type": "webhook", "url": "file:///etc/passwd"}, "url: it begins with https:// or http://"),
     ({"type": "webhook", "url": "http://h", "body": "{tsak}"}, "{tsak} is nothing that an event has; did you mean {task}?"),
     ({"type": "webhook", "url": "http://h", "headers": ["Authorization: Bearer x"]}, "token_file names"),
+    ({"type": "webhook", "url": "http://h", "headers": {"Authorization": "Bearer x"}}, "token_file names"),
+    ({"type": "webhook", "url": "http://h", "headers": {"X Y": "z"}}, '"X Y: z" is no header'),
+    ({"type": "webhook", "url": "http://h", "headers": {"X": ["z"]}}, "X: a text belongs here"),
     ({"type": "webhook", "url": "http://h", "digest": "2w"}, "digest: "),
     ({"type": "command", "command": "rm -r x"}, "shell: true for a line of the shell"),
     ({"type": "desktop", "to": "a@b"}, "to: a channel of the type desktop has no such key"),
@@ -332,6 +340,13 @@ def test_mistakes_are_named(notify, channel, said):
     run = notify({"x": channel})
     assert run.returncode == 2 and said in " ".join(run.stderr.split()), run.stderr
     assert "hunter2" not in run.stderr and run.stderr.startswith("tenure-notify: ~/.config/tenure/config.yaml: notify: ")
+    # Before it is used, by the check of the whole file, and with what else is wrong there.
+    text = json.loads(notify.config.read_text())
+    checked = notify.check()
+    assert checked.returncode == 2 and checked.stdout == "" and said in " ".join(checked.stderr.split()), checked
+    notify.config.write_text(json.dumps(text | {"memry": "1G"}))
+    checked = notify.check()
+    assert checked.returncode == 2 and "memry" in checked.stderr and said in " ".join(checked.stderr.split()), checked
 
 
 def test_mistakes_of_rules_are_named(notify):
@@ -348,6 +363,7 @@ def test_each_event_of_the_document_is_one(notify):
     assert len(words) > 20
     run = notify({"x": {"type": "desktop"}}, rules=[{"events": words}, {"events": ["task-*"]}])
     assert (run.returncode, run.stderr) == (0, "") and "with 2 rules" in run.stdout
+    assert notify.check().stdout == f"{notify.config}: ok\n"
 
 
 def test_secrets_are_nowhere(notify, receiver, home, build, env):

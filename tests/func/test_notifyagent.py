@@ -17,7 +17,7 @@ from test_badday import fill_disk, mount_small_disk
 
 pytest.importorskip("aiosmtpd")
 
-from notifylib import Receiver, hanging_server  # noqa: E402
+from notifylib import Receiver, hanging_server, smtp_server  # noqa: E402
 
 
 @pytest.fixture
@@ -198,6 +198,53 @@ def test_an_agent_that_is_told_to_end_is_no_loss(told, receiver):
     assert not receiver.posts
 
 
+def lost(receiver):
+    return [e for d in receiver.good() for e in d.get("events", [d]) if e["event"] == "agent-lost"]
+
+
+def test_an_agent_that_is_killed_with_its_notifier_is_told_by_the_next_one(told, receiver):
+    """Once; and one that was told to end is no loss, though its notifier could not hear that."""
+    q = told({"hook": hook(receiver)})
+    q.start("--no-hold")
+    pid, first = notifier(q), q.agent.pid
+    must_come(lambda: f'"pid":{first}' in "".join(f.read_text() for f in pathlib.Path(q.spool, "notify").glob("*.json")))
+    os.kill(pid, signal.SIGSTOP)
+    q.agent.kill()
+    q.agent.wait()
+    os.kill(pid, signal.SIGKILL)
+    must_come(lambda: not proc_exists(pid))
+    q.start("--no-hold")
+    event, = must_come(lambda: lost(receiver))
+    assert event["pid"] == first and "has ended without a word" in event["text"] and "another agent runs now" in event["text"]
+    pid = notifier(q)
+    os.kill(pid, signal.SIGSTOP)
+    q.run("off")
+    os.kill(pid, signal.SIGKILL)
+    must_come(lambda: not proc_exists(pid))
+    q.start("--no-hold")
+    q.wait(fail_one(q, "third"), "failed")
+    must_come(lambda: tasks(receiver) == ["third"])
+    assert len(lost(receiver)) == 1
+
+
+def test_free_gpus_are_told_where_a_rule_names_them(told, receiver):
+    """Without a further setting; nobody who does not ask for it is told, and 0 is a word, too."""
+    q = told({"hook": hook(receiver)}, [{"events": ["free"]}])
+    q.start("--no-hold")
+    event, = must_come(receiver.good)
+    assert (event["event"], event["free"]) == ("free", 1)
+    i = q.submit("--", q.newcomer, "--take", "50%", "--stay", "600")
+    q.begun(i)
+    q.run("stop", str(i), "--now")
+    must_come(lambda: len(receiver.good()) == 2)
+    q.run("reload", "--gpu-available-threshold", "0")
+    i = q.submit("--", q.newcomer, "--take", "50%", "--stay", "600")
+    q.begun(i)
+    q.run("stop", str(i), "--now")
+    q.run("off")
+    assert len(receiver.good()) == 2
+
+
 def test_several_within_a_while_come_as_one(told, receiver):
     q = told({"hook": hook(receiver, digest="3s")})
     q.start("--no-hold")
@@ -215,6 +262,21 @@ def test_too_many_are_dropped_and_that_is_told(told, receiver):
         q.wait(q.submit("-g", "0", "-n", f"t{n}", "--", "false"), "failed")
     must_come(lambda: len(receiver.posts) == 2 and shown(q, "hook")["dropped"] == 3)
     assert "3 dropped since then" in q.run("notify").stdout
+
+
+def test_a_message_tells_how_many_were_dropped(told):
+    """Those that came behind it while it waited, too, so that it does not say whether before or after it."""
+    with smtp_server() as box:
+        q = told({"mail": {"type": "mail", "to": "you@example.org", "from": "tenure@example.org", "server": box.url, "tls": "none",
+                           "per_hour": "1"}}, [{"events": ["task-failed"]}])
+        q.start("--no-hold")
+        pid = notifier(q)
+        must_come(lambda: list(pathlib.Path(q.spool, "notify").glob("*.json")))
+        os.kill(pid, signal.SIGSTOP)
+        names = fail_five(q)
+        os.kill(pid, signal.SIGCONT)
+        text = must_come(lambda: box.mails)[0].get_content()
+        assert names[0] in text and "(4 more messages were not sent: there were too many" in " ".join(text.split()), text
 
 
 def test_a_full_disk_is_said_and_stops_nothing(told, receiver):
