@@ -199,6 +199,21 @@ static void add_wanted(json_t *o, const struct pool *p)
 	(void)json_object_update_new(o, said);
 }
 
+static json_t *commands_json(const struct pool_state *st)
+{
+	json_t *o = json_object();
+
+	for (unsigned int i = 0; i < POOL_COMMAND_MAX; i++) {
+		const struct pool_count *c = &st->commands[i];
+
+		(void)json_object_set_new(o, pool_command_name(i),
+					  json_pack("{s:I, s:I, s:f}", "n", (json_int_t)c->n,
+						    "errors", (json_int_t)c->errors, "seconds",
+						    (double)c->ms / MS_PER_S));
+	}
+	return o;
+}
+
 static json_t *shown_json(const struct pool_shown *p)
 {
 	const struct pool_state *st = &p->state;
@@ -219,6 +234,7 @@ static json_t *shown_json(const struct pool_shown *p)
 	for (size_t i = 0; i < p->jobs.n; i++)
 		(void)json_array_append_new(jobs, job_json(&p->jobs.all[i]));
 	(void)json_object_set_new(o, "jobs", jobs);
+	(void)json_object_set_new(o, "commands", commands_json(st));
 	if (!p->error)
 		add_wanted(o, &p->pool);
 	return o;

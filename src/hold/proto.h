@@ -80,12 +80,13 @@
 #include "hold/lease_id.h"
 #include "hold/policy.h"
 
-#define PROTO_VERSION 13U
+#define PROTO_VERSION 14U
 /* Whoever has not been heard for so long is gone: an agent to its guard, a guard to its agent, and
  * every agent to a task that is to end with them. */
 #define GUARD_AWAIT_MS	  10000U
 #define PROTO_TEXT_MAX	  256
 #define PROTO_DEVICES_MAX 128
+#define PROTO_XIDS	  8
 
 enum msg_type {
 	MSG_HELLO = 1,
@@ -312,6 +313,11 @@ enum dev_flags {
 	DEVICE_UNSEEN = 1 << 5,	  /* given to the job and not visible to NVML: for tasks alone */
 };
 
+/* How often an error was reported; xid 0: all others, for which there is no room. */
+struct xid_count {
+	uint32_t xid, n;
+};
+
 struct dev_status {
 	char uuid[96]; /* a MIG instance's is longer than a card's */
 	char name[96];
@@ -346,6 +352,7 @@ struct dev_status {
 	char lease_instance[PROTO_INSTANCE_MAX];
 	uint32_t flags; /* enum dev_flags */
 	uint32_t xid;	/* the error for which it is not used (gpu/xid.h), or 0 */
+	struct xid_count xids[PROTO_XIDS];	/* reported since the guard started; n 0: no more */
 	uint64_t peers[PROTO_DEVICES_MAX / 64]; /* slots that NVLink joins with it, a bit each */
 };
 

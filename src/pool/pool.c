@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/enumstr.h"
 #include "base/hash.h"
 #include "base/json_get.h"
 #include "base/mem.h"
@@ -495,6 +496,23 @@ int pool_forget(const struct spool *sp, const char *name, struct err *e)
 
 #define STATE "state"
 
+#define COUNT(name, command, member)                                                               \
+	{                                                                                          \
+		(name), offsetof(struct pool_state, commands[command].member), 1                   \
+	}
+#define COUNTS(name, command)                                                                      \
+	COUNT(name "_commands", command, n), COUNT(name "_errors", command, errors),               \
+		COUNT(name "_ms", command, ms)
+
+const char *pool_command_name(unsigned int command)
+{
+	static const char *const names[] = { [POOL_COMMAND_JOBS] = "jobs",
+					     [POOL_COMMAND_SUBMIT] = "submit",
+					     [POOL_COMMAND_CANCEL] = "cancel" };
+
+	return enum_name(names, ARRAY_LEN(names), command);
+}
+
 static const struct {
 	const char *name;
 	size_t at, size; /* size 0: unsigned int; 1: uint64_t */
@@ -512,6 +530,9 @@ static const struct {
 	{ "waiting", offsetof(struct pool_state, waiting), 0 },
 	{ "cap", offsetof(struct pool_state, cap), 0 },
 	{ "unfit", offsetof(struct pool_state, unfit), 0 },
+	COUNTS("jobs", POOL_COMMAND_JOBS),
+	COUNTS("submit", POOL_COMMAND_SUBMIT),
+	COUNTS("cancel", POOL_COMMAND_CANCEL),
 	{ "next", offsetof(struct pool_state, next), sizeof(((struct pool_state *)0)->next) },
 	{ "error", offsetof(struct pool_state, error), sizeof(((struct pool_state *)0)->error) },
 	{ "pause", offsetof(struct pool_state, pause), sizeof(((struct pool_state *)0)->pause) },

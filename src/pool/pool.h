@@ -108,6 +108,17 @@ uint32_t pool_shape(const struct pool *p);
 /* Nodes that it may have at a time, by its max and its total of GPUs. */
 unsigned int pool_cap(const struct pool *p);
 
+/* What ticks ask engines for, and how that went since the pool is there. What is not installed was
+ * not asked. */
+enum pool_command { POOL_COMMAND_JOBS, POOL_COMMAND_SUBMIT, POOL_COMMAND_CANCEL, POOL_COMMAND_MAX };
+
+struct pool_count {
+	uint64_t n, errors, ms; /* ms: all of them took */
+};
+
+/* "jobs", ... */
+const char *pool_command_name(unsigned int command);
+
 /* What the last tick did, for people and for the next one. Times are of the file server's clock, in
  * seconds of the wall. */
 struct pool_state {
@@ -121,9 +132,10 @@ struct pool_state {
 	bool paused; /* until somebody says `up` again; text: why */
 	unsigned int wanted, live, waiting, cap;
 	unsigned int unfit; /* tasks that are ready and fit no node of it */
-	char next[256];	    /* what comes next, a sentence */
-	char error[512];    /* the last one; "": the last tick had none */
-	char pause[512];    /* why it is paused */
+	struct pool_count commands[POOL_COMMAND_MAX];
+	char next[256];	 /* what comes next, a sentence */
+	char error[512]; /* the last one; "": the last tick had none */
+	char pause[512]; /* why it is paused */
 };
 
 /* What is no state, and one that is not there, is as nothing. 0 or -errno; ret is set in each case.

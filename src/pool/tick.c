@@ -76,6 +76,19 @@ static void engine_failed(struct tick *t, int r, const struct err *e)
 	set_error(t, e);
 }
 
+/* r: what came of it. */
+static int count_command(struct tick *t, enum pool_command command, uint64_t began_ns, int r)
+{
+	struct pool_count *c = &t->report->state.commands[command];
+
+	if (r == -ENOENT)
+		return r;
+	c->n++;
+	c->errors += r != 0;
+	c->ms += (clock_mono_ns() - began_ns) / NS_PER_MS;
+	return r;
+}
+
 static void save(struct tick *t, const struct pool_job *job)
 {
 	struct err e = ERR_INIT;
@@ -376,13 +389,15 @@ static void ask_engine(struct tick *t)
 	cleanup_free char *prefix = name_prefix(t);
 	struct engine_jobs listed = { .n = 0 };
 	struct err e = ERR_INIT;
+	uint64_t began = clock_mono_ns();
 	int r;
 
 	if (!must_ask(t) ||
 	    (st->polled_s + ENGINE_POLL_MS / 1000 > t->owner.now_s && !must_know(t)))
 		return;
 	st->polled_s = t->owner.now_s;
-	r = t->engine->jobs(&t->env, prefix, &listed, &e);
+	r = count_command(t, POOL_COMMAND_JOBS, began,
+			  t->engine->jobs(&t->env, prefix, &listed, &e));
 	if (r == 0)
 		take_listing(t, &listed);
 	else
@@ -628,11 +643,20 @@ static void avoid_nodes(const struct tick *t, struct order *o)
 	o->req.exclude = &o->exclude;
 }
 
+static int submit(struct tick *t, const struct order *o, const struct strbuf *script, char **id,
+		  struct err *e)
+{
+	uint64_t began = clock_mono_ns();
+
+	return count_command(t, POOL_COMMAND_SUBMIT, began,
+			     t->engine->submit(&t->env, &o->req, strbuf_str(script), id, e));
+}
+
 /* With the nodes that are avoided it wants none: maybe there are no others. */
 static int submit_somewhere(struct tick *t, struct order *o, struct strbuf *script, char **id,
 			    struct err *e)
 {
-	int r = t->engine->submit(&t->env, &o->req, strbuf_str(script), id, e);
+	int r = submit(t, o, script, id, e);
 
 	if (r != ENGINE_REFUSED || !o->exclude.n)
 		return r;
@@ -641,7 +665,7 @@ static int submit_somewhere(struct tick *t, struct order *o, struct strbuf *scri
 	r = t->engine->render(&o->req, script, e);
 	if (r == 0)
 		r = write_script(t, o->req.token, script, e);
-	return r == 0 ? t->engine->submit(&t->env, &o->req, strbuf_str(script), id, e) : -EIO;
+	return r == 0 ? submit(t, o, script, id, e) : -EIO;
 }
 
 /* before: the job whose place it takes; NULL. */
@@ -692,6 +716,7 @@ static bool submit_one(struct tick *t, bool first, const struct pool_job *before
 static bool cancel_some(struct tick *t, const struct pool_decision *d)
 {
 	struct text_list ids = { .n = 0 };
+	uint64_t began = clock_mono_ns();
 	struct err e = ERR_INIT;
 
 	for (size_t i = 0; i < d->n_cancel; i++)
@@ -699,7 +724,8 @@ static bool cancel_some(struct tick *t, const struct pool_decision *d)
 			text_list_add(&ids, t->jobs.all[d->cancel[i]].id);
 	if (!ids.n)
 		return true;
-	if (t->engine->cancel(&t->env, &ids, &e) < 0) {
+	if (count_command(t, POOL_COMMAND_CANCEL, began, t->engine->cancel(&t->env, &ids, &e)) <
+	    0) {
 		set_error(t, &e);
 		text_list_clear(&ids);
 		return false;

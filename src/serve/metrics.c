@@ -382,6 +382,28 @@ static void tell_memory(struct prom *p, const json_t *devices)
 	}
 }
 
+static void tell_xids(struct prom *p, const json_t *devices)
+{
+	const json_t *d, *count;
+	size_t i, k;
+
+	prom_family(p, "tenure_device_xid_errors", PROM_COUNTER,
+		    "Errors (XIDs) that the driver has reported of it since the guard started; 0: "
+		    "those beyond seven different ones.");
+	json_array_foreach(devices, i, d)
+	{
+		json_array_foreach(json_object_get(d, "xids"), k, count)
+		{
+			char xid[16];
+
+			(void)str_print(xid, sizeof(xid), "%u",
+					json_get_small(count, "xid", UINT32_MAX));
+			prom_sample(p, json_get_num(count, "n"), "uuid", json_get_str(d, "uuid"),
+				    "xid", xid, NULL);
+		}
+	}
+}
+
 static void tell_sums(struct prom *p, const struct metrics *m)
 {
 	prom_family(p, "tenure_device_use_seconds", PROM_COUNTER,
@@ -497,6 +519,61 @@ static void tell_nodes(struct prom *p, const struct model_snapshot *s)
 	}
 }
 
+/* Of an engine's jobs that have not ended. */
+static void tell_pool_jobs(struct prom *p, const json_t *pools)
+{
+	static const char *const states[] = { "waiting",   "held",   "starting", "running",
+					      "suspended", "ending", "unknown" };
+	const json_t *pool, *job;
+	size_t i, k;
+
+	prom_family(p, "tenure_pool_jobs", PROM_GAUGE,
+		    "Jobs that have not ended, by what the engine said of them last.");
+	json_array_foreach(pools, i, pool)
+	{
+		double n[ARRAY_LEN(states)] = { 0 };
+
+		json_array_foreach(json_object_get(pool, "jobs"), k, job)
+		{
+			for (size_t at = 0; at < ARRAY_LEN(states); at++)
+				n[at] += !json_get_flag(job, "ended") &&
+					 strcmp(json_get_str(job, "state") ?: "", states[at]) == 0;
+		}
+		for (size_t at = 0; at < ARRAY_LEN(states); at++)
+			prom_sample(p, n[at], "pool", json_get_str(pool, "pool"), "engine",
+				    json_get_str(pool, "engine"), "state", states[at], NULL);
+	}
+}
+
+/* What ticks of any node asked engines for; the counts are in the queue's directory. */
+static void tell_commands(struct prom *p, const json_t *pools)
+{
+	static const struct {
+		const char *name, *member, *help;
+	} rows[] = {
+		{ "tenure_engine_commands", "n",
+		  "Commands of the engine that were run for the pool." },
+		{ "tenure_engine_command_errors", "errors", "Those that failed." },
+		{ "tenure_engine_command_seconds", "seconds", "Time that they took." },
+	};
+	const json_t *pool, *count;
+	const char *command;
+	size_t i;
+
+	for (size_t row = 0; row < ARRAY_LEN(rows); row++) {
+		prom_family(p, rows[row].name, PROM_COUNTER, rows[row].help);
+		json_array_foreach(pools, i, pool)
+		{
+			json_object_foreach(json_object_get(pool, "commands"), command, count)
+			{
+				prom_sample(p, json_get_num(count, rows[row].member), "pool",
+					    json_get_str(pool, "pool"), "engine",
+					    json_get_str(pool, "engine"), "command", command, NULL);
+			}
+		}
+	}
+}
+
 static void tell_pools(struct prom *p, const struct model_snapshot *s)
 {
 	static const char *const counts[] = { "wanted", "live", "waiting" };
@@ -511,6 +588,8 @@ static void tell_pools(struct prom *p, const struct model_snapshot *s)
 				    json_get_str(pool, "pool"), "engine",
 				    json_get_str(pool, "engine"), "what", counts[k], NULL);
 	}
+	tell_pool_jobs(p, s->pools);
+	tell_commands(p, s->pools);
 	prom_family(p, "tenure_pool_failing", PROM_GAUGE, "1: its engine gives an error.");
 	json_array_foreach(s->pools, i, pool)
 	{
@@ -569,6 +648,7 @@ static void tell(struct prom *p, struct metrics *m, const struct model_snapshot 
 	tell_info(p, s, devices);
 	tell_figures(p, s, devices, figures, ARRAY_LEN(figures), tell_sample);
 	tell_memory(p, devices);
+	tell_xids(p, devices);
 	tell_sums(p, m);
 	tell_tasks(p, m, s);
 	tell_nodes(p, s);

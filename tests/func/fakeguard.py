@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 
-VERSION = 13
+VERSION = 14
 (HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED, HEARTBEAT, LEASE,
  LEASE_REPLY, GRANT, GRANTED, LEASE_TAKEN, UNLEASE, UNLEASED, LEASE_STATE, RESERVE, LEASE_USE, HEALTH) = \
     range(1, 23)
@@ -145,7 +145,7 @@ class Device(c.Structure):
                 ("n_leases", c.c_uint32), ("n_lease_procs", c.c_uint32),
                 ("promised", c.c_uint64), ("lease", LeaseId), ("lease_stage", c.c_uint32),
                 ("own_python", c.c_uint32), ("lease_instance", c.c_char * 64),
-                ("flags", c.c_uint32), ("pad2", c.c_uint32),
+                ("flags", c.c_uint32), ("pad2", c.c_uint32), ("xids", c.c_uint32 * 16),
                 ("peers", c.c_uint64 * 2)]
 
 

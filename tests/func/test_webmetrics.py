@@ -17,6 +17,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from patience import HANG, must_come, wait_for
+from poolsite import Site
 from weblib import ROOT, Web
 
 OPEN = {"Accept": "application/openmetrics-text; version=1.0.0, text/plain;q=0.5"}
@@ -284,6 +285,42 @@ def test_the_dashboard_is_one_that_grafana_imports():
             used = set(re.findall(r"\$(\w+)", t["expr"])) - {"__rate_interval", "__range"}
             assert t["datasource"] == source and used and used <= set(variables), t["expr"]
     assert all(v["datasource"] == source for v in variables.values() if v["type"] == "query")
+
+
+def test_errors_of_devices_are_counted(web):
+    w = web(())
+    q = w.node
+    must_come(lambda: total(read(w)[1], "tenure_device_info") == 2)
+    for xid in (31, 31, 13):
+        q.m.ctl("xid", 1, xid)
+    uuid = q.m.device(1)["uuid"]
+    must_come(lambda: {x: total(read(w)[1], "tenure_device_xid_errors_total", uuid=uuid, xid=x) for x in ("31", "13")} == {"31": 2, "13": 1})
+    text, values = read(w)
+    assert total(values, "tenure_device_xid_errors_total") == 3 and lint(text) == (0, "")
+    assert list(parse_open(w.get("/metrics", headers=OPEN).text))
+    assert q.m.device(1)["xid"] is None  # the doing of programs
+
+
+def test_jobs_and_commands_of_engines(queue, build, env, tmp_path):
+    site = Site(build, env, tmp_path)
+    q = queue()
+    q.env = {**q.env, "PATH": site.env["PATH"]}
+    w = Web(q, port=False)
+    q.run("up", "--pool", "big", "--engine", "slurm", "--nodes", "2", "--max", "2")
+    jobs = lambda **labels: total(read(w)[1], "tenure_pool_jobs", pool="big", engine="slurm", **labels)  # noqa: E731
+    must_come(lambda: jobs(state="waiting") == 2 and jobs() == 2)
+
+    def count(what, command):
+        return total(read(w)[1], f"tenure_engine_command{what}_total", pool="big", engine="slurm", command=command)
+    assert count("s", "submit") == 2 and count("_errors", "submit") == 0 and 0 < count("_seconds", "submit") < HANG
+    (site.dir / "refuse").touch()
+    q.run("up", "--pool", "big", "--max", "3", "--nodes", "3", check=False)
+    must_come(lambda: count("_errors", "submit") == 1 and count("s", "submit") == 3)
+    q.run("down", "--pool", "big", "--now")
+    must_come(lambda: jobs() == 0 and count("s", "cancel") == 1)
+    text, _ = read(w)
+    assert lint(text) == (0, "") and list(parse_open(w.get("/metrics", headers=OPEN).text))
+    w.end()
 
 
 def test_each_expression_of_the_dashboard_has_data(prometheus):

@@ -59,6 +59,8 @@ static void test_of_a_program(void **state)
 	assert_int_equal(last_event(w)->kind, EVENT_NOTE);
 	assert_non_null(strstr(sentence(&last_event(w)->reason),
 			       "XID 31 (GPU memory page fault), 7 times: "));
+	assert_int_equal(w->d->seen.xids[0].xid, 31);
+	assert_int_equal(w->d->seen.xids[0].n, 7);
 	/* A program can make thousands. */
 	events = w->g->last_event;
 	report(w, 0, 31, 900);

@@ -287,6 +287,17 @@ static json_t *peers_json(const struct view *v, const struct dev_status *d)
 	return list;
 }
 
+static json_t *xids_json(const struct dev_status *d)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < ARRAY_LEN(d->xids) && d->xids[i].n; i++)
+		(void)json_array_append_new(list,
+					    json_pack("{s:i, s:i}", "xid", (int)d->xids[i].xid, "n",
+						      (int)d->xids[i].n));
+	return list;
+}
+
 /* What the load of a hold of ours is to reach. */
 static json_t *band_json(const struct view *v, const struct dev_status *d)
 {
@@ -313,6 +324,7 @@ json_t *status_device(const struct view *v, const struct dev_status *d, struct e
 	    d->reason.code == DEV_REASON_HELD ? json_string(d->reason.text) : json_null());
 	set(o, "use", use_json(v, d));
 	set(o, "xid", d->xid ? json_integer(d->xid) : json_null());
+	set(o, "xids", xids_json(d));
 	set(o, "quarantine", json_null());
 	set(o, "left_to", json_null());
 	set(o, "left_until", json_null());

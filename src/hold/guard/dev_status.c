@@ -124,6 +124,7 @@ static void fill_status(struct guard *g, const struct device *d, struct dev_stat
 	s->yields = d->hold.yields;
 	s->flags = flags_of(d);
 	s->xid = d->seen.xid;
+	(void)memcpy(s->xids, d->seen.xids, sizeof(s->xids));
 	for (size_t i = 0; i < ARRAY_LEN(s->peers); i++)
 		s->peers[i] = d->seen.peers.w[i];
 	s->own_python = count_python(g, d);

@@ -130,6 +130,7 @@ struct device_seen {
 	uint64_t lost_ns;    /* look_on_time() has found that so since; 0: it has not */
 	uint32_t xid;	     /* for which it is not used: xid.h; 0: none */
 	struct xid_told xids_told[XIDS_TOLD_MAX]; /* in no order */
+	struct xid_count xids[PROTO_XIDS];	  /* all reports */
 	uint64_t excused_bytes; /* in use by processes that the owner told us to ignore */
 	uint64_t rise_since_ns; /* memory above the figure of the hold since; 0: not */
 	uint64_t unlisted_ns;	/* memory that no listed process explains since; 0: none */

@@ -34,6 +34,18 @@ static bool note_told(struct device *d, uint32_t xid, uint64_t now)
 	return true;
 }
 
+/* The last place is that of all for which there is no other. */
+static void count(struct device *d, const struct eyes_error *err)
+{
+	struct xid_count *c = d->seen.xids, *last = c + ARRAY_LEN(d->seen.xids) - 1;
+
+	while (c < last && c->n && c->xid != err->xid)
+		c++;
+	c->xid = c < last ? err->xid : 0;
+	c->n += err->n;
+	d->dirty = true;
+}
+
 static void tell(struct guard *g, struct device *d, const struct eyes_error *err,
 		 enum xid_kind kind)
 {
@@ -85,6 +97,7 @@ void xid_guard_on_error(struct guard *g, const struct eyes_error *err)
 				xid_text(err->xid, text));
 		return;
 	}
+	count(&g->devs[err->slot], err);
 	tell(g, &g->devs[err->slot], err, kind);
 	for (uint32_t i = 0; kind == XID_TROUBLE && i < g->n_devs; i++)
 		if (concerns(g, &g->devs[i], err))
