@@ -455,15 +455,16 @@ def test_by_keyboard_alone(page):
     p.js("localStorage.clear()")
 
 
-def test_ten_thousand_tasks_do_not_stop_it(page):
-    p = page(None, opened=False, gpus=1)
-    q = p.web.node
+def test_ten_thousand_tasks_do_not_stop_it(page, queue):
+    q = queue(gpus=1)
     q.run("submit", "--paused", "-n", "one", "--", "true")
-    pending = pathlib.Path(q.spool, "pending")
-    first, = pending.iterdir()
+    pending = os.path.join(q.spool, "pending")
+    name, = os.listdir(pending)
+    task = pathlib.Path(pending, name).read_bytes()
     for i in range(2, 10001):
-        (pending / first.name.replace("none", f"nname{i}").replace(",1,", f",{i},", 1)).write_bytes(first.read_bytes())
-    p.open()
+        with open(os.path.join(pending, name.replace("none", f"nname{i}").replace(",1,", f",{i},", 1)), "wb") as f:
+            f.write(task)
+    p = page(None, node=q)
     p.get("#n-waiting", "10000", 30)
     assert p.js("return document.querySelectorAll('#waiting-table tbody tr').length") == 50
     # A click is answered at once, and nothing keeps the page's thread for long.
@@ -547,12 +548,10 @@ def test_nodes_with_deadlines_pools_and_allocations(page, queue, build, env, tmp
     site, q = Site(build, env, tmp_path), queue()
     q.env = {**q.env, "PATH": site.env["PATH"]}
     q.start("--no-hold", "--lifetime", "3h")
-    p = page(node=q, opened=False)
-    w = p.web
     q.run("up", "-g", "2", "--nodes", "1", "--pool", "big", "--engine", "slurm")
     q.run("alloc", "desk", "-g", "1")
-    must_come(lambda: w.get("/api/v1/pools").json["pools"])
-    p.open()
+    p = page(node=q)
+    w = p.web
     p.get("#nodes-table td", "this one")
     p.get("#nodes-table .c-deadline", "in 2 h 59 min")
     p.get("#pools-table", "big")
