@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/utf8.h"
 
 #define MARK	  "=== "
 #define MARK_LAST MARK "started   " /* the last line of a header, as line() writes it */
@@ -206,6 +207,161 @@ void logtext_plain_end(struct logtext_plain *p, struct strbuf *out)
 	if (p->held.len && (p->line < p->held.len || !is_trailer(p->last)))
 		strbuf_add(out, p->held.data, p->held.len);
 	strbuf_clear(&p->held);
+}
+
+/* ---- what a terminal may get ---- */
+
+#define ESC 0x1b
+
+static bool passes_as_it_is(unsigned char c)
+{
+	return (c >= ' ' && c < 0x7f) || c == '\t' || c == '\n' || c == '\r';
+}
+
+static void hold(struct logtext_safe *s, unsigned char c)
+{
+	if (s->n < sizeof(s->held) - 1)
+		s->held[s->n] = (char)c;
+	s->n += s->n < sizeof(s->held);
+}
+
+static void enter(struct logtext_safe *s, enum logtext_safe_state state)
+{
+	s->state = state;
+	s->n = 0;
+}
+
+/* A whole character, or as much of one as has come. Those of C1 begin what two bytes begin else. */
+static void take_character(struct logtext_safe *s, struct strbuf *out)
+{
+	uint32_t c = 0;
+	bool whole;
+
+	s->held[s->n] = '\0';
+	whole = utf8_decode(s->held, &c) == s->n;
+	enter(s, SAFE_TEXT);
+	if (whole && c >= 0x80 && c < 0xa0)
+		enter(s, c == 0x9b					      ? SAFE_CSI
+			 : c == 0x90 || c == 0x98 || (c >= 0x9d && c <= 0x9f) ? SAFE_STRING
+									      : SAFE_TEXT);
+	else
+		strbuf_adds(out, whole && utf8_shown(s->held) ? s->held : "?");
+}
+
+static bool safe_text(struct logtext_safe *s, unsigned char c, struct strbuf *out)
+{
+	if (c == ESC) {
+		enter(s, SAFE_ESCAPE);
+	} else if (passes_as_it_is(c)) {
+		strbuf_addc(out, (char)c);
+	} else if (c >= 0xc2 && c < 0xf5) {
+		enter(s, SAFE_CHARACTER);
+		hold(s, c);
+	} else if (c >= 0x80) {
+		strbuf_addc(out, '?');
+	}
+	return true;
+}
+
+static bool safe_character(struct logtext_safe *s, unsigned char c, struct strbuf *out)
+{
+	unsigned char lead = (unsigned char)s->held[0];
+	bool goes_on = (c & 0xc0) == 0x80;
+
+	if (goes_on)
+		hold(s, c);
+	if (!goes_on || s->n == (lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2))
+		take_character(s, out);
+	return goes_on;
+}
+
+static bool safe_escape(struct logtext_safe *s, unsigned char c, struct strbuf *out)
+{
+	bool first = s->state == SAFE_ESCAPE;
+
+	if (c >= 0x20 && c < 0x30)
+		enter(s, SAFE_ESCAPE_MORE);
+	else if (first && c == '[')
+		enter(s, SAFE_CSI);
+	else if (first && c && strchr("]PX^_", c))
+		enter(s, SAFE_STRING);
+	else
+		enter(s, SAFE_TEXT);
+	return c >= 0x20 && c < 0x7f;
+}
+
+static bool safe_csi(struct logtext_safe *s, unsigned char c, struct strbuf *out)
+{
+	bool goes_on = c >= 0x20 && c < 0x40;
+
+	if (goes_on) {
+		hold(s, c);
+		return true;
+	}
+	if ((c == 'm' || c == 'K') && s->n < sizeof(s->held)) {
+		s->held[s->n] = '\0';
+		if (strspn(s->held, "0123456789;:") == s->n) {
+			strbuf_addf(out, "\033[%s%c", s->held, c);
+			if (c == 'm')
+				s->tinted = strcmp(s->held, "") != 0 && strcmp(s->held, "0") != 0;
+		}
+	}
+	enter(s, SAFE_TEXT);
+	return c >= 0x40 && c < 0x7f;
+}
+
+static bool safe_string(struct logtext_safe *s, unsigned char c, struct strbuf *out)
+{
+	static const unsigned char can = 0x18, sub = 0x1a, st = 0x9c;
+
+	if (c == ESC)
+		enter(s, SAFE_STRING_ESCAPE);
+	else if (c == '\a' || c == '\n' || c == can || c == sub || c == st)
+		enter(s, SAFE_TEXT);
+	return c != '\n';
+}
+
+static bool safe_string_escape(struct logtext_safe *s, unsigned char c, struct strbuf *out)
+{
+	enter(s, c == '\\' ? SAFE_TEXT : SAFE_ESCAPE);
+	return c == '\\';
+}
+
+/* Each takes a byte, or leaves it to the state that it has passed to: false. */
+static bool (*const safe_states[])(struct logtext_safe *s, unsigned char c, struct strbuf *out) = {
+	[SAFE_TEXT] = safe_text,
+	[SAFE_CHARACTER] = safe_character,
+	[SAFE_ESCAPE] = safe_escape,
+	[SAFE_ESCAPE_MORE] = safe_escape,
+	[SAFE_CSI] = safe_csi,
+	[SAFE_STRING] = safe_string,
+	[SAFE_STRING_ESCAPE] = safe_string_escape,
+};
+_Static_assert(ARRAY_LEN(safe_states) == SAFE_STATE_MAX, "every state takes bytes");
+
+void logtext_safe_add(struct logtext_safe *s, const char *data, size_t len, struct strbuf *out)
+{
+	for (size_t i = 0; i < len;) {
+		size_t n = 0;
+
+		while (s->state == SAFE_TEXT && i + n < len &&
+		       passes_as_it_is((unsigned char)data[i + n]))
+			n++;
+		strbuf_add(out, data + i, n);
+		i += n;
+		while (i < len && !safe_states[s->state](s, (unsigned char)data[i], out))
+			;
+		i++;
+	}
+}
+
+void logtext_safe_end(struct logtext_safe *s, struct strbuf *out)
+{
+	if (s->state == SAFE_CHARACTER)
+		take_character(s, out);
+	if (s->tinted)
+		strbuf_adds(out, "\033[0m");
+	*s = (struct logtext_safe){ .state = SAFE_TEXT };
 }
 
 static const char *const because[] = {

@@ -47,6 +47,36 @@ void logtext_plain_begin(struct logtext_plain *p, const char *title);
 void logtext_plain_add(struct logtext_plain *p, const char *data, size_t len, struct strbuf *out);
 void logtext_plain_end(struct logtext_plain *p, struct strbuf *out);
 
+/*
+ * A log as a terminal may get it, as it comes in pieces: whoever wrote it changes no title, mode or
+ * colour table of who reads it. What passes is text, tabs, ends of lines, carriage returns and
+ * "erase in the line", with which progress bars are drawn, and colours (SGR); all other sequences
+ * and controls, their C1 forms included, are left out, and a character that is not well-formed, or
+ * turns the direction of others, is "?". A sequence that does not end is over with its line.
+ *
+ *	struct logtext_safe s = { 0 };
+ *	logtext_safe_add(&s, data, len, &out), again and again
+ *	logtext_safe_end(&s, &out), which turns colours off that were left on
+ */
+enum logtext_safe_state {
+	SAFE_TEXT,
+	SAFE_CHARACTER,	    /* a character of several bytes */
+	SAFE_ESCAPE,	    /* behind an ESC */
+	SAFE_ESCAPE_MORE,   /* and an intermediate byte */
+	SAFE_CSI,	    /* parameters */
+	SAFE_STRING,	    /* a title or the like, up to BEL or ST */
+	SAFE_STRING_ESCAPE, /* an ESC in there */
+	SAFE_STATE_MAX
+};
+struct logtext_safe {
+	enum logtext_safe_state state;
+	char held[64]; /* of the character, or the parameters; more of these is none that passes */
+	size_t n;
+	bool tinted;
+};
+void logtext_safe_add(struct logtext_safe *s, const char *data, size_t len, struct strbuf *out);
+void logtext_safe_end(struct logtext_safe *s, struct strbuf *out);
+
 /* "exit code 0", "signal 9 (Killed), because its time was over": one phrase. */
 void logtext_how(struct strbuf *b, const struct task_end *end);
 

@@ -71,6 +71,24 @@ def test_logs_follow_one_that_waits(queue, tmp_path):
     assert logs.communicate(timeout=HANG)[0] == "attempt 2\n" and logs.returncode == 0
 
 
+def test_a_log_does_nothing_to_a_terminal(queue):
+    """But tint it, and draw progress bars. As it is where it is piped, or asked for."""
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "--", "printf", r"\033]0;EVIL\007\033[?6h\033[?1003h10%%\r20%%\033[K\n\033[31mred\033[0m\n")
+    q.wait(i, "done")
+
+    def on_terminal(*args):
+        return subprocess.run(["script", "-qec", f"{q.m.tenure} logs --plain {i} {' '.join(args)}", "/dev/null"],
+                              env=q.env, capture_output=True, stdin=subprocess.DEVNULL, timeout=HANG).stdout
+    whole = b"\033]0;EVIL\007\033[?6h\033[?1003h10%\r20%\033[K\n\033[31mred\033[0m\n"
+    for more in ([], ["-f"]):
+        assert on_terminal(*more) == b"10%\r20%\033[K\r\n\033[31mred\033[0m\r\n"
+        assert on_terminal("--raw", *more) == whole.replace(b"\n", b"\r\n")
+        piped = subprocess.run([q.m.tenure, "logs", "--plain", str(i), *more], env=q.env, capture_output=True, timeout=HANG)
+        assert piped.stdout == whole
+
+
 def test_plain_logs_keep_what_looks_like_ours(queue):
     """A program's own lines of "=== " are its output."""
     q = queue()

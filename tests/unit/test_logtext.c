@@ -202,6 +202,56 @@ static void a_trailer_tells_of_gpus_and_others(void **state)
 	assert_null(strstr(strbuf_str(&b), "=== left"));
 }
 
+/* However it comes in pieces. */
+static void a_terminal_gets_text_and_colours_alone(void **state)
+{
+	static const struct {
+		const char *log, *shown;
+	} all[] = {
+		{ "plain\ttext\r\n", "plain\ttext\r\n" },
+		{ "10%\r20%\033[K\r\033[1Kdone\n", "10%\r20%\033[K\r\033[1Kdone\n" },
+		{ "\033[1;38:2::1:2:3mred\033[0m", "\033[1;38:2::1:2:3mred\033[0m" },
+		{ "\033[31mleft on", "\033[31mleft on\033[0m" },
+		{ "a\033]0;EVIL\007b\033]2;EVIL\033\\c", "abc" },
+		{ "\033[?6h\033[?1003h\033[2J\033[>4;2m\033[6n\033[5;5r\033[!px", "x" },
+		{ "\033P1;2|EVIL\033\\\033_EVIL\033\\\033^EVIL\033\\x", "x" },
+		{ "\033c\033(0\033#8\0337\033=x", "x" },
+		/* One that does not end takes no line more, and a wrong one nothing behind it. */
+		{ "\033]0;never ends\nx", "\nx" },
+		{ "\033[12\nx\033\033[1mb\033[m", "\nx\033[1mb\033[m" },
+		{ "\033]0;a\033[?6hb", "b" },
+		{ "\a\b\016\017\177\v\fx", "x" },
+		/* C1, as characters and as bytes. */
+		{ "\xc2\x9b?6hx\xc2\x9d"
+		  "0;EVIL\ay\xc2\x85z",
+		  "xyz" },
+		{ "\x9bx\xe4\xff", "?x??" },
+		{ "\xe5\xa5\xbd \xf0\x9f\x98\x80 \xc3\xa9",
+		  "\xe5\xa5\xbd \xf0\x9f\x98\x80 \xc3\xa9" },
+		{ "\xe2\x80\xae\xe5\xa5x\xe5\033[1m\033[m", "??x?\033[1m\033[m" },
+		{ "cut \xe5\xa5", "cut ?" },
+		{ "cut \033[3", "cut " },
+		/* Of no length that one of a colour has. */
+		{ "\033[111111111111111111111111111111111111111111111111111111111111111111111111mx",
+		  "x" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+		size_t len = strlen(all[i].log);
+
+		for (size_t step = 1; step <= len; step++) {
+			cleanup_strbuf struct strbuf b = STRBUF_INIT;
+			struct logtext_safe s = { 0 };
+
+			for (size_t at = 0; at < len; at += step)
+				logtext_safe_add(&s, all[i].log + at,
+						 at + step < len ? step : len - at, &b);
+			logtext_safe_end(&s, &b);
+			assert_string_equal(strbuf_str(&b), all[i].shown);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -213,6 +263,7 @@ int main(void)
 		cmocka_unit_test(every_end_has_words),
 		cmocka_unit_test(a_trailer_tells_times),
 		cmocka_unit_test(a_trailer_tells_of_gpus_and_others),
+		cmocka_unit_test(a_terminal_gets_text_and_colours_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

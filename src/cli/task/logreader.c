@@ -57,6 +57,7 @@ struct reader {
 	char seen[SEEN]; /* before it */
 	size_t n_seen;
 	struct logtext_plain plain;
+	struct logtext_safe safe;
 };
 
 struct finding {
@@ -148,12 +149,19 @@ static void show_label(const struct logreader *t)
 	*t->shown = t->label;
 }
 
-static void put(const struct logreader *t, const char *data, size_t len)
+static void put(struct reader *r, const char *data, size_t len)
 {
+	cleanup_strbuf struct strbuf safe = STRBUF_INIT;
+
 	if (!len)
 		return;
-	show_label(t);
-	(void)fwrite(data, 1, len, t->out);
+	show_label(r->t);
+	if (!r->t->safe) {
+		(void)fwrite(data, 1, len, r->t->out);
+		return;
+	}
+	logtext_safe_add(&r->safe, data, len, &safe);
+	(void)fwrite(strbuf_str(&safe), 1, safe.len, r->t->out);
 }
 
 /* Nothing more of this log is shown. */
@@ -162,7 +170,10 @@ static void end_log(struct reader *r)
 	cleanup_strbuf struct strbuf rest = STRBUF_INIT;
 
 	logtext_plain_end(&r->plain, &rest);
-	put(r->t, strbuf_str(&rest), rest.len);
+	put(r, strbuf_str(&rest), rest.len);
+	strbuf_reset(&rest);
+	logtext_safe_end(&r->safe, &rest);
+	(void)fwrite(strbuf_str(&rest), 1, rest.len, r->t->out);
 	r->fd = fd_close(r->fd);
 }
 
@@ -331,11 +342,11 @@ static void put_part(struct reader *r, const char *data, size_t len)
 	cleanup_strbuf struct strbuf own = STRBUF_INIT;
 
 	if (!r->t->plain) {
-		put(r->t, data, len);
+		put(r, data, len);
 		return;
 	}
 	logtext_plain_add(&r->plain, data, len, &own);
-	put(r->t, strbuf_str(&own), own.len);
+	put(r, strbuf_str(&own), own.len);
 }
 
 static void remember(struct reader *r, const char *data, size_t n)

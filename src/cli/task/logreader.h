@@ -15,6 +15,7 @@ struct logreader {
 	unsigned int attempt; /* 0: the latest */
 	bool ended;	      /* and so waits for no log */
 	bool plain;	      /* without the header and the trailer around the output */
+	bool safe;	      /* for a terminal, which gets no more than colours (logtext_safe) */
 	bool on_end;	      /* what the commands that followed its end have printed */
 	bool optional;	      /* to have ended without one is no error */
 	FILE *out;

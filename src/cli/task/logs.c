@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -25,6 +26,9 @@ static const struct opt logs_opts[] = {
 	{ .name = "plain",
 	  .spec = { VALUE_FLAG },
 	  .help = "the output alone, without tenure's lines (===) around it" },
+	{ .name = "raw",
+	  .spec = { VALUE_FLAG },
+	  .help = "every byte as it is, on a terminal, too, which else gets text and colours alone" },
 	{ .name = "on-end",
 	  .spec = { VALUE_FLAG },
 	  .help = "what the commands that followed its end have printed (submit --on-end)" },
@@ -91,6 +95,7 @@ static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spoo
 			.ended = has_ended(sp, p),
 			.attempt = attempt ? (unsigned int)attempt->num : 0,
 			.plain = opts_flag(ctx->opts, "plain"),
+			.safe = isatty(STDOUT_FILENO) && !opts_flag(ctx->opts, "raw"),
 			.on_end = opts_flag(ctx->opts, "on-end"),
 			.out = stdout,
 			.label = a->n > 1 ? a->labels[i] : NULL,
