@@ -88,6 +88,7 @@ struct model {
 	uint64_t n_old;
 	struct model_id last; /* event that was told */
 	uint64_t again_ns, again_ms;
+	bool said_why; /* it has said why it tells nothing more */
 	json_t *status;
 	char trouble[ERR_TEXT_MAX];
 	bool connected, silent;
@@ -379,6 +380,7 @@ static void take_queue(struct model *m, const json_t *doc)
 static void take_end(struct model *m, const json_t *doc)
 {
 	json_get_text(doc, "why", m->trouble, sizeof(m->trouble));
+	m->said_why = true;
 }
 
 static void take_document(struct model *m, const json_t *doc)
@@ -423,9 +425,9 @@ static void lose_agent(struct model *m, const char *why)
 {
 	m->watch = ctl_watch_close(m->watch);
 	m->news = m->news || m->connected || strcmp(m->trouble, why) != 0;
-	if (!m->connected || !m->trouble[0]) /* an agent that ends has said why */
+	if (!m->said_why)
 		(void)str_copy(m->trouble, sizeof(m->trouble), why);
-	m->connected = m->silent = false;
+	m->said_why = m->connected = m->silent = false;
 	set_status(m, NULL);
 	m->again_ms = m->again_ms ? m->again_ms * 2 : AGAIN_FIRST_MS;
 	m->again_ms = m->again_ms < AGAIN_LAST_MS ? m->again_ms : AGAIN_LAST_MS;

@@ -736,7 +736,7 @@ static void draw_help(struct canvas *c)
 		"  /          only what contains what you type: names, lanes, ids, states, nodes",
 		"  o          order: as planned, by id, by name, by start",
 		"  e          with or without what has ended",
-		"  l          follow the task's log; Ctrl-C comes back",
+		"  l          follow the task's log; q comes back",
 		"  w          why it waits, or how the GPU is; of an event what it is about",
 		"  Enter      of a task its log, of a GPU, node or event all that is known",
 		"  s          stop it (asks first)      p   pause it, or let it go on",

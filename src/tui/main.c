@@ -39,8 +39,10 @@
 #define TICK_MS	   1000
 #define HISTORY_MS 500	/* for what the agent has kept of the devices it waits so long, once */
 #define ONCE_MS	   3000 /* for one frame it waits so long until all is known */
+#define LENT_MS	   50	/* a command that has the terminal is looked at so often */
 #define OUTPUT_MAX (64UL * 1024)
 #define ONCE_LINES 24
+#define SGR_OFF	   "\033[0m" /* what a log has left on */
 
 extern char **environ;
 
@@ -144,14 +146,35 @@ static void read_command(struct top *t)
 	show_output(t, status != 0);
 }
 
-/* On the whole terminal, until it ends or is interrupted. */
+/* Of a command that has the terminal: until it ends, or a key ends it. True: a key did. */
+static bool await_end(pid_t pid)
+{
+	bool asked = false;
+	int status = 0;
+	pid_t ended;
+
+	while ((ended = waitpid(pid, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
+		int key = asked ? KEY_NONE_ : screen_lent_key(LENT_MS);
+
+		if (asked)
+			(void)usleep(LENT_MS * 1000);
+		if (key != 'q' && key != KEY_ESCAPE_ && key != KEY_INTERRUPT_)
+			continue;
+		asked = true;
+		(void)kill(pid, SIGINT);
+	}
+	return asked || (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) ||
+	       (WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGINT);
+}
+
+/* On the whole terminal, until it ends or is interrupted. What comes next there, our own screen's
+ * end included, is on a line of its own. */
 static void follow_log(struct top *t, const char *id)
 {
 	char *argv[] = { (char[]){ "tenure" }, (char[]){ "logs" }, (char[]){ "-f" },
 			 (char *)(uintptr_t)id, NULL };
 	posix_spawnattr_t attr;
 	bool interrupted = false;
-	int status = 0;
 	sigset_t set;
 	pid_t pid;
 
@@ -162,21 +185,22 @@ static void follow_log(struct top *t, const char *id)
 	(void)posix_spawnattr_setsigdefault(&attr, &set);
 	(void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF);
 	screen_close();
-	printf("-- the log of %s; Ctrl-C goes back --\n", id);
+	printf("-- the log of %s; q, Esc or Ctrl-C goes back --\n", id);
 	(void)fflush(stdout);
 	(void)signal(SIGINT, SIG_IGN);
-	if (posix_spawn(&pid, t->program, NULL, &attr, argv, environ) == 0) {
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-			;
-		interrupted = (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) ||
-			      (WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGINT);
-	}
+	screen_lend();
+	if (posix_spawn(&pid, t->program, NULL, &attr, argv, environ) == 0)
+		interrupted = await_end(pid);
 	(void)posix_spawnattr_destroy(&attr);
+	printf("%s", SGR_OFF);
 	if (!interrupted) {
 		printf("-- any key goes back --");
 		(void)fflush(stdout);
-		screen_wait_key();
+		while (screen_lent_key(TICK_MS) == KEY_NONE_ && isatty(STDIN_FILENO))
+			;
 	}
+	printf("\n");
+	(void)fflush(stdout);
 	(void)signal(SIGINT, SIG_DFL);
 	screen_resume();
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <ncurses.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,8 @@
 #define PASTE_OFF   "\033[?2004l"
 #define PASTE_BEGIN KEY_F(62)
 #define PASTE_END   KEY_F(63)
+
+#define ESCAPE_MS 50 /* behind Esc comes more by then, or it was one */
 
 static size_t click_x, click_y;
 static attr_t attrs[INK_MAX];
@@ -83,13 +86,26 @@ static void define_more_keys(void)
 			(void)define_key(more[i].bytes, more[i].key);
 }
 
+static int no_screen(const char *what, struct err *e)
+{
+	const char *term = getenv("TERM");
+
+	return err_set(e, -ENOTTY,
+		       "the terminal \"%s\" (TERM) %s; tenure top --once prints one frame as text",
+		       term ? term : "", what);
+}
+
 int screen_open(struct err *e)
 {
+	const char *move_cursor;
+
 	if (!newterm(NULL, stdout, stdin))
-		return err_set(e, -ENOTTY,
-			       "the terminal \"%s\" (TERM) is not known; tenure top --once prints "
-			       "one frame as text",
-			       getenv("TERM") ? getenv("TERM") : "");
+		return no_screen("is not known", e);
+	move_cursor = tigetstr("cup");
+	if (!move_cursor || move_cursor == (const char *)-1) { /* as that of "dumb" */
+		(void)endwin();
+		return no_screen("has no screen to draw on", e);
+	}
 	make_looks();
 	(void)cbreak();
 	(void)noecho();
@@ -97,7 +113,7 @@ int screen_open(struct err *e)
 	(void)keypad(stdscr, TRUE);
 	define_more_keys();
 	(void)nodelay(stdscr, TRUE);
-	(void)set_escdelay(50);
+	(void)set_escdelay(ESCAPE_MS);
 	(void)curs_set(0);
 	(void)mousemask(BUTTON1_PRESSED | BUTTON1_CLICKED | BUTTON4_PRESSED | BUTTON5_PRESSED,
 			NULL);
@@ -115,21 +131,38 @@ void screen_close(void)
 	(void)endwin();
 }
 
-void screen_wait_key(void)
+void screen_lend(void)
 {
-	struct termios was, t;
-	char c;
+	struct termios t;
 
-	if (tcgetattr(STDIN_FILENO, &was) < 0)
+	if (tcgetattr(STDIN_FILENO, &t) < 0)
 		return;
-	t = was;
-	t.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ISIG);
+	t.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+	t.c_cc[VINTR] = _POSIX_VDISABLE;
 	t.c_cc[VMIN] = 1;
 	t.c_cc[VTIME] = 0;
 	(void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &t);
-	while (read(STDIN_FILENO, &c, 1) < 0 && errno == EINTR)
-		;
-	(void)tcsetattr(STDIN_FILENO, TCSADRAIN, &was); /* what is typed behind it counts */
+}
+
+static bool next_byte(int timeout_ms, char *ret)
+{
+	struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
+
+	return poll(&p, 1, timeout_ms) > 0 && read(STDIN_FILENO, ret, 1) == 1;
+}
+
+int screen_lent_key(int timeout_ms)
+{
+	char c, next;
+
+	if (!next_byte(timeout_ms, &c))
+		return KEY_NONE_;
+	if (c != KEY_ESCAPE_ || !next_byte(ESCAPE_MS, &next))
+		return (unsigned char)c;
+	if (next == '[' || next == 'O')
+		while (next_byte(ESCAPE_MS, &next) && (unsigned char)next < '@')
+			;
+	return KEY_OTHER_;
 }
 
 void screen_resume(void)

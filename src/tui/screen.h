@@ -14,15 +14,18 @@ int screen_open(struct err *e);
 /* The terminal as it was; also for a while, before a command of its own runs there. */
 void screen_close(void);
 void screen_resume(void);
-/* While it is closed: until any key is pressed. */
-void screen_wait_key(void);
+/* While it is closed: what is typed is not shown, and comes by screen_lent_key(), which waits so
+ * long: a byte, Ctrl-C too, KEY_OTHER_ for a key of several, or KEY_NONE_. */
+void screen_lend(void);
+int screen_lent_key(int timeout_ms);
 
 /* As many as the terminal has now. */
 void screen_size(size_t *ret_width, size_t *ret_height);
 void screen_show(const struct canvas *c);
 
 enum screen_key {
-	KEY_NONE_ = -1, /* there is none now */
+	KEY_NONE_ = -1,	    /* there is none now */
+	KEY_INTERRUPT_ = 3, /* Ctrl-C; of screen_lent_key() alone */
 	KEY_ESCAPE_ = 27,
 	KEY_UP_ = 0x10000,
 	KEY_DOWN_,

@@ -16,6 +16,7 @@ import pytest
 
 from nodelib import two_that_know_each_other
 from patience import Limit, must_come
+from watchlib import Watcher
 
 pyte = pytest.importorskip("pyte")
 
@@ -95,6 +96,12 @@ class Terminal:
             assert not patience.over(), self.text()
             self.read()
         return self.text()
+
+    def until_sent(self, what, limit=20.0):
+        patience = Limit(limit)
+        while what not in self.raw:
+            assert not patience.over(), self.raw
+            self.read()
 
     def line(self, what):
         return next(line for line in self.screen.display if what in line)
@@ -402,11 +409,62 @@ def test_terminals_and_sizes(queue, terminal, term):
     assert t.ends() == 0
 
 
-def test_a_terminal_that_is_none(queue, top_built):
+@pytest.mark.parametrize("term, what", [("none-such", "is not known"), ("dumb", "has no screen to draw on")])
+def test_a_terminal_that_is_none(queue, top_built, term, what):
     q = queue(gpus=1)
-    done = subprocess.run(["script", "-qec", f"{q.m.tenure} top", "/dev/null"], env={**q.env, "TERM": "none-such"},
+    done = subprocess.run(["script", "-qec", f"{q.m.tenure} top", "/dev/null"], env={**q.env, "TERM": term},
                           text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
-    assert done.returncode == 1 and 'the terminal "none-such" (TERM) is not known' in done.stdout
+    assert done.returncode == 1 and f'the terminal "{term}" (TERM) {what}; tenure top --once' in done.stdout
+
+
+def test_a_log_that_is_followed_does_nothing_to_the_terminal(queue, terminal):
+    """Nor do keys that are pressed meanwhile, of which q and Esc go back."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "--", "sh", "-c",
+                 r"printf '\033]0;EVIL\007\033[?6h\033[?1003hone\n\033[31m%sson\n' crim; exec sleep 600")
+    q.wait(i, "running")
+    t = terminal(q)
+    t.until(f"{i} running")
+    for key in ("q", "\033"):
+        t.raw = b""
+        t.type(DOWN + "l")
+        t.until_sent(b"\033[31mcrimson")
+        assert b"q, Esc or Ctrl-C goes back" in t.raw
+        assert not any(bad in t.raw for bad in (b"EVIL\a", b"\033[?6h", b"\033[?1003h"))
+        t.raw = b""
+        t.type(UP + "x" + key)
+        t.until_sent(b"EVENTS")
+        before, behind = t.raw.split(b"\033[0m", 1)
+        assert not before.strip() and behind.startswith(b"\r\n")  # what comes next is on a line of its own
+    t.type("q")
+    assert t.ends() == 0
+
+
+def test_why_nothing_is_told(queue, terminal):
+    """Of an agent that serves no more programs, and of one that is stopped, in one true sentence."""
+    q = queue(gpus=1)
+    q.start()
+    watchers = [Watcher(q.env, q.m.dev_dir) for _ in range(16)]
+    try:
+        t = terminal(q)
+        t.until("16 programs watch this agent already")
+        clock = {t.screen.display[0][-8:]}
+        while len(clock) < 4:  # through several tries
+            t.read()
+            clock.add(t.screen.display[0][-8:])
+            assert "programs watch this agent" in t.screen.display[0], t.text()
+        t.type("q")
+        assert t.ends() == 0
+    finally:
+        for w in watchers:
+            w.close()
+    q.agent.send_signal(signal.SIGSTOP)
+    try:
+        shown = q.run("top", "--once").stdout
+    finally:
+        q.agent.send_signal(signal.SIGCONT)
+    assert f"the agent (PID {q.agent.pid}) is stopped" in shown and "none is known" not in shown
 
 
 def test_the_agent_comes_and_goes(queue, terminal):
