@@ -10,7 +10,7 @@ const DAY_S = 86400;
 export const KINDS = ["task", "held", "foreign", "idle", "left", "fault", "blind"];
 
 const KIND_OF_STATE = { lent: "task", lending: "task", workload: "task", held: "held", holding: "held", yielding: "held",
-  busy: "foreign", idle: "idle", left: "left", unseen: "blind" };
+  busy: "foreign", idle: "idle", left: "left", unseen: "blind", mig: "left" };
 const KIND_OF_SAMPLE = { workload: "task", task: "task", held: "held", foreign: "foreign", idle: "idle", left: "left", fault: "fault", blind: "blind" };
 
 export function kindOf(device) {
@@ -32,8 +32,11 @@ export function whoOf(y) {
 
 export function yieldMs(y) { return (y.hint_to_verdict_ms ?? 0) + (y.verdict_to_freed_ms ?? 0); }
 
+// What lists of a task's GPUs call it: 2, or "2/1" of an instance of it (MIG).
+function labelOf(device) { return device.mig === null || device.mig === undefined ? device.gpu : `${device.gpu}/${device.mig}`; }
+
 function taskOn(live, device) {
-  return live.status.queue?.tasks?.find((one) => one.gpus?.includes(device.gpu) && kindOf(device) === "task") ?? null;
+  return live.status.queue?.tasks?.find((one) => one.gpus?.includes(labelOf(device)) && kindOf(device) === "task") ?? null;
 }
 
 /* ---- the strip of a device ---- */

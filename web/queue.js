@@ -212,7 +212,7 @@ export function eventsView(live) {
 
 /* ---- nodes, pools, allocations ---- */
 
-const GPU_KINDS = { lent: "task", lending: "task", held: "held", holding: "held", yielding: "held", busy: "foreign", idle: "idle", left: "left", unseen: "blind" };
+const GPU_KINDS = { lent: "task", lending: "task", held: "held", holding: "held", yielding: "held", busy: "foreign", idle: "idle", left: "left", unseen: "blind", mig: "left" };
 
 function deadlineOf(live, node) {
   const agent = node.here ? live.status?.agent : null;

@@ -67,7 +67,7 @@ static void tell_free(struct agent *a, unsigned int n)
 	for (uint32_t i = 0; i < v->n_slots; i++) {
 		if (!is_free(v, i))
 			continue;
-		(void)json_array_append_new(gpus, json_integer(v->devices[i].index));
+		(void)json_array_append_new(gpus, view_label_json(&v->devices[i]));
 		(void)json_array_append_new(uuids, json_string(v->devices[i].uuid));
 	}
 	eventlog_tell(a->eventlog, OWN_FREE,

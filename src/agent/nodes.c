@@ -45,8 +45,7 @@ static void fill_devices(const struct view *v, struct agent_status *s)
 			continue;
 		(void)str_copy(to->uuid, sizeof(to->uuid), d->uuid);
 		(void)str_copy(to->model, sizeof(to->model), d->name);
-		(void)str_copy(to->state, sizeof(to->state),
-			       dev_state_shown(d->state, d->flags & DEVICE_UNSEEN));
+		(void)str_copy(to->state, sizeof(to->state), dev_state_shown(d->state, d->flags));
 		to->mem_bytes = d->known & KNOWN_MEM ? d->mem_total : 0;
 		to->shut = v->quarantine && v->quarantine[i].shut;
 		s->n_devices++;

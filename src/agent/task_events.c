@@ -28,7 +28,7 @@ static void add_devices(json_t *o, const struct view *v, const struct attempt *a
 
 	for (uint32_t i = 0; i < v->n_slots; i++)
 		if (devset_has(a->devices, i))
-			(void)json_array_append_new(gpus, json_integer(v->devices[i].index));
+			(void)json_array_append_new(gpus, view_label_json(&v->devices[i]));
 	for (size_t i = 0; i < a->uuids.n; i++)
 		(void)json_array_append_new(uuids, json_string(a->uuids.texts[i]));
 	(void)json_object_set_new(o, "gpus", gpus);

@@ -49,3 +49,18 @@ json_t *json_new_text(const char *text)
 	copy[utf8_whole(copy, strlen(copy))] = '\0';
 	return json_string(utf8_clean(copy));
 }
+
+void json_add_list(const json_t *list, const char *between, struct strbuf *b)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach(list, i, one)
+	{
+		strbuf_adds(b, i ? between : "");
+		if (json_is_string(one))
+			strbuf_adds(b, json_string_value(one));
+		else
+			strbuf_addf(b, "%" JSON_INTEGER_FORMAT, json_integer_value(one));
+	}
+}

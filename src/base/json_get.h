@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/strbuf.h"
 /*
  * How many digits numbers have in what is written for others: 0.066 and not 0.066029000000000004;
  * milliseconds of a year still fit. Of what has times since the epoch, as records of tasks do:
@@ -32,6 +33,9 @@ uint64_t json_get_u64(const json_t *object, const char *key);
 unsigned int json_get_small(const json_t *object, const char *key, unsigned int max);
 /* Cut to size, without control characters. */
 void json_get_text(const json_t *object, const char *key, char *dst, size_t size);
+
+/* The numbers and texts of a list, with that text between two. */
+void json_add_list(const json_t *list, const char *between, struct strbuf *b);
 
 /* Any text as a new string, where json_string() gives none of bytes that are no UTF-8: these, and
  * controls, as utf8_clean() tells them, without a character that was cut at the end. */

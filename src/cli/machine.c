@@ -108,6 +108,7 @@ static void judge(const struct gpu_device *dev, struct machine_device *d, uint64
 	const char *unfit = gpu_unfit(dev, &d->look);
 	char size[UNIT_TEXT_MAX];
 
+	d->mig_card = dev->mig_parent;
 	if (unfit) {
 		(void)str_copy(d->reason, sizeof(d->reason), unfit);
 		return;
@@ -254,6 +255,8 @@ static void add_figures(json_t *o, const struct gpu_look *l)
 
 const char *machine_state_name(const struct machine_device *d)
 {
+	if (d->mig_card)
+		return "mig";
 	if (d->reason[0])
 		return "busy";
 	return d->ours ? "held" : "idle";

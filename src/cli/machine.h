@@ -21,6 +21,7 @@ struct machine_device {
 	int code;		  /* 0, or why there is no look */
 	char trouble[200];
 	bool ours;	  /* a holder of this user is on it */
+	bool mig_card;	  /* its instances are the devices */
 	char reason[200]; /* why it is not idle; empty: it is */
 	/* Why it gets no tasks, or is tried (agent/node/quarantine.h); empty: it is trusted, or
 	 * machine_take_quarantine() was not called. */
@@ -65,7 +66,7 @@ struct machine_process {
 
 void machine_describe(const struct gpu_proc *p, struct machine_process *ret);
 
-/* "busy", "held", "idle". */
+/* "busy", "held", "idle", "mig": its instances are the devices. */
 const char *machine_state_name(const struct machine_device *d);
 
 #define MACHINE_FORMAT 1

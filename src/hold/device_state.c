@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "base/mem.h"
+#include "hold/proto.h"
 
 struct row {
 	bool set;
@@ -95,9 +96,11 @@ const char *dev_state_name(unsigned int state)
 	return state < DEV_STATE_MAX ? state_names[state] : "?";
 }
 
-const char *dev_state_shown(unsigned int state, bool unseen)
+const char *dev_state_shown(unsigned int state, uint32_t flags)
 {
-	return unseen && state != DEV_LENT ? "unseen" : dev_state_name(state);
+	if (flags & DEVICE_MIG_CARD)
+		return "mig";
+	return flags & DEVICE_UNSEEN && state != DEV_LENT ? "unseen" : dev_state_name(state);
 }
 
 const char *dev_event_name(unsigned int event)

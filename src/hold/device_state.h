@@ -18,6 +18,7 @@
  */
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum dev_state {
 	DEV_BUSY,     /* not idle, or not to be held; the reason says why */
@@ -69,8 +70,9 @@ struct dev_step dev_state_step(enum dev_state state, enum dev_event event);
 
 /* Lower-case words for status and logs; "?" out of range. */
 const char *dev_state_name(unsigned int state);
-/* The same of a device that may be one which NVML does not show: "unseen", unless a task has it. */
-const char *dev_state_shown(unsigned int state, bool unseen);
+/* The same of a device with flags of proto.h: "mig", of a card whose instances are the devices, and
+ * "unseen", which NVML does not show, unless a task has it. */
+const char *dev_state_shown(unsigned int state, uint32_t flags);
 const char *dev_event_name(unsigned int event);
 
 #endif

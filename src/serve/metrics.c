@@ -39,7 +39,7 @@ static const struct {
 	{ "held", USE_HELD },	   { "holding", USE_HELD }, { "yielding", USE_HELD },
 	{ "lending", USE_TASK },   { "lent", USE_TASK },    { "workload", USE_TASK },
 	{ "busy", USE_FOREIGN },   { "left", USE_FOREIGN }, { "idle", USE_IDLE },
-	{ "unseen", USE_UNKNOWN },
+	{ "unseen", USE_UNKNOWN }, { "mig", USE_UNKNOWN },
 };
 
 static const char *const outcomes[] = { "done", "failed", "requeued", "stopped" };

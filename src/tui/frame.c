@@ -246,7 +246,8 @@ static enum ink state_ink(const char *state)
 		enum ink ink;
 	} all[] = { { "held", INK_HELD },     { "holding", INK_HELD }, { "workload", INK_TASK },
 		    { "lent", INK_TASK },     { "lending", INK_TASK }, { "busy", INK_FOREIGN },
-		    { "yielding", INK_WARN }, { "unseen", INK_BAD },   { "left", INK_DIM } };
+		    { "yielding", INK_WARN }, { "unseen", INK_BAD },   { "left", INK_DIM },
+		    { "mig", INK_DIM } };
 
 	for (size_t i = 0; i < ARRAY_LEN(all); i++)
 		if (strcmp(state, all[i].state) == 0)
@@ -261,6 +262,7 @@ static void draw_memory(struct canvas *c, size_t x, size_t y, const json_t *d, b
 	static const enum ink inks[4] = { INK_HELD, INK_TASK, INK_FOREIGN, INK_DIM };
 	uint64_t total = json_get_u64(d, "memory_total_bytes");
 	uint64_t used = json_get_u64(d, "memory_used_bytes"), held = json_get_u64(d, "held_bytes");
+	bool mig = strcmp(text_of(d, "state"), "mig") == 0; /* drawn with its instances */
 	bool task = str_has_prefix(text_of(d, "use"), "in use") ||
 		    strcmp(text_of(d, "state"), "workload") == 0;
 	bool ours = str_has_prefix(text_of(d, "state"), "hold") ||
@@ -270,8 +272,8 @@ static void draw_memory(struct canvas *c, size_t x, size_t y, const json_t *d, b
 	held = ours ? used : held; /* with our context; nobody else is there */
 	others = used > held ? used - held : 0;
 
-	if (!total || !is_known(d, "memory_used_bytes")) {
-		(void)canvas_put(c, x, y, INK_DIM, "not known", BAR);
+	if (mig || !total || !is_known(d, "memory_used_bytes")) {
+		(void)canvas_put(c, x, y, INK_DIM, mig ? "in parts:" : "not known", BAR);
 		return;
 	}
 	ends[0] = held < total ? held : total;
@@ -466,14 +468,12 @@ static enum ink task_ink(const struct row *row)
 
 static void add_devices(const json_t *run, struct strbuf *b)
 {
-	const json_t *devices = json_object_get(run, "devices"), *gpu;
-	size_t i;
+	const json_t *devices = json_object_get(run, "devices");
 
-	json_array_foreach(devices, i, gpu) strbuf_addf(b, "%s%" JSON_INTEGER_FORMAT,
-							i	 ? ","
-							: b->len ? ", GPU "
-								 : "GPU ",
-							json_integer_value(gpu));
+	if (!json_array_size(devices))
+		return;
+	strbuf_adds(b, b->len ? ", GPU " : "GPU ");
+	json_add_list(devices, ",", b);
 }
 
 static void add_counts(const struct row *row, struct strbuf *b)

@@ -38,7 +38,7 @@
 
 #define TICK_MS	   1000
 #define HISTORY_MS 500	/* for what the agent has kept of the devices it waits so long, once */
-#define ONCE_MS	   3000 /* for one frame it waits so long until all is known */
+#define ONCE_MS	   7000 /* for one frame it waits so long until all is known, a silence included */
 #define LENT_MS	   50	/* a command that has the terminal is looked at so often */
 #define OUTPUT_MAX (64UL * 1024)
 #define ONCE_LINES 24
@@ -261,7 +261,19 @@ static void click(struct top *t)
 	frame_choose(&l, &t->ui, part, i);
 }
 
-/* The first one that runs on a GPU of this node; of parts of it (MIG) that is not known. */
+/* As the agent calls it: 2, or "2/1" of an instance of it. */
+static bool is_device(const json_t *named, const json_t *device)
+{
+	char label[32];
+
+	if (!json_is_integer(json_object_get(device, "mig")))
+		return json_equal(named, json_object_get(device, "gpu"));
+	(void)str_print(label, sizeof(label), "%u/%u", json_get_small(device, "gpu", 999),
+			json_get_small(device, "mig", 99));
+	return json_is_string(named) && strcmp(json_string_value(named), label) == 0;
+}
+
+/* The first one that runs on a GPU of this node. */
 static void task_on_device(const struct top *t, const json_t *device, uint64_t *ret_id,
 			   uint64_t *ret_element)
 {
@@ -272,8 +284,7 @@ static void task_on_device(const struct top *t, const json_t *device, uint64_t *
 	{
 		json_array_foreach(json_object_get(task, "gpus"), k, gpu)
 		{
-			if (!json_equal(gpu, json_object_get(device, "gpu")) ||
-			    json_is_integer(json_object_get(device, "mig")))
+			if (!is_device(gpu, device))
 				continue;
 			*ret_id = json_get_u64(task, "id");
 			*ret_element = json_get_u64(task, "element");

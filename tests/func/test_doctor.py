@@ -93,7 +93,7 @@ def test_devices_memory_of_the_unseen(sim):
 def test_devices_mig(sim):
     doc = json.loads(sim("$T devices --json", "--mig", "1g.18gb:2").stdout)
     parent, first = doc["devices"][:2]
-    assert parent["mig_parent"] and "MIG mode" in parent["reason"]
+    assert parent["state"] == "mig" and parent["mig_parent"] and "MIG mode" in parent["reason"]
     assert first["uuid"].startswith("MIG-") and first["idle"] and first["utilisation"] is None
 
 

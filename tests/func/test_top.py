@@ -190,6 +190,22 @@ def test_one_look_as_text(queue, top_built):
     assert "\033" not in shown
 
 
+def test_a_card_in_mig_mode(queue, top_built):
+    """It is nobody's, whoever is on its instances; a task on one of these is shown there."""
+    q = queue(gpus=1, options=("--mig", "1g.18gb:2"))
+    q.start()
+    must_come(lambda: [d["state"] for d in (q.status() or {"devices": []})["devices"]] == ["mig", "held", "held"])
+    i = q.submit("-n", "runs", "--", "sleep", "600")
+    q.wait(i, "running")
+    shown = must_come(lambda: next((text for text in [q.run("top", "--once").stdout] if "GPU 0/" in text), None), 20)
+    part = re.search(rf"{i} running .* on .*, GPU (0/[01])$", shown, re.M)[1]
+    assert re.search("^   0 H200 +mig +[0-9]+s in parts: ", shown, re.M) and "in MIG mode: its instances" in shown
+    assert f"task {i} (runs) has started on GPU {part}" in shown
+    assert re.search(r"^  0  mig ", q.run("status").stdout, re.M) and f"running on gpu {part} " in q.run("status").stdout
+    assert f"on vm, GPU {part}\n" in q.run("list").stdout.replace(q.task(i)["agent"], "vm")
+    assert q.task(i)["devices"] == [part] and re.search(rf"^devices +GPU {part}$", q.run("show", str(i)).stdout, re.M)
+
+
 def test_without_an_agent(queue, top_built):
     q = queue()
     q.submit("-n", "later", "--", "true")
@@ -474,9 +490,9 @@ def test_the_agent_comes_and_goes(queue, terminal):
     q.start()
     t.until("held")
     q.agent.send_signal(signal.SIGSTOP)
-    t.until("the agent has said nothing for ")
+    t.until(f"the agent (PID {q.agent.pid}) is stopped")
     q.agent.send_signal(signal.SIGCONT)
-    t.until("the agent has said nothing for ", gone=True)
+    t.until("is stopped", gone=True)
     q.end()
     t.until("tenure on starts one")
     t.type("q")

@@ -489,8 +489,8 @@ json_t *attempt_report(const struct attempt *a)
 	double for_s = (double)(clock_mono_ns() - a->started_ns) / (double)NS_PER_S;
 	json_t *devices = json_array(), *scaling = resize_report(a), *o;
 
-	devset_each(slot, a->devices)(void) json_array_append_new(
-		devices, json_integer((json_int_t)a->place->view->devices[slot].index));
+	devset_each(slot, a->devices)(void)
+		json_array_append_new(devices, view_label_json(&a->place->view->devices[slot]));
 	o = json_pack("{sI sI ss ss* si si sI so ss}", "id", (json_int_t)a->ref.id, "element",
 		      (json_int_t)a->ref.element, "state", attempt_state_name(a->shown), "name",
 		      a->spec ? a->spec->name : NULL, "attempt", (int)a->claim.attempt, "pid",

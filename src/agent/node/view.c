@@ -7,6 +7,12 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+json_t *view_label_json(const struct dev_status *d)
+{
+	return d->mig < 0 ? json_integer(d->index)
+			  : json_sprintf("%u/%d", (unsigned int)d->index, (int)d->mig);
+}
+
 bool view_is_mig_card(const struct view *v, uint32_t slot)
 {
 	for (uint32_t i = 0; v->devices[slot].mig < 0 && i < v->n_slots; i++)

@@ -120,6 +120,8 @@ bool view_would_hold(const struct view *v);
 /* Of holds: it is by another instance's policy. */
 bool view_is_anothers(const struct view *v, uint32_t slot);
 
+/* What people and programs call it: 2, or "2/1" of an instance of it. */
+json_t *view_label_json(const struct dev_status *d);
 /* A card in MIG mode, for which its instances stand: it is not counted. */
 bool view_is_mig_card(const struct view *v, uint32_t slot);
 /* The policy names it, be it or its card. */

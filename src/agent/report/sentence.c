@@ -206,14 +206,13 @@ static void tell_node_lost(const json_t *m, struct strbuf *out)
 
 static void tell_task_started(const json_t *m, struct strbuf *out)
 {
-	const json_t *gpus = json_object_get(m, "gpus"), *gpu;
+	const json_t *gpus = json_object_get(m, "gpus");
 	uint64_t attempt = json_get_u64(m, "attempt");
-	size_t i;
 
 	add_task(m, out);
 	strbuf_addf(out, " (%s) has started", text_of(m, "name"));
-	json_array_foreach(gpus, i, gpu) strbuf_addf(out, "%s%" JSON_INTEGER_FORMAT,
-						     i ? "," : " on GPU ", json_integer_value(gpu));
+	strbuf_adds(out, json_array_size(gpus) ? " on GPU " : "");
+	json_add_list(gpus, ",", out);
 	if (attempt > 1)
 		strbuf_addf(out, ", try %" PRIu64, attempt);
 }
@@ -570,7 +569,7 @@ void sentence_device(const struct dev_status *dev, const char *own, uint64_t now
 		strbuf_addf(out, "  not ours: held for instance %s", dev->instance);
 		return;
 	}
-	strbuf_addf(out, "  %s", dev_state_shown(dev->state, dev->flags & DEVICE_UNSEEN));
+	strbuf_addf(out, "  %s", dev_state_shown(dev->state, dev->flags));
 	if (dev->held_bytes)
 		strbuf_addf(out, " %s", unit_format_gib(dev->held_bytes, size));
 	dev_reason_text(&dev->reason, names, &why);

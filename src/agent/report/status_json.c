@@ -317,7 +317,7 @@ json_t *status_device(const struct view *v, const struct dev_status *d, struct e
 	set(o, "mig", d->mig >= 0 ? json_integer(d->mig) : json_null());
 	set(o, "uuid", json_string(d->uuid));
 	set(o, "name", json_string(d->name));
-	set(o, "state", json_string(dev_state_shown(d->state, d->flags & DEVICE_UNSEEN)));
+	set(o, "state", json_string(dev_state_shown(d->state, d->flags)));
 	set(o, "reason", text_json(strbuf_str(&reason)));
 	set(o, "reason_code", json_string(dev_reason_code_name(d->reason.code)));
 	set(o, "held_for",

@@ -206,13 +206,8 @@ static void print_log_line(const char *line, FILE *out)
 
 static void add_gpus(const json_t *gpus, struct strbuf *b)
 {
-	size_t i;
-	json_t *g;
-
-	json_array_foreach(gpus, i, g)
-	{
-		strbuf_addf(b, "%s%d", i ? "," : " on gpu ", (int)json_integer_value(g));
-	}
+	strbuf_adds(b, json_array_size(gpus) ? " on gpu " : "");
+	json_add_list(gpus, ",", b);
 }
 
 /* "; 1 to 3 GPUs: its GPUs are busy .." and the last change, on a line of its own */

@@ -171,13 +171,7 @@ static void add_scaling(const json_t *scaling, struct strbuf *b)
 
 static void add_devices(const struct task_view *r, struct strbuf *b)
 {
-	size_t i;
-	json_t *gpu;
-
-	json_array_foreach(r->gpus, i, gpu)
-	{
-		strbuf_addf(b, "%s%lld", i ? "," : "", (long long)json_integer_value(gpu));
-	}
+	json_add_list(r->gpus, ",", b);
 }
 
 /* "on node7, GPU 0,3" */

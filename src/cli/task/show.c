@@ -179,13 +179,9 @@ static void print_log_error(const struct task_view *v, const json_t *value)
 static void print_devices(const struct task_view *v, const json_t *value)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-	size_t i;
-	json_t *gpu;
 
-	json_array_foreach(value, i, gpu)
-	{
-		strbuf_addf(&b, "%s%lld", i ? ", " : "GPU ", (long long)json_integer_value(gpu));
-	}
+	strbuf_adds(&b, json_array_size(value) ? "GPU " : "");
+	json_add_list(value, ", ", &b);
 	print_line("devices", b.len ? strbuf_str(&b) : "none");
 }
 

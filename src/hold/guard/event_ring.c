@@ -50,11 +50,13 @@ struct guard_event *event_add_reason(struct guard *g, const struct device *d, en
 
 void event_add_state(struct guard *g, const struct device *d)
 {
+	uint32_t flags =
+		(d->id.mig_parent ? DEVICE_MIG_CARD : 0) | (d->id.unseen ? DEVICE_UNSEEN : 0);
 	char lead[sizeof(d->said.reason.lead)];
 
 	(void)event_add_reason(
 		g, d, EVENT_STATE,
-		str_print(lead, sizeof(lead), "%s: ", dev_state_shown(d->state, d->id.unseen)));
+		str_print(lead, sizeof(lead), "%s: ", dev_state_shown(d->state, flags)));
 }
 
 void event_tell(struct guard *g, struct client *c)
