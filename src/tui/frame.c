@@ -559,8 +559,8 @@ static void draw_queue_head(struct canvas *c, size_t y, const struct model_snaps
 	draw_head(c, y, ui, PART_TASKS, "       ID STATE     GPUS LANE    NAME");
 	canvas_right(c, x, y, INK_HEAD, "ELAPSED", 8);
 	(void)str_print(text, sizeof(text), "%zu run, %zu wait%s%s%s", ui->listing.running,
-			s->rows.n - ui->listing.running, sorts[ui->wanted.sort],
-			filter[0] ? ", /" : "", filter);
+			ui->listing.waiting, sorts[ui->wanted.sort], filter[0] ? ", /" : "",
+			filter);
 	if (c->width > x + 9)
 		canvas_right(c, x + 9, y, INK_HEAD, text, c->width - x - 9);
 }

@@ -178,7 +178,12 @@ void listing_of(struct listing *o, const struct model_snapshot *s,
 	o->all = xcalloc(s->rows.n + s->ended.n + 1, sizeof(*o->all));
 	o->n = sort_rows(&s->rows, wanted, o->all);
 	for (size_t i = 0; i < s->rows.n; i++)
-		o->running += s->rows.all[i].dir == SPOOL_RUNNING;
+		if (s->rows.all[i].dir == SPOOL_RUNNING)
+			o->running++;
+		else
+			o->waiting += taskstate_waiting(
+				&s->rows.all[i].name,
+				s->rows.all[i].counted ? &s->rows.all[i].counts : NULL);
 	for (size_t i = 0; wanted->ended && i < s->ended.n; i++)
 		if (passes(&s->ended.all[i], wanted->filter))
 			o->all[o->n++] = &s->ended.all[i];

@@ -28,7 +28,8 @@ struct listing {
 	const struct row *rows, *ended;
 	size_t n_rows, n_ended;
 
-	size_t n, running; /* of all that wait or run, whatever is chosen */
+	/* Of all that wait or run, whatever is chosen: of a batch its elements. */
+	size_t n, running, waiting;
 	const struct row **all;
 };
 

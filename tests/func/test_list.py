@@ -259,3 +259,49 @@ def test_no_state_is_an_error(queue):
                        (["-s", "done,wating"], f'--state: "wating" is none of {states}'), (["--sort", ""], "--sort: names no column")):
         done = q.m.run(q.m.tenure, "list", *args, check=False)
         assert done.returncode == 2 and not done.stdout and said in " ".join(done.stderr.split()), done
+
+
+def test_a_clock_that_was_set_changes_no_time(queue, tmp_path):
+    """How long a task has run, and what order that is, the agent knows."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    go = tmp_path / "go"
+    i = q.submit("-g", "0", "--timeout", "1h", "--", "sh", "-c", until(go))
+    q.shim(i)
+    must_come(lambda: " of 1h " in listed(q))
+    for step in ("+2h", "-2h"):
+        def at(*args):
+            return q.m.run("faketime", "-f", step, *args,
+                           env={**q.env, "COLUMNS": "200", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"}).stdout
+        assert re.search(rf"(?m)^ *{i} +running .* [0-9]+s of 1h ", at(q.m.tenure, "list")), at(q.m.tenure, "list")
+        assert json.loads(at(q.m.tenure, "list", "--json"))["ran_s"] < 600
+        assert re.search(r"for [0-9]+s\b", at(q.m.tenure, "why", str(i)))
+    go.touch()
+    q.wait(i, "done")
+
+
+def test_records_of_what_has_ended(queue):
+    """Columns that are asked for have what show knows."""
+    q = queue(gpus=2)
+    q.start("--no-hold")
+    i = q.submit("-g", "2", "--timeout", "1h", "--", "sleep", "1.1")
+    q.wait(i, "done")
+    uuids = ",".join(json.loads(q.run("show", str(i), "--json").stdout)["device_uuids"])
+    line = " ".join(listed(q, "-a", "--format", "id,elapsed,limit,time,devices,log").split()[6:])
+    assert re.fullmatch(rf"{i} [12]s 1h [12]s of 1h {uuids} \S+/logs/{i}-sleep.1.log", line), line
+
+
+def test_an_array_all_of_which_runs_does_so(queue, tmp_path):
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    go = tmp_path / "go"
+    i = q.submit("-g", "0", "-n", "many", "--array", "1-3", "--", "sh", "-c", until(go))
+    must_come(lambda: listed(q).count(" running ") == 4 and listed(q))
+    table = listed(q)
+    assert re.search(rf"(?m)^ *{i} +running .* 3 elements: 3 running", table) and "0 wait, 3 run" in table
+    assert f"{i} " not in listed(q, "-s", "pending") and q.task(i)["state"] == "running"
+    assert re.search("(?m)^state +running$", q.run("show", str(i)).stdout)
+    more = q.submit("-g", "0", "-n", "later", "--begin", "2099-01-01", "--array", "1-20", "--", "true")
+    assert "20 wait, 3 run" in listed(q) and f"{more}" in listed(q)
+    go.touch()
+    q.wait(i, "done")

@@ -117,7 +117,8 @@ struct list {
 	size_t n_rows, n_columns, n_keys;
 	struct list_row *rows;
 	struct queue_facts facts;
-	json_t *tasks; /* that run on this node, as their agent says; NULL: not asked for yet */
+	bool reads_ended; /* the records of what has ended, since a column was asked for */
+	json_t *tasks;	  /* that run on this node, as their agent says; NULL: not asked for yet */
 	struct totals totals;
 
 	/* How it is shown. */
@@ -172,6 +173,8 @@ static void add_scaling(const json_t *scaling, struct strbuf *b)
 static void add_devices(const struct task_view *r, struct strbuf *b)
 {
 	json_add_list(r->gpus, ",", b);
+	for (size_t i = 0; !r->gpus && r->run.ended && i < r->uuids.n; i++)
+		strbuf_addf(b, "%s%s", i ? "," : "", r->uuids.texts[i]);
 }
 
 /* "on node7, GPU 0,3" */
@@ -195,14 +198,18 @@ static void add_run(const struct task_view *r, struct strbuf *b)
  * known. */
 static bool find_elapsed(const struct task_view *r, uint64_t *ret_ms)
 {
-	uint64_t now_ns;
+	uint64_t now_ns = 0, since_ns;
 
-	if (r->state != TASKSTATE_RUNNING || !r->run.started_ns)
+	since_ns = taskrun_since_ns(&r->run);
+	if (!since_ns)
 		return false;
-	now_ns = r->run.left && r->run.left_ns ? r->run.left_ns : clock_wall_ns();
-	if (r->run.started_ns > now_ns)
+	if (r->run.ended)
+		now_ns = r->run.end.ended_ns;
+	else if (r->state == TASKSTATE_RUNNING)
+		now_ns = r->run.left && r->run.left_ns ? r->run.left_ns : clock_wall_ns();
+	if (since_ns > now_ns)
 		return false;
-	*ret_ms = (now_ns - r->run.started_ns) / NS_PER_S * MS_PER_S;
+	*ret_ms = (now_ns - since_ns) / NS_PER_S * MS_PER_S;
 	return true;
 }
 
@@ -450,6 +457,7 @@ static const struct column {
 	struct table_column title;
 	cell_fn cell;
 	compare_fn compare; /* NULL: it is no order */
+	bool of_run;	    /* of what has ended it is in its records */
 } columns[] = {
 	{ "id", { "ID", true }, id_cell, by_id },
 	{ "state", { "STATE" }, state_cell, by_state },
@@ -457,17 +465,17 @@ static const struct column {
 	{ "gpus", { "GPUS", true }, gpus_cell, by_gpus },
 	{ "lane", { "LANE", .cut = 6 }, lane_cell, by_lane },
 	{ "name", { "NAME", .cut = 8 }, name_cell, by_name },
-	{ "time", { "TIME", true }, time_cell, by_elapsed },
-	{ "elapsed", { "ELAPSED", true }, elapsed_cell, by_elapsed },
-	{ "limit", { "LIMIT", true }, limit_cell },
+	{ "time", { "TIME", true }, time_cell, by_elapsed, true },
+	{ "elapsed", { "ELAPSED", true }, elapsed_cell, by_elapsed, true },
+	{ "limit", { "LIMIT", true }, limit_cell, NULL, true },
 	{ "node", { "NODE" }, node_cell },
-	{ "devices", { "DEVICES" }, devices_cell },
+	{ "devices", { "DEVICES" }, devices_cell, NULL, true },
 	{ "reason", { "REASON" }, reason_cell },
 	{ "elements", { "ELEMENTS" }, elements_cell, by_elements },
 	{ "begin", { "NOT BEFORE" }, begin_cell, by_begin },
 	{ "ended", { "ENDED" }, ended_cell, by_ended },
 	{ "exit", { "EXIT", true }, exit_cell, by_exit },
-	{ "log", { "LOG" }, log_cell },
+	{ "log", { "LOG" }, log_cell, NULL, true },
 	{ "note", { "WHERE OR WHY" }, note_cell },
 };
 
@@ -532,6 +540,7 @@ static int take_columns(struct list *l, struct err *e)
 		l->titles[l->n_columns] = c->title;
 		l->cells[l->n_columns] = (struct strbuf)STRBUF_INIT;
 		l->columns[l->n_columns++] = c;
+		l->reads_ended |= opts_given(l->ctx->opts, "format") && c->of_run;
 	}
 	value_clear(&standard);
 	return r;
@@ -606,6 +615,13 @@ static bool is_sorted_by(const struct list *l, compare_fn compare)
 	return false;
 }
 
+/* What the agent of this node says of what it runs; asked for once. */
+static const json_t *agents_of(struct list *l)
+{
+	l->tasks = l->tasks ? l->tasks : taskview_agents(l->ctx);
+	return l->tasks;
+}
+
 /* A row, if it is wanted. */
 static void choose(struct list *l, struct scan_task *t)
 {
@@ -621,7 +637,8 @@ static void choose(struct list *l, struct scan_task *t)
 		return;
 	if (t->dir == SPOOL_RUNNING && is_sorted_by(l, by_elapsed)) {
 		taskrun_read_claim(l->sp, &t->name, t->name.name, &run);
-		r.started_ns = run.started_ns;
+		taskrun_take_agents(&run, taskview_word(agents_of(l), &t->name));
+		r.started_ns = taskrun_since_ns(&run);
 	}
 	l->rows = xgrow(l->rows, l->n_rows, sizeof(*l->rows));
 	l->rows[l->n_rows++] = r;
@@ -659,7 +676,7 @@ static uint64_t gpus_in_use(const struct task_view *v)
 
 static void count(struct totals *n, const struct task_view *v)
 {
-	uint64_t waits = v->counted ? v->counts.waiting : v->name.count ? v->name.count : 1;
+	uint64_t waits = taskstate_waiting(&v->name, v->counted ? &v->counts : NULL);
 
 	if (v->name.ended_s) {
 		n->ended++;
@@ -672,13 +689,37 @@ static void count(struct totals *n, const struct task_view *v)
 	}
 }
 
+/* How it has run last, which is not read unasked: it is a file for each. */
+static void load_ended(const struct list *l, struct task_view *v)
+{
+	char file[NAME_FILE_MAX], day[SPOOL_PATH_MAX];
+	struct task_file t;
+
+	v->place.name = v->name;
+	(void)name_format(&v->name, file);
+	if (v->place.dir == SPOOL_DONE)
+		(void)str_print(v->place.path, sizeof(v->place.path), "%s/%s",
+				spool_day_path(v->name.ended_s * NS_PER_S, day), file);
+	else
+		(void)spool_path(v->place.dir, file, v->place.path);
+	/* Who filed it may have had another day. */
+	if (task_file_read(l->sp, v->place.path, &t, NULL) < 0 &&
+	    (select_by_id(l->sp, v->name.id, 0, &v->place, NULL) < 0 ||
+	     task_file_read(l->sp, v->place.path, &t, NULL) < 0))
+		return;
+	taskrun_read(l->sp, &v->place, &t.history, &v->run);
+	taskrun_devices(l->sp, &v->run, &v->uuids);
+	v->run.timeout_ms = t.spec->timeout;
+	task_file_clear(&t);
+}
+
 /*
  * v is empty, or another row's. A view has room for all that there can be of what runs, and most
  * rows are of what does not: so only what these have is set, and only what ran is cleared.
  */
 static void load(struct list *l, const struct list_row *r, struct task_view *v)
 {
-	if (v->place.dir == SPOOL_RUNNING) {
+	if (v->place.dir == SPOOL_RUNNING || v->place.path[0]) {
 		taskview_clear(v);
 		*v = (struct task_view){ .sp = l->sp };
 	}
@@ -687,13 +728,16 @@ static void load(struct list *l, const struct list_row *r, struct task_view *v)
 	v->state = r->state;
 	v->lane_paused = r->lane_paused;
 	if (r->t->dir == SPOOL_RUNNING) {
-		l->tasks = l->tasks ? l->tasks : taskview_agents(l->ctx);
-		taskview_load_claim(v, l->tasks);
+		taskview_load_claim(v, agents_of(l));
 		if (v->name.element)
 			taskrun_take_gangs(&v->run, queue_facts_gangs(&l->facts));
 	}
+	if (v->name.ended_s && l->reads_ended)
+		load_ended(l, v);
 	v->counted = v->name.count && r->t->dir == SPOOL_PENDING &&
 		     taskstate_counts(l->sp, &v->name, &l->active, &v->counts, NULL) == 0;
+	if (v->counted)
+		taskstate_take_counts(&v->state, &v->counts);
 }
 
 static void show_rows(struct list *l, size_t limit)
@@ -702,6 +746,8 @@ static void show_rows(struct list *l, size_t limit)
 
 	for (size_t i = 0; i < l->n_rows; i++) {
 		load(l, &l->rows[i], &v);
+		if (!l->states[v.state])
+			continue;
 		count(&l->totals, &v);
 		if (i < limit && l->table)
 			show_row(l, &v);

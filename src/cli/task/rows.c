@@ -108,7 +108,7 @@ static void take_run(struct reading *k, struct row *row)
 	if (v.name.element)
 		taskrun_take_gangs(&v.run, queue_facts_gangs(&k->facts));
 	row->name = v.name;
-	row->started_ns = v.run.started_ns;
+	row->started_ns = taskrun_since_ns(&v.run);
 	row->run = taskview_list_json(&v);
 	if (still_runs(row))
 		(void)json_object_del(row->run, "ran_s");
@@ -133,6 +133,8 @@ static void make_row(struct reading *k, const struct scan_task *t, struct row *r
 		take_run(k, row);
 	row->counted = t->name.count && t->dir == SPOOL_PENDING &&
 		       taskstate_counts(k->sp, &t->name, &k->all, &row->counts, NULL) == 0;
+	if (row->counted)
+		taskstate_take_counts(&row->state, &row->counts);
 	take_words(k, row);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/json_get.h"
 #include "base/mem.h"
@@ -25,6 +26,7 @@
 
 #define ANSWER_MS  500
 #define PROCS_TOLD 6
+#define STEP_S	   3
 #define LEFT_MAX   65536 /* bytes */
 
 /* The end of a task is looked for in the spool, not where shims leave it. */
@@ -121,12 +123,29 @@ static void take_scaling(struct taskrun *run, const json_t *task)
 	(void)utf8_clean(run->scaling);
 }
 
+uint64_t taskrun_since_ns(const struct taskrun *run)
+{
+	return run->stepped_ns ? run->stepped_ns : run->started_ns;
+}
+
+/* What an agent said may be a second old, so only what cannot come of that is a step. */
+static void take_step(struct taskrun *run, double for_s)
+{
+	uint64_t since_ns = clock_wall_ns() - (uint64_t)(for_s * (double)NS_PER_S);
+	uint64_t by_ns = since_ns > run->started_ns ? since_ns - run->started_ns
+						    : run->started_ns - since_ns;
+
+	run->stepped_ns = by_ns > STEP_S * NS_PER_S ? since_ns : 0;
+}
+
 void taskrun_take_agents(struct taskrun *run, const json_t *task)
 {
 	const json_t *unfiled = json_object_get(task, "unfiled");
 	const char *why = json_get_str(unfiled, "why");
 
 	take_scaling(run, task);
+	if (run->started_ns && json_is_number(json_object_get(task, "for_s")))
+		take_step(run, json_get_num(task, "for_s"));
 	if (json_object_get(task, "timeout_s"))
 		run->timeout_ms = (uint64_t)(json_number_value(json_object_get(task, "timeout_s")) *
 					     MS_PER_S);

@@ -24,9 +24,10 @@ struct taskrun {
 	struct task_name name; /* of the claim: id, element, epoch */
 	struct claimer who;    /* texts empty and numbers 0 where they are not known */
 	uint64_t started_ns;   /* wall; 0: not known */
-	uint64_t timeout_ms;   /* how long it may run; 0: none, or of an element not known */
-	uint64_t again_ns;     /* wall, when that went back to the queue; 0: it has not */
-	bool mustered; /* with running: a rank that has its GPUs, and waits for the others */
+	uint64_t stepped_ns; /* taskrun_since_ns(), where the clock was set since; 0: it was not */
+	uint64_t timeout_ms; /* how long it may run; 0: none, or of an element not known */
+	uint64_t again_ns;   /* wall, when that went back to the queue; 0: it has not */
+	bool mustered;	     /* with running: a rank that has its GPUs, and waits for the others */
 	bool ended;
 	bool unstarted;			 /* it was stopped while it waited */
 	struct spool_end end;		 /* with ended */
@@ -51,6 +52,10 @@ void taskrun_read_claim(const struct spool *sp, const struct task_name *n, const
  * and where one task is looked at. */
 void taskrun_take_gangs(struct taskrun *run, const struct gangs_read *gangs);
 void taskrun_look_at_gangs(const struct spool *sp, struct taskrun *run);
+
+/* When it has started by the clock as it is now, from which its time is counted: where the agent
+ * that runs it tells for how long, it is not what the clock was then. 0: not known. */
+uint64_t taskrun_since_ns(const struct taskrun *run);
 
 /* What the agent that runs it says of it (of taskview_agents(); NULL: nothing) is added. */
 void taskrun_take_agents(struct taskrun *run, const json_t *task);

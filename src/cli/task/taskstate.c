@@ -243,6 +243,17 @@ bool taskstate_has_begun(const struct spool *sp, const struct task_name *n,
 	return read && ret->running + ret->done + ret->failed;
 }
 
+void taskstate_take_counts(enum taskstate *state, const struct batch_counts *n)
+{
+	if (*state == TASKSTATE_PENDING && !n->waiting && n->running)
+		*state = TASKSTATE_RUNNING;
+}
+
+uint64_t taskstate_waiting(const struct task_name *n, const struct batch_counts *counts)
+{
+	return counts ? counts->waiting : n->count ? n->count : 1;
+}
+
 json_t *taskstate_counts_json(const struct batch_counts *n)
 {
 	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "waiting", (json_int_t)n->waiting, "running",

@@ -20,7 +20,8 @@ enum taskstate {
 
 /* Of a task, by its name and where its file is. */
 enum taskstate taskstate_of(const struct task_name *n, enum spool_dir dir);
-/* A batch waits until all of it has ended; one that is a gang runs once all its ranks do. */
+/* A batch waits as long as an element of it does (taskstate_take_counts()); one that is a gang runs
+ * once all its ranks do. */
 void taskstate_of_gang(uint64_t id, const struct gangs_read *gangs, enum taskstate *state);
 /* "pending", "paused", "running", "done", "failed", "cancelled" */
 const char *taskstate_name(unsigned int state);
@@ -69,6 +70,11 @@ int taskstate_counts(const struct spool *sp, const struct task_name *batch,
 /* Of a batch: whether any of its elements has been started, and how they stand. */
 bool taskstate_has_begun(const struct spool *sp, const struct task_name *n,
 			 struct batch_counts *ret);
+/* Nothing of it waits, and something runs: it does. */
+void taskstate_take_counts(enum taskstate *state, const struct batch_counts *n);
+/* For how many a task that does not run counts among what waits: its elements, as far as they are
+ * known (NULL: not), or itself. */
+uint64_t taskstate_waiting(const struct task_name *n, const struct batch_counts *counts);
 json_t *taskstate_counts_json(const struct batch_counts *n);
 /* Who runs it, as the claim in its file says. False: it is not known. */
 bool taskstate_claimer(const struct spool *sp, const struct task_name *n, struct claimer *ret);

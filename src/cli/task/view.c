@@ -46,6 +46,11 @@ static const json_t *agents_word(const json_t *agents, uint64_t id, uint64_t ele
 	return json_object_get(agents, select_format_id(id, element, text));
 }
 
+const json_t *taskview_word(const json_t *agents, const struct task_name *n)
+{
+	return agents_word(agents, n->id, n->element);
+}
+
 void taskview_read_run(const struct cmd_ctx *ctx, const struct spool *sp, const struct task_name *n,
 		       const char *called, struct taskrun *ret)
 {
@@ -84,6 +89,8 @@ static int load_batch(struct task_view *v, struct err *e)
 	if (r == 0)
 		r = taskstate_counts(v->sp, &v->name, &active, &v->counts, e);
 	v->counted = r == 0;
+	if (v->counted && !v->place.element && v->place.dir == SPOOL_PENDING)
+		taskstate_take_counts(&v->state, &v->counts);
 	free(active.tasks);
 	return r == 0 && v->counts.failed && !v->place.element
 		       ? taskstate_failed(v->sp, &v->name, &v->failed, e)
@@ -286,10 +293,11 @@ static json_t *started_json(const struct task_view *v)
 
 static json_t *ran_json(const struct task_view *v)
 {
-	uint64_t from_ns = started_ns(v), until_ns = v->run.ended     ? v->run.end.ended_ns
-						     : v->run.left    ? v->run.left_ns
-						     : v->run.running ? clock_wall_ns()
-								      : v->run.again_ns;
+	uint64_t from_ns = v->run.stepped_ns ? v->run.stepped_ns : started_ns(v),
+		 until_ns = v->run.ended     ? v->run.end.ended_ns
+			    : v->run.left    ? v->run.left_ns
+			    : v->run.running ? clock_wall_ns()
+					     : v->run.again_ns;
 
 	return from_ns && until_ns >= from_ns
 		       ? json_real((double)((until_ns - from_ns) / NS_PER_MS) / 1e3)

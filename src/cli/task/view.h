@@ -45,6 +45,8 @@ int taskview_load(const struct cmd_ctx *ctx, const struct spool *sp, const struc
 void taskview_load_claim(struct task_view *v, const json_t *agents);
 void taskview_clear(struct task_view *v);
 
+/* Of one of them, with that name; NULL: nothing. */
+const json_t *taskview_word(const json_t *agents, const struct task_name *n);
 /* What the agent here says of each task that runs on this node: an object of objects by id ("42",
  * "42.7"); empty where there is no agent. New reference. */
 json_t *taskview_agents(const struct cmd_ctx *ctx);

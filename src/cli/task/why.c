@@ -284,6 +284,7 @@ static void tell_where(const struct cmd_ctx *ctx, const struct spool *sp, const 
 	struct node_agents agents;
 	const struct node_agent *p;
 	cleanup_free char *sign = NULL, *on = taskrun_format_on(sp);
+	uint64_t since_ns = taskrun_since_ns(run);
 
 	taskstate_agent_of(sp, n, agent);
 	(void)node_agents_read(ctx, sp, &agents, NULL);
@@ -293,10 +294,9 @@ static void tell_where(const struct cmd_ctx *ctx, const struct spool *sp, const 
 		    run->mustered ? "has its GPUs on %s, and waits for the other ranks"
 				  : "runs on %s",
 		    agent[0] ? agent : "a node that is not known");
-	if (run->started_ns && run->started_ns <= now_ns)
-		strbuf_addf(
-			b, ", for %s",
-			unit_format_duration((now_ns - run->started_ns) / NS_PER_S * 1000, ran));
+	if (since_ns && since_ns <= now_ns)
+		strbuf_addf(b, ", for %s",
+			    unit_format_duration((now_ns - since_ns) / NS_PER_S * 1000, ran));
 	if (p && !p->here && !p->declared_dead &&
 	    (p->state == NODE_AGENT_UNKNOWN || p->state == NODE_AGENT_GONE))
 		strbuf_addf(b,
