@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/strbuf.h"
+
 /*
  * How many digits numbers have in what is written for others: 0.066 and not 0.066029000000000004;
  * milliseconds of a year still fit. Of what has times since the epoch, as records of tasks do:

@@ -565,11 +565,11 @@ static int read_date(const char *text, time_t *ret)
 static int read_time_of_day(const char *text, struct tm *tm)
 {
 	static const char *const formats[] = { "%H:%M:%S", "%H:%M" };
-	bool noon = strcmp(text, "noon") == 0;
+	bool noon = strcasecmp(text, "noon") == 0;
 
 	tm->tm_hour = noon ? 12 : 0;
 	tm->tm_min = tm->tm_sec = 0;
-	if (noon || strcmp(text, "midnight") == 0)
+	if (noon || strcasecmp(text, "midnight") == 0)
 		return 0;
 	for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
 		struct tm found = *tm;
@@ -590,8 +590,9 @@ static time_t days_on(struct tm *tm, int days)
 	return mktime(tm);
 }
 
-/* "18:30": today's, or tomorrow's when that has passed. */
-static int read_clock(const char *text, time_t now, time_t *ret)
+/* "18:30": today's; tomorrow's when that has passed, or, of the past, yesterday's when it has not.
+ */
+static int read_clock(const char *text, time_t now, bool past, time_t *ret)
 {
 	struct tm tm;
 
@@ -599,32 +600,35 @@ static int read_clock(const char *text, time_t now, time_t *ret)
 	if (read_time_of_day(text, &tm) < 0)
 		return -EINVAL;
 	*ret = days_on(&tm, 0);
-	if (*ret <= now)
-		*ret = days_on(&tm, 1);
+	if (past ? *ret > now : *ret <= now)
+		*ret = days_on(&tm, past ? -1 : 1);
 	return 0;
 }
 
-/* "today" is now, "tomorrow" is its midnight; with a time of day behind it, that. */
-static int read_day(const char *text, time_t now, time_t *ret)
+/* A day is its midnight, or with a time of day behind it that; to come, "today" is now. */
+static int read_day(const char *text, time_t now, bool past, time_t *ret)
 {
-	static const char *const days[] = { "today", "tomorrow" };
+	static const struct {
+		const char *word;
+		int from_today;
+	} days[] = { { "yesterday", -1 }, { "today", 0 }, { "tomorrow", 1 } };
 	struct tm tm;
 
 	(void)localtime_r(&now, &tm);
-	for (int i = 0; i < (int)ARRAY_LEN(days); i++) {
-		size_t len = strlen(days[i]);
+	for (size_t i = 0; i < ARRAY_LEN(days); i++) {
+		size_t len = strlen(days[i].word);
 		const char *rest = text + len;
 
-		if (strncmp(text, days[i], len) != 0 || (*rest && *rest != ' '))
+		if (strncasecmp(text, days[i].word, len) != 0 || (*rest && *rest != ' '))
 			continue;
 		rest = skip_blanks(rest);
-		if (!*rest && i == 0) {
+		if (!*rest && !days[i].from_today && !past) {
 			*ret = now;
 			return 0;
 		}
 		if (read_time_of_day(*rest ? rest : "midnight", &tm) < 0)
 			return -EINVAL;
-		*ret = days_on(&tm, i);
+		*ret = days_on(&tm, days[i].from_today);
 		return 0;
 	}
 	return -EINVAL;
@@ -633,7 +637,7 @@ static int read_day(const char *text, time_t now, time_t *ret)
 /* "now", "+1h30m", "now+1h30m". 1: it is none of them. */
 static int read_from_now(const char *text, time_t now, time_t *ret, struct err *e)
 {
-	const char *p = strncmp(text, "now", 3) == 0 ? skip_blanks(text + 3) : text;
+	const char *p = strncasecmp(text, "now", 3) == 0 ? skip_blanks(text + 3) : text;
 	uint64_t ms = 0;
 	int r;
 
@@ -650,26 +654,56 @@ static int read_from_now(const char *text, time_t now, time_t *ret, struct err *
 	return 0;
 }
 
+/* 0: it is now or counted from there; 1: another moment; negative. */
+static int read_moment(const char *text, time_t now, bool past, time_t *ret, struct err *e)
+{
+	int r = read_from_now(text, now, ret, e);
+
+	if (r <= 0)
+		return r;
+	if (read_clock(text, now, past, ret) < 0 && read_day(text, now, past, ret) < 0 &&
+	    read_date(text, ret) < 0)
+		return err_set(e, -EINVAL, "\"%s\" is not a time; write it like %s", text,
+			       past ? "7d, 12h (so long ago), 08:00, today, yesterday, \"yesterday "
+				      "08:00\", 2026-11-20 or \"2026-11-20 08:00\""
+				    : "18:30, +1h30m, tomorrow, \"tomorrow 08:00\" or "
+				      "\"2026-11-22 08:00\"");
+	return 1;
+}
+
 int unit_parse_time(const char *text, uint64_t now_wall_ns, uint64_t *ret_wall_ns, struct err *e)
 {
 	time_t now = (time_t)(now_wall_ns / NS_PER_S), t = now;
 	const char *p = skip_blanks(text);
-
-	int r = read_from_now(p, now, &t, e);
+	int r = read_moment(p, now, false, &t, e);
 
 	if (r < 0)
 		return r;
-	if (r && read_clock(p, now, &t) < 0 && read_day(p, now, &t) < 0 && read_date(p, &t) < 0)
-		return err_set(
-			e, -EINVAL,
-			"\"%s\" is not a time; write it like 18:30, +1h30m, \"tomorrow 08:00\" or "
-			"\"2026-11-22 08:00\"",
-			text);
-	if (t < now || (t == now && r && !str_has_prefix(p, "today")))
+	if (t < now || (t == now && r && strncasecmp(p, "today", 5) != 0))
 		return err_set(e, -ERANGE, "\"%s\" has passed", text);
 	if (t > TIME_MAX_S)
 		return err_set(e, -ERANGE, "\"%s\" is after the year 2255", text);
 	*ret_wall_ns = (uint64_t)t * NS_PER_S;
+	return 0;
+}
+
+int unit_parse_past(const char *text, uint64_t now_wall_ns, uint64_t *ret_wall_ns, struct err *e)
+{
+	time_t now = (time_t)(now_wall_ns / NS_PER_S), t = now;
+	uint64_t ms;
+	int r;
+
+	/* 08:00 is one of the day here. */
+	if (!strchr(text, ':') && unit_parse_duration(text, &ms, NULL) == 0) {
+		*ret_wall_ns = ms < now_wall_ns / NS_PER_MS ? now_wall_ns - ms * NS_PER_MS : 0;
+		return 0;
+	}
+	r = read_moment(skip_blanks(text), now, true, &t, e);
+	if (r < 0)
+		return r;
+	if (t > now)
+		return err_set(e, -ERANGE, "\"%s\" is yet to come", text);
+	*ret_wall_ns = t > 0 ? (uint64_t)t * NS_PER_S : 0;
 	return 0;
 }
 

@@ -91,12 +91,18 @@ int unit_parse_gpus(const char *text, struct gpu_picks *ret, struct err *e);
 /* One word of such a list: what `--gpus 0 1 2` goes on taking. */
 bool unit_is_gpu_word(const char *text);
 /*
- * "18:30", "noon" or "midnight" (the next one), "2026-11-22", "2026-11-22 08:00",
+ * A time to come: "18:30", "noon" or "midnight" (the next one), "2026-11-22", "2026-11-22 08:00",
  * "2026-11-22T08:00:00+01:00": local time where no offset is given; "now", "today" (now),
- * "tomorrow" (its midnight), "tomorrow 08:00"; "+1h30m" or "now+1h30m". A moment before now_wall_ns
- * is refused.
+ * "tomorrow" (its midnight), "tomorrow 08:00"; "+1h30m" or "now+1h30m". Upper case does not matter.
+ * A moment before now_wall_ns is refused: -ERANGE; what is none: -EINVAL.
  */
 int unit_parse_time(const char *text, uint64_t now_wall_ns, uint64_t *ret_wall_ns, struct err *e);
+/*
+ * A time that has passed: "7d" or "12h" (so long ago), "18:30" (the last one), dates as above, and
+ * "today" or "yesterday" (its midnight), "yesterday 18:30". What is yet to come is refused:
+ * -ERANGE.
+ */
+int unit_parse_past(const char *text, uint64_t now_wall_ns, uint64_t *ret_wall_ns, struct err *e);
 
 /* Indices, both ends included, so many of them at once; limit 0: all. */
 struct index_range {

@@ -53,7 +53,7 @@ def test_of_all_nodes_in_their_order(files, tenure):
     assert done.stdout == "2026-11-25 20:31:03 n1 yield         c\n", done
     files.write("n4.jsonl", (10, "held", "\033]0;x\007z"))
     assert not set(tenure("events").stdout) & set("\033\007")
-    for args, said in ((["--since", "soon"], "says neither how long ago"), (["--limit", "0"], "--limit")):
+    for args, said in ((["--since", "soon"], "is not a time; write it like 7d, 12h"), (["--limit", "0"], "--limit")):
         done = tenure("events", *args)
         assert done.returncode == 2 and said in done.stderr, done
 

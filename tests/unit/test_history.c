@@ -353,10 +353,10 @@ static void a_time_that_is_none_is_refused(void **state)
 	static const struct {
 		const char *since, *error;
 	} cases[] = {
-		{ "soon", "--since: \"soon\" is no time; write it like 7d, 12h" },
-		{ "7", "--since: \"7\" is no time" },
+		{ "soon", "--since: \"soon\" is not a time; write it like 7d, 12h" },
+		{ "7", "--since: \"7\" is not a time" },
 		{ "2099-01-01", "--since: \"2099-01-01\" is yet to come" },
-		{ "''", "--since: \"\" is no time" },
+		{ "''", "--since: \"\" is not a time" },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

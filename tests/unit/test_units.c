@@ -299,7 +299,10 @@ static void test_times(void **state)
 		{ "-1h", -EINVAL },
 		{ "now-1h", -EINVAL },
 		{ "+9999999d", -ERANGE },
-		{ "Noon", -EINVAL },
+		{ "Noon", 0, 86400 },
+		{ "Tomorrow", 0, 12 * 3600 },
+		{ "NOW", 0, 0 },
+		{ "yesterday", -ERANGE },
 		{ "", -EINVAL },
 		{ "18:30x", -EINVAL },
 		{ "2026-11-22T08:00+99:00", -EINVAL },
@@ -313,6 +316,48 @@ static void test_times(void **state)
 
 		if (r != cases[i].r || (r == 0 && after != cases[i].after_noon_s))
 			fail_msg("\"%s\" gave %d, %lld: %s", cases[i].text, r, (long long)after,
+				 e.text);
+	}
+}
+
+static void test_past(void **state)
+{
+	static const struct {
+		const char *text;
+		int r;
+		int64_t before_noon_s;
+	} cases[] = {
+		{ "7d", 0, 7 * 86400 },
+		{ "12h", 0, 12 * 3600 },
+		{ "now", 0, 0 },
+		{ "08:00", 0, 4 * 3600 },
+		{ "12:00", 0, 0 },
+		{ "18:30", 0, 86400 - 6 * 3600 - 1800 },
+		{ "today", 0, 12 * 3600 },
+		{ "Today 08:00", 0, 4 * 3600 },
+		{ "yesterday", 0, 36 * 3600 },
+		{ "Yesterday 18:30", 0, 86400 - 6 * 3600 - 1800 },
+		{ "midnight", 0, 12 * 3600 },
+		{ "2026-11-20", 0, 36 * 3600 },
+		{ "2026-11-21 08:00", 0, 4 * 3600 },
+		{ "today 18:30", -ERANGE },
+		{ "tomorrow", -ERANGE },
+		{ "+1h", -ERANGE },
+		{ "2099-01-01", -ERANGE },
+		{ "soon", -EINVAL },
+		{ "7", -EINVAL },
+		{ "", -EINVAL },
+		{ "yesterday evening", -EINVAL },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		uint64_t ns = 0;
+		struct err e = ERR_INIT;
+		int r = unit_parse_past(cases[i].text, NOON, &ns, &e);
+		int64_t before = (int64_t)(NOON / NS_PER_S) - (int64_t)(ns / NS_PER_S);
+
+		if (r != cases[i].r || (r == 0 && before != cases[i].before_noon_s))
+			fail_msg("\"%s\" gave %d, %lld: %s", cases[i].text, r, (long long)before,
 				 e.text);
 	}
 }
@@ -360,10 +405,10 @@ static void test_formats(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),	cmocka_unit_test(test_durations),
-		cmocka_unit_test(test_mem),	cmocka_unit_test(test_percent_and_band),
-		cmocka_unit_test(test_gpus),	cmocka_unit_test(test_times),
-		cmocka_unit_test(test_formats),
+		cmocka_unit_test(test_sizes), cmocka_unit_test(test_durations),
+		cmocka_unit_test(test_mem),   cmocka_unit_test(test_percent_and_band),
+		cmocka_unit_test(test_gpus),  cmocka_unit_test(test_times),
+		cmocka_unit_test(test_past),  cmocka_unit_test(test_formats),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,7 +36,7 @@ static json_t *begin_of(const char *text, struct err *e)
 	char time[CLOCK_TEXT_MAX];
 	uint64_t ns;
 
-	if (strcmp(text, "now") == 0)
+	if (strcasecmp(text, "now") == 0)
 		return json_integer(0);
 	return unit_parse_time(text, clock_wall_ns(), &ns, e) < 0
 		       ? NULL

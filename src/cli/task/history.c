@@ -35,15 +35,13 @@
 #include "spool/instance.h"
 #include "spool/usage.h"
 
-#define DAY_NS (86400 * NS_PER_S)
-
 static const struct opt history_opts[] = {
 	{ .name = "since",
 	  .spec = { VALUE_STRING },
 	  .arg = "WHEN",
 	  .def = "1d",
-	  .help = "what ended in that time (7d, 12h), or since then: 08:00, 2026-11-20, "
-		  "'2026-11-20 08:00'" },
+	  .help = "what ended in that time (7d, 12h), or since then: 08:00, today, yesterday, "
+		  "2026-11-20, '2026-11-20 08:00'" },
 	{ .name = "until",
 	  .spec = { VALUE_STRING },
 	  .arg = "WHEN",
@@ -606,29 +604,12 @@ static int print_ledger(const struct history *h, struct err *e)
 
 /* ---- the command ---- */
 
-/* A time back from now, or a moment that has passed. */
 static int parse_moment(const char *option, const char *text, uint64_t now, uint64_t *ret_ns,
 			struct err *e)
 {
-	uint64_t ms, ns;
-	int r = unit_parse_duration(text, &ms, NULL);
+	int r = unit_parse_past(text, now, ret_ns, e);
 
-	if (r == 0) {
-		*ret_ns = ms < now / NS_PER_MS ? now - ms * NS_PER_MS : 0;
-		return 0;
-	}
-	r = unit_parse_time(text, now - DAY_NS, &ns, e); /* 18:30: the last one */
-	if (r == -ERANGE)
-		r = unit_parse_time(text, NS_PER_S, &ns, e);
-	if (r < 0)
-		return err_set(e, -EINVAL,
-			       "--%s: \"%s\" is no time; write it like 7d, 12h, 08:00, "
-			       "2026-11-20 or '2026-11-20 08:00'",
-			       option, text);
-	if (ns > now)
-		return err_set(e, -EINVAL, "--%s: \"%s\" is yet to come", option, text);
-	*ret_ns = ns;
-	return 0;
+	return r < 0 ? err_wrap(e, "--%s", option) : 0;
 }
 
 static int take_options(struct history *h, struct err *e)
