@@ -232,32 +232,45 @@ static double seconds(uint64_t ns)
 	return (double)(ns / NS_PER_MS) / 1e3;
 }
 
-/* What there is to tell; and it begins anew. */
-static json_t *take_device(struct device_meter *d)
+static json_t *device_json(const struct device_meter *d)
 {
-	json_t *o =
-		json_pack("{si ss sf sf so sf}", "gpu", (int)d->index, "uuid", d->uuid, "held_s",
-			  seconds(d->held_ns), "yielded_s", seconds(d->yielded_ns), "held_energy_j",
-			  d->held_counted_ns ? json_real((double)d->held_mj / 1e3) : json_null(),
-			  "held_energy_s", seconds(d->held_counted_ns));
-
-	d->held_ns = d->held_mj = d->held_counted_ns = d->yielded_ns = 0;
-	return o;
+	return json_pack("{si ss sf sf so sf}", "gpu", (int)d->index, "uuid", d->uuid, "held_s",
+			 seconds(d->held_ns), "yielded_s", seconds(d->yielded_ns), "held_energy_j",
+			 d->held_counted_ns ? json_real((double)d->held_mj / 1e3) : json_null(),
+			 "held_energy_s", seconds(d->held_counted_ns));
 }
 
-static void tell(struct agent *a, uint64_t now_ns)
+static json_t *report(const struct meter *m, uint64_t now_ns)
 {
-	struct meter *m = a->meter;
 	json_t *gpus = json_array();
 
 	for (size_t i = 0; i < m->n; i++)
 		if (m->all[i].held_ns || m->all[i].yielded_ns)
-			(void)json_array_append_new(gpus, take_device(&m->all[i]));
-	if (json_array_size(gpus))
-		eventlog_tell(
-			a->eventlog, OWN_METER,
-			json_pack("{sf sO}", "for_s", seconds(now_ns - m->since_ns), "gpus", gpus));
-	json_decref(gpus);
+			(void)json_array_append_new(gpus, device_json(&m->all[i]));
+	return json_pack("{sf so}", "for_s", seconds(now_ns - m->since_ns), "gpus", gpus);
+}
+
+json_t *meter_report(struct agent *a)
+{
+	meter_look(a);
+	return report(a->meter, clock_mono_ns());
+}
+
+/* What there is to tell; and it begins anew. */
+static void tell(struct agent *a, uint64_t now_ns)
+{
+	struct meter *m = a->meter;
+	json_t *o = report(m, now_ns);
+
+	if (json_array_size(json_object_get(o, "gpus")))
+		eventlog_tell(a->eventlog, OWN_METER, o);
+	else
+		json_decref(o);
+	for (size_t i = 0; i < m->n; i++) {
+		struct device_meter *d = &m->all[i];
+
+		d->held_ns = d->held_mj = d->held_counted_ns = d->yielded_ns = 0;
+	}
 	m->since_ns = now_ns;
 }
 

@@ -29,6 +29,8 @@ void meter_on_device(struct agent *a, uint32_t slot);
 void meter_on_yield(struct agent *a, const struct guard_event *ev);
 /* What the attempt has used is about to be written down. */
 void meter_close_attempt(struct agent *a, struct attempt *r);
+/* What the next such event would say now: `for_s` and `gpus`. */
+json_t *meter_report(struct agent *a);
 /* Nothing is held any more. */
 void meter_end(struct agent *a);
 

@@ -7,6 +7,7 @@
 #include "agent/asks.h"
 #include "agent/dispatch.h"
 #include "agent/helpers.h"
+#include "agent/meter.h"
 #include "agent/node/guardlink.h"
 #include "agent/parts.h"
 #include "agent/report/eventlog.h"
@@ -76,6 +77,7 @@ json_t *watch_status(struct agent *a, bool devices)
 	(void)json_object_set_new(doc, "settings", settings_json(a));
 	(void)json_object_set_new(doc, "helpers", helpers_report(a->helpers));
 	(void)json_object_set_new(doc, "asks", asks_report(a));
+	(void)json_object_set_new(doc, "meter", meter_report(a));
 	return doc;
 }
 

@@ -163,6 +163,7 @@ def test_what_an_agent_writes(queue, tmp_path):
     must_come(lambda: (q.device(0).get("health") or {}).get("energy_j") is not None, 30)
     must_come(lambda: q.held() == [0] and q.device(0)["for_s"] > 6, 30)  # the power, too, was read since
     power = q.device(0)["power_w"]
+    assert not events(q, "meter") and 5 < ledger(q)["held"]["gpu_s"] < 600  # the agent is asked
     i = q.submit("-g", "1", "-n", "sleeps", "--", "sleep", "2")
     q.wait(i, "done")
     must_come(lambda: q.held() == [0])

@@ -18,12 +18,14 @@
 #include "base/settings.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "cli/agent_client.h"
 #include "cli/agent_setup.h"
 #include "cli/event_file.h"
 #include "cli/table.h"
 
 #define FILE_MAX   (64UL << 20) /* bytes, well above where event files are rotated */
 #define NUMBER_MAX 32
+#define STATUS_MS  1000
 #define J_PER_KWH  3.6e6
 #define S_PER_H	   3600
 #define TASKS_MAX  50	/* in a text, those with the most GPU-hours */
@@ -153,21 +155,25 @@ static void add_held(struct amount *a, const json_t *gpu, double share)
 	a->held_energy_s += share * json_get_num(gpu, "held_energy_s");
 }
 
-static void take_meter(struct ledger *l, struct amount *mine, const json_t *o)
+/* for_s and gpus, of a time that ended then. */
+static void take_meter(struct ledger *l, struct amount *mine, const json_t *o, uint64_t end_ns)
 {
-	const char *kind = json_get_str(o, "event");
 	const json_t *gpu;
 	size_t i;
-	double share;
+	double share = share_of(l, end_ns, json_get_num(o, "for_s"));
 
-	if (!kind || strcmp(kind, "meter") != 0)
-		return;
-	share = share_of(l, event_file_time(o), json_get_num(o, "for_s"));
 	json_array_foreach(json_object_get(o, "gpus"), i, gpu) if (share > 0)
 	{
 		add_held(mine, gpu, share);
 		add_held(&l->total, gpu, share);
 	}
+}
+
+static const char *kind_of(const json_t *event)
+{
+	const char *kind = json_get_str(event, "event");
+
+	return kind ? kind : "";
 }
 
 static int read_file(struct ledger *l, const char *path, struct amount *mine, struct err *e)
@@ -185,10 +191,20 @@ static int read_file(struct ledger *l, const char *path, struct amount *mine, st
 				    ? json_loadb(p, (size_t)(nl - p), 0, NULL)
 				    : NULL;
 
-		take_meter(l, mine, o);
+		if (o && strcmp(kind_of(o), "meter") == 0)
+			take_meter(l, mine, o, event_file_time(o));
 		json_decref(o);
 	}
 	return 0;
+}
+
+/* What the agent here has not written down yet. */
+static void ask_agent(struct ledger *l, struct amount *mine)
+{
+	json_t *status = agent_status(l->ctx, STATUS_MS, NULL);
+
+	take_meter(l, mine, json_object_get(status, "meter"), clock_wall_ns());
+	json_decref(status);
 }
 
 /* "n7.jsonl", and its older ones "n7.jsonl.1". */
@@ -211,14 +227,17 @@ int ledger_read_meters(struct ledger *l, struct err *e)
 	int r = 0;
 
 	l->holds = true;
-	if (!d)
-		return errno == ENOENT ? 0 : err_sys(e, errno, "open %s", dir);
-	while (r == 0 && (entry = readdir(d))) {
+	if (!d && errno != ENOENT)
+		return err_sys(e, errno, "open %s", dir);
+	while (d && r == 0 && (entry = readdir(d))) {
 		cleanup_free char *path = xasprintf("%s/%s", dir, entry->d_name);
 
 		r = is_event_file(entry->d_name) ? read_file(l, path, &mine, e) : 0;
 	}
-	(void)closedir(d);
+	if (d)
+		(void)closedir(d);
+	if (r == 0)
+		ask_agent(l, &mine);
 	if (mine.held_s > 0 || mine.yielded_s > 0) {
 		user = sum_of(l, LINE_USER, user_name(getuid(), name, sizeof(name)));
 		user->held_s = mine.held_s;
