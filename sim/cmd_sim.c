@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * `tenure sim --gpus 4 -- CMD`: build a machine in a private directory, run CMD on it, take it
- * away.
+ * `tenure sim --gpus 4 -- CMD`: build a machine in a private directory, run CMD on it, end what
+ * tenure still runs there, take it away.
  *
  * What makes CMD and its children see the machine is environment only: LD_LIBRARY_PATH finds the
  * simulated libraries first, TENURE_SIM tells them the machine's file, and TENURE_DEV_DIR tells
@@ -11,6 +11,7 @@
  */
 #include "cmd_sim.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -23,7 +24,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/fs.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "cli/commands.h"
@@ -32,6 +36,10 @@
 
 #define DRIVER_VERSION "580.159.04"
 #define CUDA_VERSION   13000
+#define ENVIRON_MAX    (4UL << 20)
+#define END_MS	       10000 /* as long as a task has to end */
+#define KILL_MS	       2000
+#define END_LOOK_US    20000
 
 int sim_parse_speed(const char *text, double *ret, struct err *e)
 {
@@ -388,6 +396,85 @@ static char *make_dir(struct err *e)
 	return NULL;
 }
 
+/* ---- what is left on the machine ---- */
+
+/* A block of texts, each with its NUL, has one that begins so, or is just that. */
+static bool has_text(const char *block, size_t len, const char *text, bool whole)
+{
+	size_t n = strlen(text) + whole;
+
+	for (const char *p = block; p < block + len; p += strlen(p) + 1)
+		if (strncmp(p, text, n) == 0)
+			return true;
+	return false;
+}
+
+/* An agent, a guard, a holder, a shim, or a process of a task, on the machine of that mark. Other
+ * programs that were started there are left alone. */
+static bool is_ours(pid_t pid, const char *mark)
+{
+	cleanup_free char *env = NULL, *words = NULL;
+	char path[64];
+	const char *name;
+	size_t len;
+
+	(void)str_print(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	if (fs_read_file(path, ENVIRON_MAX, &env, &len, NULL) < 0 ||
+	    !has_text(env, len, mark, true))
+		return false;
+	if (has_text(env, len, "TENURE_TASK_ID=", false))
+		return true;
+	(void)str_print(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+	if (fs_read_file(path, ENVIRON_MAX, &words, &len, NULL) < 0)
+		return false;
+	name = strrchr(words, '/') ? strrchr(words, '/') + 1 : words;
+	return str_has_prefix(words, "tenure") || str_has_prefix(name, "tenure");
+}
+
+/* How many there are. sig 0: they are counted alone. */
+static size_t signal_ours(const char *mark, int sig)
+{
+	DIR *d = opendir("/proc");
+	const struct dirent *entry;
+	size_t n = 0;
+
+	while (d && (entry = readdir(d))) {
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+		cleanup_fd int fd = pid > 0 && pid != getpid() ? proc_open(pid) : -1;
+
+		if (pid <= 0 || pid == getpid() || (fd < 0 && !proc_lacks_call(fd)) ||
+		    !is_ours(pid, mark))
+			continue;
+		n++;
+		if (sig)
+			(void)proc_signal_fd(fd, pid, sig);
+	}
+	if (d)
+		(void)closedir(d);
+	return n;
+}
+
+static bool end_by(const char *mark, int sig, uint64_t limit_ms)
+{
+	uint64_t until = clock_mono_ns() + limit_ms * NS_PER_MS;
+	size_t n = signal_ours(mark, sig);
+
+	while (n && clock_mono_ns() < until) {
+		(void)usleep(END_LOOK_US);
+		n = signal_ours(mark, sig == SIGKILL ? sig : 0);
+	}
+	return n == 0;
+}
+
+/* Agents, tasks and what holds for them: without their machine they are for nothing. */
+static void end_ours(const char *dir)
+{
+	cleanup_free char *mark = xasprintf("TENURE_SIM=%s/" SIM_FILE_NAME, dir);
+
+	if (!end_by(mark, SIGTERM, END_MS))
+		(void)end_by(mark, SIGKILL, KILL_MS);
+}
+
 static int run_sim(const struct cmd_ctx *ctx, struct err *e)
 {
 	cleanup_free char *libs = library_dir(e);
@@ -400,6 +487,7 @@ static int run_sim(const struct cmd_ctx *ctx, struct err *e)
 	if (r == 0) {
 		set_environment(dir, libs);
 		r = run_command(opts_argv(ctx->opts), e);
+		end_ours(dir);
 	}
 	(void)nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	return r;
@@ -460,8 +548,8 @@ const struct cmd cmd_sim = {
 		"only: memory, processes, utilisation, power and timing behave as measured on real "
 		"ones, kernels take time and compute nothing. No privileges are needed and nothing "
 		"outside CMD is touched: the machine has a queue and logs of its own, which go with "
-		"it, unless TENURE_ROOT and TENURE_STATE_DIR say where these are. The agents on it "
-		"end when CMD has. The exit code is that of CMD.",
+		"it, unless TENURE_ROOT and TENURE_STATE_DIR say where these are. The agents and "
+		"tasks on it end when CMD has. The exit code is that of CMD.",
 	.examples = examples,
 	.opts = options,
 	.flags = CMD_STOP_AT_WORD | CMD_NO_SETTINGS,

@@ -81,6 +81,26 @@ def test_agents_end_with_their_machine(build, env, tmp_path):
     assert [(t["id"], t["state"]) for t in map(json.loads, shown.splitlines())] == [(int(home.stdout), "pending")]
 
 
+def test_tasks_end_with_their_machine(build, env, tmp_path):
+    """And their shims, and the guard that kept their GPUs, before the directory is gone; nothing else that was started there."""
+    tenure = build / "tenure"
+    p = subprocess.run(
+        [tenure, "sim", "--gpus", "1", "--speed", "0", "--", "sh", "-ec",
+         '"$0" on --idle-for 0 --refresh 1s >&2; i=$("$0" submit -g 1 -- sh -c "sleep 1000 & trap : TERM; echo here; wait; wait"); '
+         'until "$0" logs --plain $i 2>/dev/null | grep -q here; do sleep 0.1; done; '
+         'setsid sleep 1001 >/dev/null 2>&1 & echo $!; "$0" status --json', tenure],
+        env={**env, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, timeout=HANG, check=True)
+    own, _, out = p.stdout.partition("\n")
+    status = json.loads(out)
+    ours = [status["agent"]["pid"], status["guard"]["pid"], *(t["pid"] for t in status["queue"]["tasks"])]
+    try:
+        assert len(ours) == 3 and not any(map(proc_exists, ours))
+        assert not list(tmp_path.glob("tenure-sim-*"))
+        assert proc_exists(int(own))
+    finally:
+        os.kill(int(own), signal.SIGKILL)
+
+
 def test_show_tells_the_models(sim, build):
     out = sim(build / "tenure", "sim", "ctl", "show", "--json",
               options=["--gpus", "2", "--model", "h200,rtx4090"]).stdout
