@@ -159,6 +159,18 @@ def test_a_token_that_is_none(queue):
     assert health(q)[0] == 200
 
 
+def test_a_variable_of_its_start_stays(queue):
+    """Where it is to listen may be said in the environment, and is not lost when the files are read again."""
+    q = queue()
+    plain = q.env
+    q.env = {**plain, "TENURE_LISTEN": ANY_PORT}
+    q.start("--no-hold")
+    first = served(q)
+    q.env = plain
+    assert "Nothing has changed" in q.run("reload").stdout and helper(q)["pid"] == first["pid"]
+    assert q.run("reload", "--forget", "listen").stdout.splitlines() == [f"listen: {ANY_PORT} -> none", "tenure-serve: on -> off"]
+
+
 def alone(q, build, tmp_path):
     """The program without what is beside it."""
     own = tmp_path / "bin"
