@@ -282,8 +282,12 @@ export function gpusView(live, openTask) {
     const pastless = !live.past && live.status;
     show(by("past-note"), pastless && devices.length);
     say(by("past-note"), live.pastTrouble ? t("no_history", { why: live.pastTrouble }) : t("loading"));
+    // Each agent keeps its own day on a disk of its node.
+    const here = live.nodes.find((node) => node.here);
+    show(by("elsewhere"), live.nodes.length > 1);
+    say(by("elsewhere"), t("elsewhere", { node: here?.agent ?? live.status?.host ?? "" }));
   };
-  return { draw, on: ["status", "past", "link"], relabel() {
+  return { draw, on: ["status", "past", "link", "nodes"], relabel() {
     list.clear();
     drawLegend(by("legend"));
     by("counts").dataset.drawn = "";

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from machine import until
+from nodelib import two_that_know_each_other
 from patience import HANG, Stopwatch, must_come
 from pagelib import Busy, Keys, Page, open_browser, terminal_html
 from poolsite import Site
@@ -507,6 +508,16 @@ def test_its_words(page):
     assert not [name for name, text in files.items() if re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|https?://(?!www\.w3\.org)", text)]
 
 
+def test_gpus_are_of_one_node_and_that_is_said(page, world):
+    a, b = two_that_know_each_other(world)
+    p = page(node=a)
+    p.get("#nodes-table tr", "beta")
+    p.get("#elsewhere", "These are the GPUs of alpha. What those of another node were used for is seen on its own page")
+    assert len(p.all("#gpu-list .gpu")) == len(a.status()["devices"])
+    # The nodes themselves are all there, with what their GPUs are just now.
+    p.until(lambda: len(p.all("#nodes-table .chips .badge")) == len(a.status()["devices"]) + len(b.status()["devices"]))
+
+
 def steer_pools(p, site):
     """Another bound, given back, wanted again, and one more; what is refused is said in the form."""
     def pool(name):
@@ -554,6 +565,7 @@ def test_nodes_with_deadlines_pools_and_allocations(page, queue, build, env, tmp
     w = p.web
     p.get("#nodes-table td", "this one")
     p.get("#nodes-table .c-deadline", "in 2 h 59 min")
+    assert not p.all("#elsewhere")
     p.get("#pools-table", "big")
     assert "slurm" in p.text("#pools-table")
     steer_pools(p, site)
