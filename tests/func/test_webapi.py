@@ -554,10 +554,10 @@ def test_the_log_of_each_attempt_is_followed_to_its_own_end(web, tmp_path):
         c.close()
     assert w.node.task(i)["state"] in ("pending", "running")
     # The same of an element.
-    j = w.node.submit("-g", "0", "--array", "2", "--", "sh", "-c", f"echo begun; {until(tmp_path / 'other')}; echo over")
-    must_come(lambda: w.get(f"/api/v1/tasks/{j}.2/log").status == 200, 30)
+    j = w.node.submit("-g", "0", "--array", "1-2", "--", "sh", "-c", f"echo begun; {until(tmp_path / 'other')}; echo over")
+    must_come(lambda: w.get(f"/api/v1/tasks/{j}.1/log").status == 200, 30)
     c = w.unix()
-    c.request("GET", f"/api/v1/tasks/{j}.2/log?follow=true")
+    c.request("GET", f"/api/v1/tasks/{j}.1/log?follow=true")
     answer = c.getresponse()
     (tmp_path / "other").touch()
     assert b"\nover\n" in answer.read()
