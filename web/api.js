@@ -3,11 +3,11 @@
 // new, once a second at most, and not at all while nobody sees it.
 
 const API = "/api/v1/";
-const STATUS_MS = 1000, TASKS_MS = 1500, SLOW_MS = 10000, SILENT_MS = 25000;
+const STATUS_MS = 1000, TASKS_MS = 1500, SLOW_MS = 10000, SILENT_MS = 25000, ANSWER_MS = 30000;
 const BACK_OFF_MS = [500, 1000, 2000, 4000, 8000, 10000];
 const DAY_S = 86400, STEP_S = 180;
 const NODE_EVENTS = new Set(["allocated", "released", "agent-started", "node-lost", "deadline", "draining", "ending"]);
-const EVENTS_MAX = 200, PAGE = 50, ENDED_PAGE = 20;
+const EVENTS_MAX = 200, PAGE = 50, ENDED_PAGE = 20, LOG_STREAMS = 3;
 
 // A refusal, with the server's own words; status 0: nobody answered.
 export class Problem extends Error {
@@ -25,19 +25,41 @@ async function problem(answer) {
   return new Problem(answer.status, detail);
 }
 
+// more: headers, signal, stream (an answer without end).
 export async function request(method, path, body, more) {
   const headers = { ...more?.headers };
   if (body !== undefined) headers["Content-Type"] = "application/json";
+  const late = new AbortController(), timer = setTimeout(() => late.abort(), ANSWER_MS);
   let answer;
   try {
-    answer = await fetch(API + path, { method, headers, signal: more?.signal, cache: "no-store",
-      body: body === undefined ? undefined : JSON.stringify(body) });
+    answer = await fetch(API + path, { method, headers, signal: more?.signal ? AbortSignal.any([more.signal, late.signal]) : late.signal,
+      cache: "no-store", body: body === undefined ? undefined : JSON.stringify(body) });
   } catch (e) {
-    if (e.name === "AbortError") throw e;
+    if (more?.signal?.aborted) throw e;
     throw new Problem(0, "");
+  } finally {
+    if (more?.stream || !answer) clearTimeout(timer);
   }
   if (!answer.ok) throw await problem(answer);
   return answer;
+}
+
+/*
+ * A browser has six connections to a server, whatever its windows, and what finds none waits without a word. So one window
+ * follows the events for all, and LOG_STREAMS logs are streams; that is agreed on by locks, which there are where the page
+ * came by TLS or from this machine.
+ */
+const channel = navigator.locks ? new BroadcastChannel("tenure-events") : null;
+
+async function leading(signal, steal, fn) {
+  return channel ? navigator.locks.request("tenure-events", steal ? { steal } : { signal }, fn) : fn();
+}
+
+export async function streaming(fn, otherwise) {
+  for (let i = 0; channel && i < LOG_STREAMS; i++) {
+    if (await navigator.locks.request(`tenure-log-${i}`, { ifAvailable: true }, async (lock) => lock && (await fn(), true))) return;
+  }
+  await otherwise();
 }
 
 export async function ask(method, path, body, more) {
@@ -46,14 +68,14 @@ export async function ask(method, path, body, more) {
   try {
     return await answer.json();
   } catch (e) {
-    if (e.name === "AbortError") throw e;
+    if (more?.signal?.aborted) throw e;
     throw new Problem(0, "");
   }
 }
 
-// The pieces of an answer without end, as text; it breaks off when nothing came for SILENT_MS and beats is set.
+// The bytes of an answer without end; it breaks off when nothing came for SILENT_MS and beats is set.
 export async function* pieces(answer, abort, beats) {
-  const reader = answer.body.getReader(), decoder = new TextDecoder();
+  const reader = answer.body.getReader();
   let timer = null;
   const wind = () => {
     clearTimeout(timer);
@@ -64,7 +86,7 @@ export async function* pieces(answer, abort, beats) {
       const { done, value } = await reader.read();
       if (done) return;
       wind();
-      yield decoder.decode(value, { stream: true });
+      yield value;
     }
   } finally {
     clearTimeout(timer);
@@ -73,16 +95,17 @@ export async function* pieces(answer, abort, beats) {
 
 // Server-Sent Events by hand: a stream that is silent is noticed, and the last id can be told again.
 async function* events(answer, abort) {
+  const decoder = new TextDecoder();
   let text = "";
   for await (const piece of pieces(answer, abort, true)) {
-    text += piece;
+    text += decoder.decode(piece, { stream: true });
     for (let end; (end = text.indexOf("\n\n")) >= 0; text = text.slice(end + 2)) {
       const entry = { event: "message", data: "" };
       for (const line of text.slice(0, end).split("\n")) {
         const colon = line.indexOf(": ");
         if (colon > 0) entry[line.slice(0, colon)] = line.slice(colon + 2);
       }
-      if (entry.data) yield { kind: entry.event, id: entry.id, doc: JSON.parse(entry.data) };
+      yield entry.data ? { kind: entry.event, id: entry.id, doc: JSON.parse(entry.data) } : { kind: "beat" };
     }
   }
 }
@@ -122,7 +145,8 @@ class Paced {
 /*
  * All that the page knows. Listeners get the name of what is new: link, status, tasks, nodes, past, events, event.
  *
- * link: starting, live, old. While it is old, why and seen (a time) say since when.
+ * link: starting, live, old. While it is old, why and seen (a time) say since when. While it is live, late has what is
+ * refused of what is shown (status, tasks, slow): { why, seen, tries }.
  */
 export class Live {
   // first: the status, where there is one already.
@@ -133,16 +157,17 @@ export class Live {
       running: null, waiting: null, ended: null, counts: null, queueTrouble: "", read: false, lanes: new Set(),
       cursor: null, cursors: [], lane: "", name: "", endedLimit: ENDED_PAGE,
       nodes: [], pools: [], allocations: [], health: null,
-      past: null, pastTrouble: "", yields: [], events: [], lastId: null, ids: new Set(),
-      listeners: [], abort: null,
+      past: null, pastTrouble: "", yields: [], events: [], lastId: null, ids: new Set(), told: false,
+      listeners: [], abort: null, late: new Map(), asked: new Map(), silence: null, mute: false,
     });
     this.paced = {
-      status: new Paced(STATUS_MS, () => this.guarded(() => this.askStatus())),
-      tasks: new Paced(TASKS_MS, () => this.guarded(() => this.askTasks())),
-      slow: new Paced(SLOW_MS, () => this.guarded(() => this.askSlow())),
-      past: new Paced(STEP_S * 500, () => this.guarded(() => this.askPast())),
+      status: new Paced(STATUS_MS, () => this.guarded("status", () => this.askStatus())),
+      tasks: new Paced(TASKS_MS, () => this.guarded("tasks", () => this.askTasks())),
+      slow: new Paced(SLOW_MS, () => this.guarded("slow", () => this.askSlow())),
+      past: new Paced(STEP_S * 500, () => this.guarded("past", () => this.askPast())),
     };
     if (first) this.takeStatus(first);
+    channel?.addEventListener("message", ({ data }) => this.overhear(data));
     document.addEventListener("visibilitychange", () => (document.hidden ? this.pause() : this.again()));
   }
 
@@ -152,14 +177,20 @@ export class Live {
 
   tell(what, doc) { for (const fn of this.listeners) fn(what, doc); }
 
-  // What was asked in vain is asked again by the stream's own back-off; what is refused is shown.
-  async guarded(fn) {
+  // What was asked in vain is asked again by the stream's own back-off; what is refused is said, and asked for later.
+  async guarded(what, fn) {
     try {
       await fn();
       this.seen = new Date();
+      this.asked.set(what, this.seen);
+      if (this.late.delete(what)) this.tell("link", false);
     } catch (e) {
       if (!(e instanceof Problem)) throw e;
-      if (e.status === 0 || e.status === 401) this.broken(e);
+      if (e.status === 0 || e.status === 401) return this.broken(e);
+      const tries = this.late.get(what)?.tries ?? 0;
+      this.late.set(what, { why: e.message, seen: this.asked.get(what), tries: tries + 1 });
+      setTimeout(() => this.paced[what].want(), BACK_OFF_MS[Math.min(tries, BACK_OFF_MS.length - 1)]);
+      this.tell("link", false);
     }
   }
 
@@ -181,6 +212,7 @@ export class Live {
   // Nobody looks: no stream, no questions.
   pause() {
     this.abort?.abort();
+    clearTimeout(this.silence);
     clearTimeout(this.next?.timer);
     this.next = null;
   }
@@ -194,19 +226,67 @@ export class Live {
   }
 
   async follow() {
-    const abort = this.abort = new AbortController();
+    const abort = this.abort = new AbortController(), steal = this.mute;
     let why = new Problem(0, "");
+    this.mute = false;
+    if (channel) {
+      this.listenOn();
+      channel.postMessage({ kind: "begin" });
+    }
     try {
-      const id = this.lastId, headers = id ? { "Last-Event-ID": id } : {};
-      const answer = await request("GET", id ? "events" : `events?last=${EVENTS_MAX}`, undefined, { headers, signal: abort.signal });
-      for await (const entry of events(answer, abort)) {
-        this.alive();
-        this.take(entry);
-      }
+      await leading(abort.signal, steal, () => this.stream(abort));
     } catch (e) {
       if (e instanceof Problem) why = e;
     }
+    abort.abort(); // another window may have taken its place
     if (this.abort === abort && !document.hidden) this.broken(why);
+  }
+
+  // For itself and the other windows.
+  async stream(abort) {
+    clearTimeout(this.silence);
+    const id = this.lastId, headers = id ? { "Last-Event-ID": id } : {};
+    const answer = await request("GET", id ? "events" : `events?last=${EVENTS_MAX}`, undefined, { headers, signal: abort.signal, stream: true });
+    this.leads = abort;
+    for await (const entry of events(answer, abort)) {
+      if (abort.signal.aborted) return;
+      channel?.postMessage(entry);
+      this.hear(entry);
+    }
+  }
+
+  // The window that follows for all may be frozen.
+  listenOn() {
+    clearTimeout(this.silence);
+    this.silence = setTimeout(() => {
+      this.mute = true;
+      this.broken(new Problem(0, ""));
+    }, SILENT_MS);
+  }
+
+  overhear(entry) {
+    const leads = this.leads && !this.leads.signal.aborted;
+    if (entry.kind === "begin") return leads && channel.postMessage({ kind: "before", events: this.events });
+    if (document.hidden || leads) return;
+    this.listenOn();
+    if (entry.kind === "before") this.catchUp(entry.events);
+    this.hear(entry);
+  }
+
+  // What was told before this window was there.
+  catchUp(before) {
+    if (this.told) return;
+    const since = this.events;
+    this.told = true;
+    this.events = [];
+    this.ids.clear();
+    for (const doc of [...before, ...since]) this.addEvent(doc.id, doc);
+    this.lastId = this.events.at(-1)?.id ?? null;
+  }
+
+  hear(entry) {
+    this.alive();
+    if (entry.kind !== "beat" && entry.kind !== "before") this.take(entry);
   }
 
   alive() {

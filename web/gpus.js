@@ -278,7 +278,7 @@ export function gpusView(live, openTask) {
     drawCounts(by("counts"), devices);
     drawAxis(by("axis"));
     say(by("policy"), live.status?.policy ?? "");
-    by("gpus").classList.toggle("stale", !live.agent || live.link === "old");
+    by("gpus").classList.toggle("stale", !live.agent || live.link === "old" || live.late.has("status"));
     const pastless = !live.past && live.status;
     show(by("past-note"), pastless && devices.length);
     say(by("past-note"), live.pastTrouble ? t("no_history", { why: live.pastTrouble }) : t("loading"));

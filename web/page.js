@@ -92,11 +92,13 @@ function pickLanguage(code) {
 /* ---- the connection ---- */
 
 function banner(live) {
-  const el = by("banner"), text = by("banner-text"), again = by("banner-again");
+  const late = [...live.late.values()][0], el = by("banner"), text = by("banner-text"), again = by("banner-again");
   const why = live.why || t("no_answer"), ago = (at) => ({ why: live.link === "old" ? why : live.trouble, time: clock(at), ago: duration((Date.now() - at) / 1000) });
   if (live.link === "old") {
     const left = live.next ? Math.max(0, Math.ceil((live.next.at - Date.now()) / 1000)) : 0;
     say(text, [live.seen ? t("old_since", ago(live.seen)) : t("never_seen", { why }), left ? t("again_in", { s: left }) : t("again")].join(" "));
+  } else if (late && live.link === "live") {
+    say(text, t("late_since", { why: late.why, time: late.seen ? clock(late.seen) : "", ago: late.seen ? duration((Date.now() - late.seen) / 1000) : t("unknown") }));
   } else if (live.link === "live" && !live.agent && live.trouble) {
     say(text, live.statusSeen ? t("agent_gone", ago(live.statusSeen)) : t("agent_none", { why: live.trouble }));
   } else {
@@ -104,8 +106,9 @@ function banner(live) {
   }
   show(el, text.textContent);
   show(again, live.link === "old");
-  say(by("link"), t(live.link));
-  set(by("link"), "data-link", live.link);
+  const state = late && live.link === "live" ? "late" : live.link;
+  say(by("link"), t(state));
+  set(by("link"), "data-link", state === "live" && !live.agent && live.trouble ? "late" : state);
 }
 
 function head(live) {

@@ -177,7 +177,7 @@ export function queueView(live, actions) {
     show(by("more-ended"), live.ended.next && live.endedLimit < 500);
     show(by("queue-trouble"), live.queueTrouble);
     say(by("queue-trouble"), live.queueTrouble ? t("queue_trouble", { why: live.queueTrouble }) : "");
-    by("queue").classList.toggle("stale", live.link === "old" || Boolean(live.queueTrouble));
+    by("queue").classList.toggle("stale", live.link === "old" || live.late.has("tasks") || Boolean(live.queueTrouble));
   };
   return { draw, on: ["tasks", "link"], relabel() {
     for (const [part, { make, columns }] of Object.entries(PARTS)) {

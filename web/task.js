@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // One task: what it is, why it waits, what it prints, and what can be done about it.
 
-import { ask, Problem, pieces, request } from "./api.js";
+import { ask, Problem, pieces, request, streaming } from "./api.js";
 import { button, by, confirm, h, say, set, show, visible } from "./dom.js";
 import { doer, problemText } from "./forms.js";
 import { exitText, gpusText, stateText } from "./queue.js";
 import { duration, gib, moment, t } from "./strings.js";
 
-const LINES_MAX = 2000, LINE_MAX = 4000, TAIL_BYTES = 65536, DRAW_MS = 150, RETRY_MS = 2000, LOOK_MS = 2000;
+const LINES_MAX = 2000, LINE_MAX = 4000, TAIL_BYTES = 65536, DRAW_MS = 150, RETRY_MS = 2000, LOOK_MS = 2000, RANGE_MS = 1000;
 
 /* ---- its log ---- */
 
@@ -25,6 +25,10 @@ class Log {
     Object.assign(this, { el, note, state, abort: null, rest: "", lines: [], last: null, follows: true, missed: 0, at: 0, timer: null, cut: false, from: 0 });
     el.addEventListener("scroll", () => {
       if (!this.drawing) this.hold(el.scrollHeight - el.scrollTop - el.clientHeight > 40);
+    });
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) this.abort?.abort();
+      else if (this.abort && !this.ended) this.run(this.abort = new AbortController());
     });
   }
 
@@ -56,7 +60,7 @@ class Log {
 
   start(about) {
     this.close();
-    Object.assign(this, { about, rest: "", lines: [], last: null, follows: true, missed: 0, at: 0, cut: false, ended: false, from: 0, why: "" });
+    Object.assign(this, { about, rest: "", lines: [], last: null, follows: true, missed: 0, at: 0, cut: false, ended: false, from: 0, runs: true, decoder: new TextDecoder() });
     this.el.replaceChildren();
     this.tell();
     this.run(this.abort = new AbortController());
@@ -65,18 +69,17 @@ class Log {
   // The end of what there is, and then what comes.
   async run(abort) {
     const path = `tasks/${this.about}/log`;
-    for (let first = true; this.abort === abort; first = false) {
+    while (this.abort === abort && !abort.signal.aborted) {
       try {
-        if (first || !this.at) await this.tail(path, abort);
-        const answer = await request("GET", `${path}?follow=true&from=${this.at}`, undefined, { signal: abort.signal });
-        for await (const bytes of this.counted(answer, abort)) this.add(bytes);
-        if (this.abort !== abort) return;
+        if (!this.at) await this.tail(path, abort);
+        await streaming(() => this.stream(path, abort), () => this.ranges(path, abort));
+        if (this.abort !== abort || abort.signal.aborted) return;
         this.flush();
         this.ended = true;
         this.tell();
         return;
       } catch (e) {
-        if (this.abort !== abort) return;
+        if (this.abort !== abort || abort.signal.aborted) return;
         const none = e instanceof Problem && e.status === 404;
         say(this.state, none ? t("log_none") : t("log_broken", { why: problemText(e) }));
         await new Promise((done) => setTimeout(done, RETRY_MS));
@@ -84,29 +87,45 @@ class Log {
     }
   }
 
-  async tail(path, abort) {
-    let answer;
+  async part(path, range, abort) {
     try {
-      answer = await request("GET", path, undefined, { headers: { Range: `bytes=-${TAIL_BYTES}` }, signal: abort.signal });
+      return await request("GET", path, undefined, { headers: { Range: `bytes=${range}` }, signal: abort.signal });
     } catch (e) {
-      if (e.status === 416) return; // it is empty
+      if (e.status === 416) return null; // there is nothing
       throw e;
     }
+  }
+
+  async tail(path, abort) {
+    const answer = await this.part(path, `-${TAIL_BYTES}`, abort);
+    if (!answer) return;
     const range = /bytes (\d+)-(\d+)\/(\d+)/.exec(answer.headers.get("Content-Range") ?? ""), data = await answer.arrayBuffer();
     this.from = range ? Number(range[1]) : 0;
-    this.at = this.from + data.byteLength;
-    let text = new TextDecoder().decode(data);
-    if (this.from > 0) text = text.slice(text.indexOf("\n") + 1);
-    this.add(text);
+    this.at = this.from;
+    const text = this.take(data);
+    this.add(this.from > 0 ? text.slice(text.indexOf("\n") + 1) : text);
     this.flush();
   }
 
-  // Where it broke off, it goes on from the byte that comes next.
-  async* counted(answer, abort) {
-    const encoder = new TextEncoder();
-    for await (const piece of pieces(answer, abort, false)) {
-      this.at += encoder.encode(piece).length;
-      yield piece;
+  // Where it broke off, it goes on from the byte that comes next, be it within a letter.
+  take(data) {
+    this.at += data.byteLength;
+    return this.decoder.decode(data, { stream: true });
+  }
+
+  async stream(path, abort) {
+    const answer = await request("GET", `${path}?follow=true&from=${this.at}`, undefined, { signal: abort.signal, stream: true });
+    for await (const piece of pieces(answer, abort, false)) this.add(this.take(piece));
+  }
+
+  // Until nothing more has come of one that does not run any more.
+  async ranges(path, abort) {
+    for (;;) {
+      const over = !this.runs, answer = await this.part(path, `${this.at}-`, abort), data = await answer?.arrayBuffer();
+      if (data?.byteLength) this.add(this.take(data));
+      else if (over) return;
+      else await new Promise((done) => setTimeout(done, RANGE_MS));
+      if (abort.signal.aborted) return;
     }
   }
 
@@ -237,6 +256,7 @@ export function taskView(live, toast) {
         say(by("log-title"), logTitle());
         log.start(about);
       }
+      log.runs = shown.state === "running";
       if (began && toLog) by("log").focus();
       toLog = false;
     } catch (e) {

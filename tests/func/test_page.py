@@ -325,6 +325,64 @@ def test_a_priority_is_a_number(page):
     assert p.web.node.task(i)["priority"] == 7
 
 
+def test_what_is_refused_is_not_shown_as_new(page):
+    """An answer of 429 or 503 leaves what is shown as it was, and says so."""
+    p = page()
+    p.get("#n-running", "0")
+    p.js("""const real = fetch;
+    window.fetch = (url, what) => window.busy && /tasks[?]|status$/.test(url)
+      ? Promise.resolve(new Response('{"detail":"there are too many requests"}', { status: window.busy })) : real(url, what);
+    window.busy = 429;""")
+    i = p.web.node.submit("-g", "0", "--", "sleep", "1000")
+    p.get("#banner", "Not all of this is new: there are too many requests")
+    p.get(".link-state", "Not up to date")
+    p.until(lambda: p.all("#queue.stale"))
+    p.js("window.busy = 0")
+    p.row(i)
+    p.gone("#banner")
+    p.get(".link-state", "Live")
+    assert not p.all("#queue.stale")
+
+
+def test_many_windows(page):
+    """A browser has six connections to a server: eight windows, each with a log, all go on."""
+    p = page()
+    driver, first = p.driver, p.driver.current_window_handle
+    i = p.web.node.submit("-g", "0", "--", "sh", "-c", "while sleep 0.2; do date +tick%s; done")
+    windows = [first]
+    try:
+        for n in range(8):
+            if n:
+                driver.switch_to.new_window("window")
+                windows.append(driver.current_window_handle)
+                driver.get(p.url(token=False))
+            p.get(".link-state", "Live")
+            p.click(f"tr[data-task='{i}'] button", "Log")
+            p.get("#log", "tick")
+        assert p.web.get("/api/v1/health").json["streams"] <= 4
+        j = p.web.node.submit("-g", "0", "-n", "later", "--", "sleep", "1000")
+        for window in windows:
+            driver.switch_to.window(window)
+            seen = p.text("#log").count("tick")
+            p.until(lambda: p.js("return document.querySelector('#log').textContent").count("tick") > seen)
+            p.until(lambda: p.js("return document.querySelector(\"#queue tr[data-task='%d']\")" % j))
+            p.until(lambda: f"task {j} (later) has started" in p.js("return document.querySelector('#event-list').textContent"))
+            p.check()
+        # The one that follows for all goes: another does.
+        for window in windows[:4]:
+            driver.switch_to.window(window)
+            driver.get("about:blank")
+        k = p.web.node.submit("-g", "0", "-n", "newest", "--", "sleep", "1000")
+        for window in windows[4:]:
+            driver.switch_to.window(window)
+            p.until(lambda: f"task {k} (newest) has started" in p.js("return document.querySelector('#event-list').textContent"))
+    finally:
+        for window in windows[1:]:
+            driver.switch_to.window(window)
+            driver.close()
+        driver.switch_to.window(first)
+
+
 def test_an_agent_that_is_frozen_is_said(page):
     p = page("--memory", "90%", gpus=1)
     p.gpu(0, "held")
