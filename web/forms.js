@@ -25,11 +25,18 @@ export function doer(live, toast) {
   };
 }
 
+// The field that it names first is marked, but not by a word that was typed; where it names none the refusal itself has the focus.
 function refuse(form, box, text) {
+  const own = (text ?? "").replace(/^not submitted: /, ""), words = own.replace(/"[^"]*"/g, "");
+  const places = [...form.elements].filter((el) => el.name).map((el) => [words.search(new RegExp(`(?<![a-z])${el.name.replaceAll("_", "[-_]")}(?![a-z])`)), el]).filter(([at]) => at >= 0);
+  const named = places.sort(([a], [b]) => a - b)[0]?.[1];
   show(box, text);
-  say(box.lastElementChild, text);
-  const named = [...form.elements].find((el) => el.name && text && new RegExp(`(^|[^a-z])${el.name.replaceAll("_", "[-_]")}([^a-z]|$)`).test(text));
+  say(box.lastElementChild, own);
   for (const el of form.elements) if (el.name) set(el, "aria-invalid", el === named ? "true" : null);
+  if (!named && text) {
+    box.tabIndex = -1;
+    box.focus();
+  }
   if (!named) return;
   if (named.closest("details")) named.closest("details").open = true;
   named.focus();

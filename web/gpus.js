@@ -13,7 +13,19 @@ const KIND_OF_STATE = { lent: "task", lending: "task", workload: "task", held: "
   busy: "foreign", idle: "idle", left: "left", unseen: "blind", mig: "left" };
 const KIND_OF_SAMPLE = { workload: "task", task: "task", held: "held", foreign: "foreign", idle: "idle", left: "left", fault: "fault", blind: "blind" };
 
-export function kindOf(device) {
+// Which of its tasks has it: also one that runs and has not touched it yet, for which it is held until then.
+export function taskOn(live, device) {
+  const id = /^(?:in use by|reserved:) task ([\d.]+)$/.exec(device.use ?? "")?.[1], tasks = live.status?.queue?.tasks ?? [];
+  const here = tasks.filter((one) => one.gpus?.includes(labelOf(device)));
+  if (id) return here.find((one) => taskText(one) === id) ?? null;
+  return stateKind(device) === "task" ? here[0] ?? null : null;
+}
+
+export function kindOf(live, device) {
+  return taskOn(live, device)?.state === "running" ? "task" : stateKind(device);
+}
+
+function stateKind(device) {
   if (/^in use by task/.test(device.use ?? "")) return "task";
   const kind = KIND_OF_STATE[device.state] ?? "blind";
   return device.xid && (kind === "idle" || kind === "foreign") ? "fault" : kind;
@@ -30,14 +42,16 @@ export function whoOf(y) {
   return y.user ?? y.command ?? (y.pid ? `PID ${y.pid}` : t("somebody"));
 }
 
-export function yieldMs(y) { return (y.hint_to_verdict_ms ?? 0) + (y.verdict_to_freed_ms ?? 0); }
-
 // What lists of a task's GPUs call it: 2, or "2/1" of an instance of it (MIG).
 function labelOf(device) { return device.mig === null || device.mig === undefined ? device.gpu : `${device.gpu}/${device.mig}`; }
 
-function taskOn(live, device) {
-  return live.status.queue?.tasks?.find((one) => one.gpus?.includes(labelOf(device)) && kindOf(device) === "task") ?? null;
+// A GPU of another node has that node's name.
+export function gpuOf(live, e) {
+  const own = live.nodes.find((node) => node.here)?.agent, gpu = gpuName(e.gpu, e.mig);
+  return own && e.node && e.node !== own ? t("gpu_on", { gpu, node: e.node }) : gpu;
 }
+
+export function yieldMs(y) { return (y.hint_to_verdict_ms ?? 0) + (y.verdict_to_freed_ms ?? 0); }
 
 /* ---- the strip of a device ---- */
 
@@ -73,7 +87,7 @@ class Strip {
     });
     const last = this.points.at(-1)?.to ?? 0, since = now - (device.for_s ?? 0);
     if (live.agent && now - last > 1) {
-      this.points.push({ from: Math.max(last, now - last < 2 * step ? last : since, from), to: now, kind: kindOf(device), util: device.utilisation, power: device.power_w, task: taskOn(live, device)?.id });
+      this.points.push({ from: Math.max(last, now - last < 2 * step ? last : since, from), to: now, kind: kindOf(live, device), util: device.utilisation, power: device.power_w, task: taskOn(live, device)?.id });
     }
     this.yields = live.yields.filter((y) => y.uuid === this.uuid);
     return { from, now };
@@ -81,7 +95,7 @@ class Strip {
 
   // It moves by a pixel in two minutes: drawn when something of it is new, and now and then.
   draw(live, device, name) {
-    const now = [kindOf(device), taskOn(live, device)?.id, live.yields.length, live.agent, name, Math.floor(Date.now() / 10000)].join();
+    const now = [kindOf(live, device), taskOn(live, device)?.id, live.yields.length, live.agent, name, Math.floor(Date.now() / 10000)].join();
     if (this.drawn === now && this.past === live.past) return;
     Object.assign(this, { drawn: now, past: live.past });
     const { from } = this.gather(live, device), x = (at) => `${(100 * (at - from) / DAY_S).toFixed(3)}%`;
@@ -222,7 +236,7 @@ function makeDevice(live, openTask) {
       strip.el, h("div", { class: "gpu-bars" }, memory.el, use.el, figures));
     tick(since, () => say(since, now.for_s === null || now.for_s === undefined ? "" : t("for_time", { t: duration(now.for_s + (Date.now() - (live.statusSeen ?? Date.now())) / 1000) })));
     const draw = (device) => {
-      const kind = kindOf(device), title = gpuName(device.gpu, device.mig);
+      const kind = kindOf(live, device), title = gpuName(device.gpu, device.mig);
       now = device;
       set(el, "data-kind", kind);
       set(letter, "class", `badge k-${kind}`);
@@ -233,8 +247,9 @@ function makeDevice(live, openTask) {
       task = taskOn(live, device);
       show(link, task);
       if (task) say(link, `#${taskText(task)} ${task.name}`);
-      show(why, !task);
-      say(why, task ? "" : reasonOf(live, device, kind));
+      const untouched = task && device.state === "held";
+      show(why, !task || untouched);
+      say(why, untouched ? t("untouched") : task ? "" : reasonOf(live, device, kind));
       say(memory.label, t("memory"));
       memory.draw(memoryParts(device, kind), device.memory_total_bytes ? t("memory_of", { used: gib(device.memory_used_bytes), total: gib(device.memory_total_bytes) }) : t("unknown"));
       say(use.label, t("utilisation"));
@@ -259,9 +274,9 @@ function drawLegend(el) {
     h("li", {}, svg("svg", { class: "swatch mark", "aria-hidden": "true", width: "12", height: "14" }, svg("path", { d: "M1 2 L11 2 L6 11 Z" })), t("legend_yield")), h("li", { text: t("legend_use") }));
 }
 
-function drawCounts(el, devices) {
+function drawCounts(el, live, devices) {
   const counts = {};
-  for (const d of devices) counts[kindOf(d)] = (counts[kindOf(d)] ?? 0) + 1;
+  for (const d of devices) counts[kindOf(live, d)] = (counts[kindOf(live, d)] ?? 0) + 1;
   const shown = KINDS.filter((kind) => counts[kind] || kind === "task" || kind === "held" || kind === "foreign" || kind === "idle");
   const text = shown.map((kind) => `${kind}${counts[kind] ?? 0}`).join();
   if (el.dataset.drawn === text + t("held")) return;
@@ -275,7 +290,7 @@ export function gpusView(live, openTask) {
     const devices = live.status?.devices ?? [];
     show(by("no-gpus"), live.status && !devices.length);
     list.draw(devices);
-    drawCounts(by("counts"), devices);
+    drawCounts(by("counts"), live, devices);
     drawAxis(by("axis"));
     say(by("policy"), live.status?.policy ?? "");
     by("gpus").classList.toggle("stale", !live.agent || live.link === "old" || live.late.has("status"));
@@ -304,13 +319,14 @@ function latencyText(y) {
   return y.hint_to_verdict_ms === undefined || y.hint_to_verdict_ms === null ? t("latency_free", { b }) : t("latency", { a: Math.round(y.hint_to_verdict_ms), b });
 }
 
-function makeYield(scale) {
+function makeYield(live, scale) {
   return (y) => {
-    const at = new Date(y.time), when = h("time", { datetime: y.time, title: moment(at), text: hour(at) }), seen = h("i", { class: "f-seen" }), freed = h("i", { class: "f-freed" });
-    const el = h("tr", { role: "row" }, cell("c-when", t("c_when_was"), when), cell("c-gpu", t("gpus"), gpuName(y.gpu, y.mig)), cell("c-to", t("c_to"), h("bdi", { text: whoOf(y) })),
+    const gpu = h("bdi"), at = new Date(y.time), when = h("time", { datetime: y.time, title: moment(at), text: hour(at) }), seen = h("i", { class: "f-seen" }), freed = h("i", { class: "f-freed" });
+    const el = h("tr", { role: "row" }, cell("c-when", t("c_when_was"), when), cell("c-gpu", t("gpus"), gpu), cell("c-to", t("c_to"), h("bdi", { text: whoOf(y) })),
       cell("c-freed num", t("c_freed"), `${gib(y.bytes)} GiB`),
       cell("c-latency", t("c_latency"), h("div", { class: "latency", title: latencyText(y) }, h("div", { class: "bar-track", "aria-hidden": "true" }, seen, freed), h("span", { class: "num", "aria-hidden": "true", text: t("ms", { n: Math.round(yieldMs(y)) }) }), h("span", { class: "only-read", text: latencyText(y) }))));
     return { el, draw() {
+      say(gpu, gpuOf(live, y));
       seen.style.setProperty("width", `${100 * (y.hint_to_verdict_ms ?? 0) / scale.max}%`);
       freed.style.setProperty("width", `${100 * (y.verdict_to_freed_ms ?? 0) / scale.max}%`);
     } };
@@ -325,7 +341,7 @@ export function yieldsView(live) {
   function drawLast() {
     const y = live.yields[0];
     if (!live.past && !y) return say(last, "");
-    say(last, y ? t("last_yield", { gpu: gpuName(y.gpu, y.mig), who: whoOf(y), ago: duration((Date.now() - Date.parse(y.time)) / 1000), ms: Math.round(yieldMs(y)) }) : t("never_yielded"));
+    say(last, y ? t("last_yield", { gpu: gpuOf(live, y), who: whoOf(y), ago: duration((Date.now() - Date.parse(y.time)) / 1000), ms: Math.round(yieldMs(y)) }) : t("never_yielded"));
   }
   const draw = () => {
     const shown = live.yields.slice(0, YIELDS_SHOWN);
@@ -335,10 +351,10 @@ export function yieldsView(live) {
     list?.draw(shown);
     drawLast();
   };
-  return { draw, on: ["past"], relabel() {
+  return { draw, on: ["past", "nodes"], relabel() {
     const made = table("yields-title", [["c-when", t("c_when_was")], ["c-gpu", "GPU"], ["c-to", t("c_to")], ["c-freed", t("c_freed"), "num"], ["c-latency", t("c_latency")]]);
     by("yield-table").replaceChildren(made.el);
-    list = new List(made.body, (y) => y.id ?? y.time + y.uuid, makeYield(scale));
+    list = new List(made.body, (y) => y.id ?? y.time + y.uuid, makeYield(live, scale));
     draw();
   } };
 }

@@ -4,7 +4,7 @@
 import { Live } from "./api.js";
 import { by, h, say, set, show, tick } from "./dom.js";
 import { askerOf, asksView, holdView, poolActions, problemText, submitView } from "./forms.js";
-import { gpuName, gpusView, whoOf, yieldsView } from "./gpus.js";
+import { gpuName, gpuOf, gpusView, whoOf, yieldsView } from "./gpus.js";
 import { eventsView, nodesView, queueView } from "./queue.js";
 import { entered, exchange, firstStatus, session } from "./session.js";
 import { clock, duration, language, languages, speak, t, translate } from "./strings.js";
@@ -42,10 +42,10 @@ function announce(text) {
   }, SAY_MS);
 }
 
-function announceEvent(e) {
+function announceEvent(live, e) {
   if (Date.now() - Date.parse(e.time) > 30000) return; // it was told before
   const values = { n: e.element ? `${e.task}.${e.element}` : e.task, name: e.name ?? "" };
-  if (e.event === "yield") announce(t("said_yield", { gpu: gpuName(e.gpu, e.mig), who: whoOf(e) }));
+  if (e.event === "yield") announce(t("said_yield", { gpu: gpuOf(live, e), who: whoOf(e) }));
   else if (e.event === "asked") announce(t("a_text", { who: askerOf(e), gpu: gpuName(e.gpu, e.mig) }));
   else if (e.event === "task-started") announce(t("said_started", values));
   else if (e.event === "task-ended" && (e.outcome === "done" || e.outcome === "failed")) announce(t(`said_${e.outcome}`, values));
@@ -170,7 +170,7 @@ function begin(who, status) {
   live.listen((what, doc) => {
     for (const view of views) if (view.on.includes(what)) view.draw();
     if (what === "status" && live.status && !drawn) drawn = performance.mark("first-data");
-    if (what === "event") announceEvent(doc);
+    if (what === "event") announceEvent(live, doc);
     if (what === "link" && (doc || live.link === "old")) announce(t(doc ? "back" : "lost"));
     if (what === "link" && live.refused) location.reload();
     if (what === "status" || what === "link") banner(live);

@@ -3,7 +3,7 @@
 // long the queue is.
 
 import { List, button, by, cell, h, say, set, show, table, tick } from "./dom.js";
-import { gpuName, taskText } from "./gpus.js";
+import { gpuName, kindOf, taskText } from "./gpus.js";
 import { clock, duration, moment, reasonText, t } from "./strings.js";
 
 const EVENTS_SHOWN = 60;
@@ -236,10 +236,10 @@ function makeNode(live) {
       set(el, "data-state", node.state);
       say(job, node.job ? `${node.job.engine} ${node.job.id ?? ""}` : node.host && node.host !== node.agent ? node.host : "");
       const list = node.here && live.status ? live.status.devices : node.gpus ?? [];
-      const drawn = list.map((g) => g.state).join();
+      const kinds = list.map((g) => (node.here && live.status ? kindOf(live, g) : GPU_KINDS[g.state] ?? "blind")), drawn = kinds.join();
       if (gpus.dataset.drawn !== drawn) {
         gpus.dataset.drawn = drawn;
-        gpus.replaceChildren(...list.map((g) => h("span", { class: `badge k-${GPU_KINDS[g.state] ?? "blind"}`, role: "img", "aria-label": t(GPU_KINDS[g.state] ?? "blind"), title: g.name, text: t(`letter_${GPU_KINDS[g.state] ?? "blind"}`) })));
+        gpus.replaceChildren(...kinds.map((kind, i) => h("span", { class: `badge k-${kind}`, role: "img", "aria-label": t(kind), title: list[i].name, text: t(`letter_${kind}`) })));
       }
       say(running, (node.here ? live.status?.queue?.running : null) ?? node.running ?? "");
       until = deadlineOf(live, node);

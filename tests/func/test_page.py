@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The page of `tenure serve`, in Debian's Chromium, by what a person sees and does there."""
+import datetime
 import json
 import os
 import pathlib
@@ -383,6 +384,33 @@ def test_many_windows(page):
         driver.switch_to.window(first)
 
 
+def test_a_task_that_has_not_touched_its_gpu_yet_runs_on_it(page):
+    """It is held for the task until then."""
+    p = page("--memory", "90%", gpus=2)
+    p.gpu(0, "held")
+    p.gpu(1, "held")
+    i = p.web.node.submit("-g", "1", "-n", "loads-data", "--", "sleep", "1000")
+    p.get(".gpu[data-kind=task] .link", f"#{i} loads-data")
+    assert "held for it until it uses the GPU" in p.text(".gpu[data-kind=task] .gpu-why")
+    p.get("#counts .k-task b", "1")
+    p.get("#counts .k-held b", "1")
+
+
+def test_a_yield_of_another_node_has_its_name(page):
+    p = page(None, opened=False)
+    q = p.web.node
+    q.start("--no-hold")
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+    own = json.loads(pathlib.Path(q.status()["agent"]["events"]).read_text().splitlines()[0])["node"]
+    with open(pathlib.Path(q.status()["agent"]["events"]).parent / "beta.jsonl", "w", encoding="ascii") as f:
+        for node, gpu in (("beta", 2), (own, 1)):
+            f.write(json.dumps({"id": f"{gpu}.1", "time": now, "event": "yield", "instance": "default", "node": node, "gpu": gpu, "mig": None, "uuid": f"GPU-{gpu}",
+                                "bytes": 1 << 30, "pid": 7, "user": "root", "hint_to_verdict_ms": 5, "verdict_to_freed_ms": 60, "level": "info", "text": "a yield"}) + "\n")
+    p.open()
+    p.get("#yield-table .c-gpu", "GPU 2 on beta")
+    assert sorted(e.text.removeprefix("GPU\n") for e in p.all("#yield-table td.c-gpu")) == ["GPU 1", "GPU 2 on beta"]
+
+
 def test_an_agent_that_is_frozen_is_said(page):
     p = page("--memory", "90%", gpus=1)
     p.gpu(0, "held")
@@ -410,6 +438,12 @@ def test_what_is_refused_is_said_beside_the_form(page):
     assert p.focus().get_attribute("name") == "timeout" and p.focus().get_attribute("aria-invalid") == "true"
     refused = p.web.ask("POST", "/api/v1/tasks", {"command": "true", "timeout": "soon"}, checked=False).json["detail"]
     assert refused in p.text("#submit-refusal")
+    p.focus().clear()
+    # The field that is meant, not one whose name is another word of the refusal.
+    p.get("[name=lane]").send_keys("a b")
+    p.click("#submit-go")
+    p.get("#submit-refusal", "is not a name")
+    assert p.focus().get_attribute("name") == "lane"
     p.focus().clear()
     # Twice at once, and once more after the answer got lost: one task.
     p.js("""const form = document.getElementById("submit-form"), real = fetch;
