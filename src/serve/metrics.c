@@ -28,9 +28,11 @@ static const double task_bounds[] = { 1,     10,    60,	   300,	   900,	   3600,
 				      21600, 43200, 86400, 259200, 604800, 0 };
 
 /* What a device is used for, as time goes by. */
-enum use { USE_HELD, USE_TASK, USE_FOREIGN, USE_IDLE, USE_UNKNOWN, USE_MAX };
+enum use { USE_HELD, USE_TASK, USE_FOREIGN, USE_IDLE, USE_LEFT, USE_UNKNOWN, USE_MAX };
 
-static const char *const use_names[USE_MAX] = { "held", "task", "foreign", "idle", "unknown" };
+static const char *const use_names[USE_MAX] = {
+	"held", "task", "foreign", "idle", "left", "unknown"
+};
 
 static const struct {
 	const char *state;
@@ -38,7 +40,7 @@ static const struct {
 } uses[] = {
 	{ "held", USE_HELD },	   { "holding", USE_HELD }, { "yielding", USE_HELD },
 	{ "lending", USE_TASK },   { "lent", USE_TASK },    { "workload", USE_TASK },
-	{ "busy", USE_FOREIGN },   { "left", USE_FOREIGN }, { "idle", USE_IDLE },
+	{ "busy", USE_FOREIGN },   { "left", USE_LEFT },    { "idle", USE_IDLE },
 	{ "unseen", USE_UNKNOWN }, { "mig", USE_UNKNOWN },
 };
 
@@ -87,10 +89,14 @@ static enum use use_of(const json_t *device)
 {
 	const char *state = json_get_str(device, "state");
 
+	enum use use = USE_UNKNOWN;
+
 	for (size_t i = 0; state && i < ARRAY_LEN(uses); i++)
 		if (strcmp(uses[i].state, state) == 0)
-			return uses[i].use;
-	return USE_UNKNOWN;
+			use = uses[i].use;
+	if (use == USE_LEFT && json_get_num(device, "processes") > 0)
+		return USE_FOREIGN;
+	return use;
 }
 
 /* NULL: there are too many. */
@@ -194,13 +200,15 @@ static void count_use(struct metrics *m, const struct model_snapshot *s, double 
 	json_t *device;
 	size_t i;
 
+	for (i = 0; i < m->n_devices && !s->connected; i++)
+		m->devices[i].use_s[USE_UNKNOWN] += passed_s;
 	json_array_foreach(json_object_get(s->status, "devices"), i, device)
 	{
 		const char *uuid = json_get_str(device, "uuid");
 		struct device_sums *d = uuid ? sums_of(m, uuid) : NULL;
 
 		if (d)
-			d->use_s[s->connected ? use_of(device) : USE_UNKNOWN] += passed_s;
+			d->use_s[use_of(device)] += passed_s;
 	}
 }
 

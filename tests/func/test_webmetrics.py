@@ -123,6 +123,21 @@ def test_what_is_told_is_true(web):
     assert total(values, "tenure_task_run_seconds_count") == total(values, "tenure_task_wait_seconds_count") == 2
 
 
+def test_time_by_use(web):
+    """A GPU that is left for others is theirs while they are there; what nobody tells of is unknown."""
+    w = web(("--leave", "1"))
+    q = w.node
+
+    def used(use):
+        return {dict(own)["uuid"]: v for (n, own), v in read(w)[1].items() if n == "tenure_device_use_seconds_total" and dict(own)["use"] == use and v}
+    must_come(lambda: len(used("left")) == 1 and len(used("held")) == 1)
+    assert not used("foreign")
+    q.m.start("--device", 1, "--take", "40%", "--stay", "1000")
+    must_come(lambda: used("foreign").keys() == used("left").keys())
+    q.kill()
+    must_come(lambda: len(used("unknown")) == 2)
+
+
 def test_counters_begin_with_it(web):
     """What happened before it was there is not counted by it: a rate would count it twice."""
     w = web()
