@@ -4,6 +4,7 @@
 #include "agent/attempt/device_use.h"
 #include "base/clock.h"
 #include "base/json_get.h"
+#include "base/mem.h"
 
 /* What all of them have. */
 static json_t *members(struct sched_ref ref, const struct task_spec *spec)
@@ -64,12 +65,18 @@ void task_events_taken_back(const struct attempt_place *p, struct sched_ref ref)
 }
 
 /* How its program has ended, and what it used. */
-static void add_end(json_t *o, const struct attempt *a)
+static void add_end(const struct attempt_place *p, json_t *o, const struct attempt *a)
 {
 	const struct task_end *e = &a->end;
 	uint64_t peak;
 	uint32_t util;
 
+	/* That it could not be started stands in its log alone. */
+	if (a->log_path[0] && (a->started_ns || e->outcome == TASK_NOT_STARTED)) {
+		cleanup_free char *path = xasprintf("%s/%s", p->spool_dir, a->log_path);
+
+		(void)json_object_set_new(o, "log", json_new_text(path));
+	}
 	if (!a->started_ns)
 		return;
 	(void)json_object_set_new(
@@ -78,8 +85,6 @@ static void add_end(json_t *o, const struct attempt *a)
 	use_sum(&a->use, &peak, &util);
 	if (peak)
 		(void)json_object_set_new(o, "gpu_peak_bytes", json_integer((json_int_t)peak));
-	if (a->log_path[0])
-		(void)json_object_set_new(o, "log", json_new_text(a->log_path));
 }
 
 void task_events_ended(const struct attempt_place *p, const struct attempt *a,
@@ -95,7 +100,7 @@ void task_events_ended(const struct attempt_place *p, const struct attempt *a,
 	if (v->text[0])
 		(void)json_object_set_new(o, "why", json_new_text(v->text));
 	add_devices(o, p->view, a);
-	add_end(o, a);
+	add_end(p, o, a);
 	eventlog_tell(p->eventlog, OWN_TASK_ENDED, o);
 }
 

@@ -17,6 +17,7 @@
 
 #define TAKEN_MS   1000
 #define REFUSED_MS 10000
+#define HOW_MAX	   256	/* of a text of the shim's as well */
 #define STORM_MS   1000 /* from the end of a fast failure to the next of very many attempts */
 
 struct kind_row {
@@ -187,9 +188,11 @@ struct retry_verdict retry_decide(const struct retry_policy *p, struct retry_sta
 {
 	struct retry_verdict v = { .what = RETRY_DONE };
 	const struct kind_row *row = end->kind < END_MAX ? &kinds[end->kind] : &kinds[END_EXIT];
-	char how[80];
+	char how[HOW_MAX];
 
 	str_print(how, sizeof(how), row->phrase, end->code);
+	if (end->why && *end->why && (!row->counts || end->kind == END_EXIT))
+		str_copy(how, sizeof(how), end->why);
 	if (end->kind == END_EXIT && end->code == 0) {
 		streak->fast = 0;
 		str_copy(v.text, sizeof(v.text), "done");
@@ -201,7 +204,7 @@ struct retry_verdict retry_decide(const struct retry_policy *p, struct retry_sta
 
 		v.what = again ? RETRY_AGAIN : row->requeues ? RETRY_FAILED : RETRY_CANCELLED;
 		v.at_ns = again ? add_sat(now_ns, ms_to_ns(row->wait_ms)) : 0;
-		str_print(v.text, sizeof(v.text), "%s%s", end->why && *end->why ? end->why : how,
+		str_print(v.text, sizeof(v.text), "%s%s", how,
 			  !again      ? ""
 			  : row->back ? row->back
 				      : "; back in the queue, not counted as a try");

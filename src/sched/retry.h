@@ -68,14 +68,14 @@ struct retry_end {
 	int code;
 	uint64_t ran_ms;   /* from the start of the command to its end */
 	uint64_t begun_ns; /* monotonic, when the attempt was claimed; 0 = before the caller was */
-	const char *why;   /* in place of the kind's phrase where it does not count; or NULL */
-	bool never_ran;	   /* so that a task without requeue waits again all the same */
-	bool last;	   /* it does not wait again: its owner has stopped it, or it runs on */
+	const char *why; /* in place of the phrase of an exit, or of what does not count; or NULL */
+	bool never_ran;	 /* so that a task without requeue waits again all the same */
+	bool last;	 /* it does not wait again: its owner has stopped it, or it runs on */
 };
 
 enum retry_what { RETRY_DONE, RETRY_FAILED, RETRY_AGAIN, RETRY_CANCELLED, RETRY_WHAT_MAX };
 
-#define RETRY_TEXT_MAX 200
+#define RETRY_TEXT_MAX 400
 
 struct retry_verdict {
 	enum retry_what what;

@@ -30,6 +30,7 @@
 #define GRACE_NS (5 * NS_PER_S) /* from TERM to KILL */
 #define EXIT_RUN 127
 #define COUNT	 65536 /* of variables */
+#define NOWHERE	 "/proc"
 
 extern char **environ;
 
@@ -130,10 +131,15 @@ static void become(const struct run *r, const char *command)
 	    fcntl(LOG_FD, F_SETFD, 0) < 0)
 		_exit(EXIT_RUN);
 	(void)close(DIR_FD);
+	/* That its directory is gone may be why the task failed, of which this is to tell. What the
+	 * command names by relative paths is not to be looked for where something else is. */
 	if (chdir(r->cwd) < 0) {
-		(void)dprintf(LOG_FD, "cannot enter its directory %s: %s\n", r->cwd,
-			      strerror(errno));
-		_exit(EXIT_RUN);
+		(void)dprintf(LOG_FD,
+			      "its directory %s cannot be entered (%s): it runs in " NOWHERE
+			      ", where no file can be made or removed\n",
+			      r->cwd, strerror(errno));
+		if (chdir(NOWHERE) < 0)
+			_exit(EXIT_RUN);
 	}
 	(void)execve("/bin/sh", argv, r->env.texts);
 	(void)dprintf(LOG_FD, "cannot run /bin/sh: %s\n", strerror(errno));

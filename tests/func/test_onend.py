@@ -264,6 +264,70 @@ def test_gang(world, tmp_path):
     assert env["TENURE_TASK_ID"] == str(i) and env["TENURE_RESULT"] == "done" and "TENURE_EXIT_CODE" not in env
     assert (tmp_path / "seen.times").read_text() == "run\n"
     assert "=== on end" in nodes[0].run("logs", "--on-end", str(i)).stdout
+    rank = nodes[0].run("logs", "--on-end", f"{i}.1", check=False)
+    assert rank.returncode == 1
+    assert " ".join(rank.stderr.split()) == \
+        f"tenure: what followed the end of task {i}.1 followed that of all its ranks: tenure logs --on-end {i}"
+    for args, said in ((("--nodes", "2", "-g", "1"), ""), (("--array", "1-2", "-g", "0"), "; elements have their own, as {0}.1"),
+                       (("-g", "0"), "")):
+        i = nodes[0].submit(*args, "--", "true")
+        must_come(lambda i=i: not json.loads(nodes[0].run("show", str(i), "--json").stdout)["state"] in ("pending", "running"), 30)
+        none = nodes[0].run("logs", "--on-end", str(i), check=False)
+        assert " ".join(none.stderr.split()) == \
+            f"tenure: no command has followed an end of task {i} so far (submit --on-end, tenure on --on-end)" + said.format(i)
+
+
+def test_the_name_of_a_node_is_the_one_that_it_was_given(queue, tmp_path):
+    q = queue()
+    q.start("--no-hold", "--node-name", "alpha")
+    said = tmp_path / "said"
+    i = q.submit("-g", "0", "--output", tmp_path / "%N.out", "--on-end", f"echo $TENURE_NODE > {said}.new; mv {said}.new {said}",
+                 "--", "echo", "it runs")
+    q.wait(i, "done")
+    must_come(said.exists)
+    assert said.read_text() == "alpha\n" and (tmp_path / "alpha.out").read_text() == "it runs\n"
+
+
+def test_why_it_could_not_be_started_is_told_everywhere(queue, tmp_path):
+    """In the list, in the event with its log, and to what follows; and that its time was over."""
+    q = queue()
+    q.start("--no-hold", "--on-end", f'printf "%s\\n" "$TENURE_TASK_ID $TENURE_REASON" >> {tmp_path}/reasons')
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    no_cwd = q.submit("-g", "0", "--paused", "--cwd", gone, "--", "true")
+    gone.rmdir()
+    q.run("resume", str(no_cwd))
+    no_program = q.submit("-g", "0", "-r", "1", "--", "/no/such/program")
+    no_output = q.submit("-g", "0", "--output", tmp_path / "no/dir/x", "--", "true")
+    late = q.submit("-g", "0", "--timeout", "1s", "--", "sleep", "600")
+    plain = q.submit("-g", "0", "--", "sh", "-c", "exit 127")
+    killed = q.submit("-g", "0", "--", "sh", "-c", "kill $$")
+    element = q.submit("-g", "0", "--array", "1-1", "--", "/no/such/program")
+    reasons = {no_cwd: f"cannot start: enter the working directory {gone}: No such file or directory",
+               no_program: "cannot start: run /no/such/program: No such file or directory",
+               no_output: f"cannot start: write its output to {tmp_path}/no/dir/x: No such file or directory",
+               late: "over its time limit"}
+    for i in (*reasons, plain, killed, element):
+        q.wait(i, "failed", 30)
+    rows = {int(line.split()[0]): line for line in q.m.run(q.m.tenure, "list", "-a", env={**q.m.env, "COLUMNS": "400"}).stdout.splitlines()
+            if re.match(r" *\d+ ", line)}
+    for i, reason in reasons.items():
+        assert rows[i].endswith(f", {reason}"), rows[i]
+        assert reason in q.why(i)
+    assert rows[plain].endswith(", exit 127") and rows[killed].endswith(", signal 15")
+    lines = pathlib.Path(q.status()["agent"]["events"]).read_text().splitlines()
+    ends = [e for e in map(json.loads, lines) if e["event"] == "task-ended"]
+    for i, reason in reasons.items():
+        last = [e for e in ends if e["task"] == i][-1]
+        assert last["why"].startswith(f"{reason}, try ") and reason in last["text"]
+        assert pathlib.Path(last["log"]).read_text().startswith("=== tenure")
+    first, = [e for e in ends if e["task"] == no_program and e["outcome"] == "requeued"]
+    assert first["why"] == f"{reasons[no_program]}, try 1 of 2; next at once"
+    assert [e["why"] for e in ends if e["task"] == element] == [f"{reasons[no_program]}, try 1 of 1"]
+    must_come(lambda: not due(q))
+    said = dict(line.split(" ", 1) for line in (tmp_path / "reasons").read_text().splitlines())
+    assert all(said[str(i)].startswith(reason) for i, reason in reasons.items()), said
+    assert said[f"{element}.1"].startswith(reasons[no_program])
 
 
 def test_another_node_takes_over(world, tmp_path):

@@ -245,7 +245,7 @@ static void test_pause_ends_the_streak(void **state)
 	}
 }
 
-static void test_what_does_not_count_says_why(void **state)
+static void test_why_in_place_of_a_phrase(void **state)
 {
 	struct retry_policy p = policy(1);
 	struct retry_state s = { 0 };
@@ -256,9 +256,12 @@ static void test_what_does_not_count_says_why(void **state)
 	assert_int_equal(v.at_ns, NS_PER_S); /* what is in the way may not be seen */
 	assert_string_equal(v.text, "taken by PID 77 (bob, python); back in the queue, not counted "
 				    "as a try");
-	e = (struct retry_end){ .kind = END_EXIT, .code = 3, .why = "nobody asks" };
+	e = (struct retry_end){ .kind = END_EXIT, .code = 127, .why = "cannot start: no x" };
 	v = retry_decide(&p, &s, &streak, &e, 0);
-	assert_string_equal(v.text, "exit code 3, try 1 of 2; next at once");
+	assert_string_equal(v.text, "cannot start: no x, try 1 of 2; next at once");
+	e = (struct retry_end){ .kind = END_SIGNAL, .code = 9, .why = "nobody asks" };
+	v = retry_decide(&p, &s, &streak, &e, 0);
+	assert_string_equal(v.text, "ended by signal 9, try 2 of 2");
 }
 
 static void test_not_again_for_its_owner(void **state)
@@ -320,7 +323,7 @@ int main(void)
 		cmocka_unit_test(test_memory_grows_to_what_is_there),
 		cmocka_unit_test(test_fast_failures_pause),
 		cmocka_unit_test(test_pause_ends_the_streak),
-		cmocka_unit_test(test_what_does_not_count_says_why),
+		cmocka_unit_test(test_why_in_place_of_a_phrase),
 		cmocka_unit_test(test_not_again_for_its_owner),
 		cmocka_unit_test(test_not_again_while_it_runs_on),
 		cmocka_unit_test(test_what_never_ran_waits_again),

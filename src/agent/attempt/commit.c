@@ -540,7 +540,8 @@ struct retry_end commit_judge(const struct task_end *end, enum end_kind ours, co
 		e.code = end->signal;
 	} else if (e.kind == END_TAKEN) {
 		e.why = "preempted before it began";
-	} else if (e.kind == END_REFUSED || end->outcome == TASK_UNKNOWN) {
+	} else if (e.kind == END_REFUSED || end->outcome == TASK_UNKNOWN ||
+		   end->outcome == TASK_NOT_STARTED) {
 		e.why = end->text;
 	}
 	if (runs_on(end) && e.kind != END_STOPPED)

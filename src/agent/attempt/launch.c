@@ -154,7 +154,7 @@ static void make_outputs(struct launch *j, const struct task_spec *spec,
 		.element = w->element,
 		.index = w->element ? element_index(&spec->array, w->element) : 0,
 		.name = spec->name,
-		.node = w->node,
+		.node = w->node_name,
 		.user = spec->user,
 	};
 

@@ -19,18 +19,19 @@
 
 /* What this attempt got. The texts are the caller's. */
 struct launch_with {
-	const char *instance, *node, *run_dir;
-	const struct login *login; /* NULL: the spec has all that is needed */
-	const char *job;	   /* the key of the agent's job; NULL: it is in none */
-	const char *visible;	   /* for CUDA_VISIBLE_DEVICES; "" where the task has none */
-	bool by_index;		   /* they are indices, so CUDA is to number them as we do */
-	const char *gpus_file;	   /* that lists them as they change; NULL: they do not */
-	uint64_t id, element;	   /* element 0: no element */
-	unsigned int attempt;	   /* from 1 */
-	uint64_t memory;	   /* bytes per GPU that it asked for; 0: not said */
-	struct rank_place rank;	   /* where it is among the nodes of its program; nodes 0: said with
-				      GO, or it is no such program */
-	uint64_t log_limit;	   /* bytes; 0: none */
+	const char *instance, *node, *run_dir; /* node: the host, whose processes they are */
+	const char *node_name;		       /* as people call it */
+	const struct login *login;	       /* NULL: the spec has all that is needed */
+	const char *job;		       /* the key of the agent's job; NULL: it is in none */
+	const char *visible;	/* for CUDA_VISIBLE_DEVICES; "" where the task has none */
+	bool by_index;		/* they are indices, so CUDA is to number them as we do */
+	const char *gpus_file;	/* that lists them as they change; NULL: they do not */
+	uint64_t id, element;	/* element 0: no element */
+	unsigned int attempt;	/* from 1 */
+	uint64_t memory;	/* bytes per GPU that it asked for; 0: not said */
+	struct rank_place rank; /* where it is among the nodes of its program; nodes 0: said with
+				   GO, or it is no such program */
+	uint64_t log_limit;	/* bytes; 0: none */
 	/* How the shim keeps the claim alive: task/claim_heartbeat.h. */
 	const char *spool_dir, *agent;
 	const char *root;		 /* of the spool, and ... */

@@ -70,6 +70,7 @@ static int ask_for_shim(struct attempt *a, struct err *e)
 	struct launch_with with = { .instance = a->place->c->instance,
 				    .job = agent_job_key(a->place->c),
 				    .node = a->place->self->host,
+				    .node_name = agent_node_name(a->place->c, a->place->self),
 				    .run_dir = a->place->run_dir,
 				    .log_limit = a->place->c->log_limit };
 	struct launch *j;

@@ -142,4 +142,11 @@ struct node_self {
 	uint64_t nofile;  /* soft limit of descriptors of what is started */
 };
 
+/* As people call the node. */
+static inline const char *agent_node_name(const struct agent_config *c,
+					  const struct node_self *self)
+{
+	return c->node_name ? c->node_name : self->host;
+}
+
 #endif

@@ -310,7 +310,7 @@ static int open_place(struct finding *o, struct spool_place *p)
 	if (r == 0)
 		p->on_end = (struct on_end_by){ .agent = o->r->p.agent,
 						.instance = c->instance,
-						.node = p->self.host,
+						.node = c->node_name ? c->node_name : p->self.host,
 						.dir = spool_path_of(p->spool),
 						.command = c->on_end };
 	if (r == 0)

@@ -431,6 +431,20 @@ CELL(log_cell)
 	json_decref(log);
 }
 
+static void add_failure(const struct list *l, const struct task_view *v, struct strbuf *b)
+{
+	const struct task_name *n = &v->name;
+	char why[RECORD_REASON_MAX] = "";
+
+	if (v->state == TASKSTATE_FAILED)
+		(void)taskstate_why_failed(l->sp, n, why);
+	if (why[0])
+		strbuf_addf(b, ", %s", why);
+	else
+		strbuf_addf(b, ", %s %u", n->exit >= NAME_SIGNALLED ? "signal" : "exit",
+			    n->exit & (NAME_SIGNALLED - 1));
+}
+
 CELL(note_cell)
 {
 	const struct task_name *n = &v->name;
@@ -447,8 +461,7 @@ CELL(note_cell)
 		strbuf_adds(b, b->len ? ", " : "");
 	add_moment(n->ended_s, b);
 	if (n->ended_s && n->exit && !n->count)
-		strbuf_addf(b, ", %s %u", n->exit >= NAME_SIGNALLED ? "signal" : "exit",
-			    n->exit & (NAME_SIGNALLED - 1));
+		add_failure(l, v, b);
 	add_when(l, v, b);
 }
 

@@ -482,11 +482,17 @@ static int no_log(const struct logreader *t, bool ended, struct err *e)
 	(void)select_format_id(t->id, t->element, id);
 	if (t->attempt)
 		return err_set(e, -ENOENT, "task %s has no log of attempt %u", id, t->attempt);
+	if (t->on_end && t->is_rank)
+		return err_set(e, -ENOENT,
+			       "what followed the end of task %s followed that of all its ranks: "
+			       "tenure logs --on-end %" PRIu64,
+			       id, t->id);
 	if (t->on_end)
 		return err_set(e, -ENOENT,
 			       "no command has followed an end of task %s so far (submit --on-end, "
-			       "tenure on --on-end); elements have their own, as %s.1",
-			       id, id);
+			       "tenure on --on-end)%s%s%s",
+			       id, t->has_elements ? "; elements have their own, as " : "",
+			       t->has_elements ? id : "", t->has_elements ? ".1" : "");
 	if (ended)
 		return err_set(e, -ENOENT,
 			       "task %s has no log: it was stopped before it started, or its log "

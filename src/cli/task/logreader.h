@@ -17,6 +17,8 @@ struct logreader {
 	bool plain;	      /* without the header and the trailer around the output */
 	bool safe;	      /* for a terminal, which gets no more than colours (logtext_safe) */
 	bool on_end;	      /* what the commands that followed its end have printed */
+	bool has_elements;    /* and each of these has its own */
+	bool is_rank;	      /* of a task on several nodes, which has them as a whole */
 	bool optional;	      /* to have ended without one is no error */
 	FILE *out;
 	const char *label;  /* of several: shown where the output passes to this one */

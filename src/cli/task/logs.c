@@ -71,6 +71,18 @@ static bool has_ended(const struct spool *sp, const struct task_place *p)
 	return p->element && taskstate_element_state(sp, p, p->element, NULL) > BATCH_RUNNING;
 }
 
+/* Elements have ends of their own, ranks have one together. */
+static void tell_elements(const struct spool *sp, const struct task_place *p, struct logreader *t)
+{
+	struct task_file file = { .spec = NULL };
+	bool gang = p->name.count && task_file_read(sp, p->path, &file, NULL) == 0 &&
+		    spec_is_gang(file.spec);
+
+	t->has_elements = p->name.count && !p->element && !gang;
+	t->is_rank = p->element && gang;
+	task_file_clear(&file);
+}
+
 static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spool *sp,
 		   struct err *e)
 {
@@ -101,6 +113,8 @@ static int ask_for(struct asked *a, const struct cmd_ctx *ctx, const struct spoo
 			.label = a->n > 1 ? a->labels[i] : NULL,
 			.shown = &a->shown,
 		};
+		if (a->logs[i].on_end)
+			tell_elements(sp, p, &a->logs[i]);
 	}
 	return r;
 }

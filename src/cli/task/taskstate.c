@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/task/taskstate.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/enumstr.h"
 #include "base/json_get.h"
@@ -14,8 +16,10 @@
 #include "spool/files.h"
 #include "spool/instance.h"
 #include "spool/record.h"
+#include "task/program.h"
 
-#define TOLD_MAX 5
+#define TOLD_MAX	5
+#define LAST_RECORD_MAX 4096
 
 static const char *const names[] = {
 	"pending", "paused", "running", "done", "failed", "cancelled"
@@ -169,6 +173,46 @@ int taskstate_failed(const struct spool *sp, const struct task_name *batch,
 			ret->ends[kept++] = ret->ends[i];
 	ret->n = kept;
 	return 0;
+}
+
+/* The last record of a file of failed/; NULL. */
+static json_t *last_record(const struct spool *sp, const struct task_name *n)
+{
+	char name[NAME_FILE_MAX], text[LAST_RECORD_MAX + 1];
+	cleanup_free char *path = xasprintf("failed/%s", name_format(n, name));
+	cleanup_fd int fd = spool_openat(sp, path, O_RDONLY);
+	off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
+	off_t from = size > LAST_RECORD_MAX ? size - LAST_RECORD_MAX : 0;
+	ssize_t len = size > 0 ? pread(fd, text, LAST_RECORD_MAX, from) : 0;
+	char *line;
+
+	while (len > 0 && text[len - 1] == '\n')
+		len--;
+	text[len > 0 ? len : 0] = '\0';
+	line = strrchr(text, '\n');
+	return json_loads(line ? line + 1 : text, 0, NULL);
+}
+
+char *taskstate_why_failed(const struct spool *sp, const struct task_name *n,
+			   char buf[RECORD_REASON_MAX])
+{
+	static const char *const plain[] = { "exit code ", "ended by signal " };
+	json_t *end;
+	char *tries;
+
+	buf[0] = '\0';
+	if (n->exit != EXIT_CANNOT_RUN && n->exit != EXIT_NOT_FOUND && n->exit < NAME_SIGNALLED)
+		return buf;
+	end = last_record(sp, n);
+	json_get_text(end, "reason", buf, RECORD_REASON_MAX);
+	json_decref(end);
+	for (size_t i = 0; i < ARRAY_LEN(plain); i++)
+		if (str_has_prefix(buf, plain[i]))
+			buf[0] = '\0';
+	tries = strstr(buf, ", try ");
+	if (tries)
+		*tries = '\0';
+	return buf;
 }
 
 char *taskstate_format_exit(unsigned int exit, char buf[TASKSTATE_EXIT_MAX])

@@ -53,6 +53,13 @@ int taskstate_failed(const struct spool *sp, const struct task_name *batch,
 
 /* "exit code 3", "signal 9". buf: TASKSTATE_EXIT_MAX. */
 #define TASKSTATE_EXIT_MAX 32
+/*
+ * Why a task has failed, where its exit code or signal, as it stands in the name of its file, does
+ * not tell: it could not be started, or its time was over. From the last record of the file,
+ * without which try it was; "" where the code says all. Returns buf.
+ */
+char *taskstate_why_failed(const struct spool *sp, const struct task_name *n,
+			   char buf[RECORD_REASON_MAX]);
 char *taskstate_format_exit(unsigned int exit, char buf[TASKSTATE_EXIT_MAX]);
 
 /* "42.3 (exit code 2), 42.7 (signal 9) and 4 more". The caller frees it. */
