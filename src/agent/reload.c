@@ -79,6 +79,7 @@ void reload_take(struct agent_config *c, const struct settings *s, bool serves,
 		 const json_t *helpers)
 {
 	c->workload_grace_ms = settings_num(s, SET_WORKLOAD_GRACE);
+	c->stuck_after_ms = settings_num(s, SET_STUCK_AFTER);
 	c->ask = settings_flag(s, SET_ASK);
 	c->by_uuid = settings_num(s, SET_VISIBLE_DEVICES) != 0;
 	c->gang_wait_ms = settings_num(s, SET_GANG_WAIT);

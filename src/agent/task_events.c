@@ -128,7 +128,8 @@ void task_events_look_stuck(const struct attempt_place *p, struct stuck *all)
 			const struct dev_status *d = &p->view->devices[i];
 
 			if (devset_has(a->devices, i) &&
-			    stuck_look(&all[i], d, p->view->c->instance, STUCK_AFTER_MS))
+			    stuck_look(&all[i], d, p->view->c->instance,
+				       p->view->c->stuck_after_ms))
 				tell_stuck(p, a, &all[i], d);
 		}
 }

@@ -63,6 +63,7 @@ enum setting_id {
 	SET_ON_END,	   /* str: command when a task has ended; NULL: none */
 	SET_ON_END_LIMIT,  /* num: ms */
 	SET_CPU_TASKS,	   /* num: tasks without a GPU at once, 0 = by the processors */
+	SET_STUCK_AFTER,   /* num: ms that a task looks stuck before it is told; 0 = never */
 	SET_ASK,	   /* flag: other users may ask for the GPU of a task */
 	SET_VISIBLE_DEVICES, /* num: 0 index, 1 uuid */
 	SET_LOG_LEVEL,	     /* num: enum log_level */

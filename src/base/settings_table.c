@@ -210,6 +210,12 @@ const struct setting settings_table[] = {
 			    .opt.help =
 				    "at most N tasks without a GPU (-g 0) run at once; 0: as many as "
 				    "this node has processors, but not fewer than 64" },
+	[SET_STUCK_AFTER] = { ROW("stuck_after", "STUCK_AFTER", "stuck-after", VALUE_DURATION),
+			      .opt.arg = "DURATION", .opt.def = "10m", .opt.group = node,
+			      .groups = SETTING_GROUP_LIFE,
+			      .opt.help =
+				      "a task whose GPU is at 100 % for so long and draws as little as "
+				      "an idle one is told of as stuck; 0: none is" },
 	[SET_ASK] = { ROW("ask", "ASK", "ask", VALUE_FLAG), .opt.def = "true", .opt.group = node,
 		      .groups = SETTING_GROUP_LIFE,
 		      .opt.help = "other users of this machine may ask for the GPU of a task "

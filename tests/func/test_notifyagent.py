@@ -245,6 +245,46 @@ def test_free_gpus_are_told_where_a_rule_names_them(told, receiver):
     assert len(receiver.good()) == 2
 
 
+SPIN = """
+import os, sys
+os.environ["TEST_TENURE"] = {tenure!r}
+sys.path.insert(0, {func!r})
+from simlib import Cuda
+cuda = Cuda()
+spin = cuda.function(b"tenure_spin")
+cuda.launch(spin, 0, 600 * 10**9)  # one warp: all of the time, and next to no watts
+cuda.check("cuCtxSynchronize")
+"""
+
+
+def test_a_task_that_is_stuck_is_told(told, receiver, tmp_path):
+    q = told({"hook": hook(receiver)})
+    program = tmp_path / "spin.py"
+    program.write_text(SPIN.format(tenure=str(q.m.tenure), func=str(pathlib.Path(__file__).parent)))
+    q.start("--no-hold", "--stuck-after", "3s")
+    i = q.submit("-g", "1", "-n", "hangs", "--", "/usr/bin/python3", program)
+    event, = must_come(receiver.good, 60)
+    assert (event["event"], event["task"], event["name"], event["gpu"]) == ("stuck", i, "hangs", 0)
+    assert event["utilisation"] >= 99 and event["for_s"] >= 3 and event["power_w"] < event["power_limit_w"] / 5
+
+
+def test_a_device_that_is_lost_is_told(told, receiver):
+    q = told({"hook": hook(receiver)})
+    q.start("--no-hold")
+    notifier(q)
+    must_come(lambda: q.device(0)["state"] == "idle")
+    q.m.ctl("lose", 0)
+    event = must_come(receiver.good, 30)[0]
+    assert event["event"] == "lost" and event["gpu"] == 0, event
+
+
+def test_the_end_of_an_agent_is_told_beforehand(told, receiver):
+    q = told({"hook": hook(receiver)})
+    q.start("--no-hold", "--lifetime", "60s", "--lifetime-notice", "58s")
+    event = must_come(receiver.good, 30)[0]
+    assert event["event"] == "deadline" and 0 < event["left_s"] <= 58, event
+
+
 def test_several_within_a_while_come_as_one(told, receiver):
     q = told({"hook": hook(receiver, digest="3s")})
     q.start("--no-hold")

@@ -88,6 +88,7 @@ struct agent_config {
 	uint32_t alloc_most;	  /* GPUs of all allocations that run here; 0: no limit */
 	uint32_t alloc_base;	  /* GPUs of the automatic base; 0: there is none */
 	uint32_t free_threshold;  /* free devices that are told of; 0: none are */
+	uint64_t stuck_after_ms;  /* a task looks stuck for so long, and is told of; 0: never */
 	bool ask;		  /* other users may ask for the devices of tasks */
 	bool by_uuid;		  /* tasks' CUDA_VISIBLE_DEVICES names devices by UUID */
 	uint64_t lifetime_ms;	  /* be done with all tasks after so long, then end; 0: do not */

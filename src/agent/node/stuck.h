@@ -13,8 +13,7 @@
 
 #include "hold/proto.h"
 
-#define STUCK_AFTER_MS 600000
-#define STUCK_UTIL     99 /* per cent, at least */
+#define STUCK_UTIL 99 /* per cent, at least */
 #define STUCK_POWER_PART                                                                           \
 	5		    /* less than a fifth of the card's power limit: a judgement, by cards  \
 			       that idle at a tenth of it or so */
