@@ -322,8 +322,8 @@ def test_a_priority_is_a_number(page):
     assert p.js("return document.getElementById('task-priority').validity.valueMissing")
     field.send_keys("7")
     p.click("#task-tools button", "Set priority")
-    p.get("#task-facts", "7")
-    assert p.web.node.task(i)["priority"] == 7
+    must_come(lambda: p.web.node.task(i)["priority"] == 7)
+    p.get("#task-facts", "Priority 7 ")
 
 
 def test_what_is_refused_is_not_shown_as_new(page):
