@@ -507,6 +507,7 @@ int unit_parse_gpus(const char *text, struct gpu_picks *ret, struct err *e)
 	return 0;
 }
 
+#define DATE_MIN_S 1000000000ULL /* 2001: a time of day alone lies before it */
 #define TIME_MAX_S 9000000000 /* in nanoseconds it fits an int64_t, and no name has more digits */
 
 static const char *const time_formats[] = {
@@ -705,6 +706,11 @@ int unit_parse_past(const char *text, uint64_t now_wall_ns, uint64_t *ret_wall_n
 		return err_set(e, -ERANGE, "\"%s\" is yet to come", text);
 	*ret_wall_ns = t > 0 ? (uint64_t)t * NS_PER_S : 0;
 	return 0;
+}
+
+bool unit_time_is_dated(uint64_t wall_ns)
+{
+	return wall_ns >= DATE_MIN_S * NS_PER_S;
 }
 
 const char *unit_format_gib(uint64_t bytes, char *buf)

@@ -103,6 +103,8 @@ int unit_parse_time(const char *text, uint64_t now_wall_ns, uint64_t *ret_wall_n
  * -ERANGE.
  */
 int unit_parse_past(const char *text, uint64_t now_wall_ns, uint64_t *ret_wall_ns, struct err *e);
+/* What was parsed with a now of 0 has a date of its own, and so is that moment at any time. */
+bool unit_time_is_dated(uint64_t wall_ns);
 
 /* Indices, both ends included, so many of them at once; limit 0: all. */
 struct index_range {

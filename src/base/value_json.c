@@ -17,8 +17,6 @@
 #include "base/utf8.h"
 #include "base/value_text.h"
 
-#define DATE_MIN_S 1000000000ULL /* 2001: a time of day alone lies before it */
-
 /* ---- a person's text as what a file would say ---- */
 
 static json_t *json_of_flag(const char *text)
@@ -191,7 +189,7 @@ static int factor_from_json(const struct value_spec *spec, const json_t *v, void
 	return scaled_from_json(v, 1000, "a number like 1.5", field, e);
 }
 
-/* A moment that has passed since it was written down is no mistake; one before DATE_MIN_S is. */
+/* A moment that has passed since it was written down is no mistake; one without a date is. */
 static int time_from_json(const struct value_spec *spec, const json_t *v, void *field,
 			  struct err *e)
 {
@@ -201,7 +199,7 @@ static int time_from_json(const struct value_spec *spec, const json_t *v, void *
 		     : scaled_from_json(v, (double)NS_PER_S,
 					"a time like \"2026-11-22T08:00:00+01:00\"", ns, e);
 
-	if (r < 0 || *ns >= DATE_MIN_S * NS_PER_S || (!text && !*ns))
+	if (r < 0 || unit_time_is_dated(*ns) || (!text && !*ns))
 		return r;
 	return text ? err_set(e, -EINVAL, "\"%.80s\" has no date", text)
 		    : err_set(e, -EINVAL,

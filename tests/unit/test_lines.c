@@ -110,6 +110,10 @@ static const struct {
 	{ "{}", "{\"command\":\"a\",\"gpus\":-1}\n", "!1: gpus: must be a whole number or all" },
 	{ "{}", "{\"command\":\"a\",\"name\":\"all\"}\n",
 	  "!1: name: \"all\" means every task; take another name" },
+	{ "{}", "{\"gpus\":1}\n",
+	  "!1: it does not say what to run; give one of command, argv and script" },
+	{ "{}", "{\"command\":\"a\",\"begin\":\"at noon\"}\n",
+	  "!1: begin: \"at noon\" is not a time; write it like 18:30, +1h30m, tomorrow, \"tomorrow 08:00\"" },
 	{ "{}", "{\"command\":\"a\",\"shared\":true}\n",
 	  "!1: shared: say with memory how much it needs on a device" },
 	{ "{}", "{\"command\":\"a\",\"retry_memory\":2}\n",
@@ -124,6 +128,23 @@ static void test_take(void **state)
 		if (strncmp(got, cases[i].expected, strlen(cases[i].expected)) != 0 ||
 		    (got[0] != '!' && strcmp(got, cases[i].expected) != 0))
 			fail_msg("%s: %s instead of %s", cases[i].text, got, cases[i].expected);
+	}
+}
+
+/* A time is said as people do, or with its date, which may have passed. */
+static void test_begin(void **state)
+{
+	static const char *const words[] = { "+1h30m", "tomorrow 08:00", "noon", "now+2m",
+					     "2020-01-01T08:00:00Z" };
+
+	for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+		cleanup_free char *text =
+			xasprintf("{\"command\":\"a\",\"begin\":\"%s\"}\n", words[i]);
+		const char *const file = text;
+		cleanup_free char *got = taken("{}", &file, 1);
+
+		if (!strstr(got, "\"begin\":\"20"))
+			fail_msg("%s: %s", words[i], got);
 	}
 }
 
@@ -145,6 +166,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_take),
 		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_begin),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,9 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "base/units.h"
 #include "base/utf8.h"
 #include "spool/task_text.h"
 
@@ -244,6 +246,28 @@ static int set_variables(struct task_spec *s, const json_t *value, struct err *e
 	return r;
 }
 
+/* A line is read once, when it is submitted: so it may say a time as people do ("+1h30m", "tomorrow
+ * 08:00"), which a file of the queue cannot. */
+static int set_begin(struct task_spec *s, const json_t *value, struct err *e)
+{
+	const char *text = json_string_value(value);
+	char buf[CLOCK_TEXT_MAX];
+	uint64_t ns = 0;
+	json_t *at;
+	int r;
+
+	r = text ? unit_parse_time(text, 0, &ns, NULL) : -EINVAL;
+	if (r == -EINVAL || (r == 0 && unit_time_is_dated(ns)))
+		return spec_set_json(s, "begin", value, e);
+	r = unit_parse_time(text, clock_wall_ns(), &ns, e);
+	if (r < 0)
+		return err_wrap(e, "begin");
+	at = json_string(clock_format_iso(ns, buf));
+	r = spec_set_json(s, "begin", at, e);
+	json_decref(at);
+	return r;
+}
+
 /* What is submit's own to say, or has another name here. */
 static int check_line_key(const char *key, struct err *e)
 {
@@ -270,12 +294,16 @@ static int set_keys(struct task_spec *s, json_t *object, struct err *e)
 		else if ((r = check_line_key(key, e)) == 0)
 			r = strcmp(key, "env") == 0 && !json_is_null(value)
 				    ? set_variables(s, value, e)
-				    : spec_set_json(s, key, value, e);
+			    : strcmp(key, "begin") == 0 ? set_begin(s, value, e)
+							: spec_set_json(s, key, value, e);
 		if (r < 0)
 			return r;
 	}
 	if (command && (s->argv.n || s->script))
 		return err_set(e, -EINVAL, "give one of command, argv and script");
+	if (!command && !s->argv.n && !s->script)
+		return err_set(e, -EINVAL,
+			       "it does not say what to run; give one of command, argv and script");
 	return command ? set_command(s, command) : 0;
 }
 
