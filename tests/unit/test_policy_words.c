@@ -221,6 +221,25 @@ static void a_policy_is_told_in_a_sentence(void **state)
 	expect(&p, NULL, ", 30s of work and 1m of rest in turn. ");
 }
 
+static void who_leaves_all_to_others_holds_nothing(void **state)
+{
+	struct agent_config c = { .instance = "alpha" };
+	cleanup_free struct view *v = xcalloc(1, sizeof(*v));
+	const struct hold_policy all = policy_with(WITH("leave=3")),
+				 two = policy_with(WITH("gpus=0,1", "leave=99")),
+				 one = policy_with(WITH("gpus=1", "leave=1")),
+				 some = policy_with(WITH("gpus=0,1", "leave=1"));
+
+	v->c = &c;
+	v->n_slots = 3;
+	v->seen[0] = v->seen[1] = v->seen[2] = true;
+	expect(&all, v, "Nothing is left to hold: of all GPUs the last 3 are for others.");
+	expect(&all, NULL, "of all GPUs but the last 3"); /* how many there are is not known yet */
+	expect(&two, NULL, "Nothing is left to hold: of GPUs 0, 1 the last 99 are for others.");
+	expect(&one, NULL, "Nothing is left to hold: of GPU 1 the last one is for others.");
+	expect(&some, NULL, " GPUs 0, 1 but the last one, each");
+}
+
 static void who_holds_nothing_watches(void **state)
 {
 	struct hold_policy p = policy_with(WITH("leave=1"));
@@ -328,6 +347,7 @@ int main(void)
 		cmocka_unit_test(more_devices_than_a_policy_has_room_for),
 		cmocka_unit_test(what_cannot_be_a_policy_says_why),
 		cmocka_unit_test(a_policy_is_told_in_a_sentence),
+		cmocka_unit_test(who_leaves_all_to_others_holds_nothing),
 		cmocka_unit_test(who_holds_nothing_watches),
 		cmocka_unit_test(a_view_knows_more),
 		cmocka_unit_test(its_end_has_a_day_if_that_is_not_today),

@@ -170,6 +170,32 @@ static void describe_gpus(const struct hold_policy *p, const struct view *v, str
 		strbuf_addf(out, ", at most %u at a time", p->max_devices);
 }
 
+/* Whether others are left all that it selects; of "all GPUs" only a view knows how many these are.
+ */
+static bool leaves_all(const struct hold_policy *p, const struct view *v)
+{
+	uint32_t n = p->all ? 0 : p->n_gpus;
+
+	for (uint32_t i = 0; p->all && v && i < v->n_slots; i++)
+		n += v->seen[i] && !view_is_mig_card(v, i);
+	return n && p->leave >= n;
+}
+
+/* "Nothing is left to hold: of GPUs 0, 1 the last 9 are for others." */
+static void describe_nothing_left(const struct hold_policy *p, const struct view *v,
+				  struct strbuf *out)
+{
+	struct hold_policy all = *p;
+
+	all.leave = all.max_devices = 0;
+	strbuf_adds(out, "Nothing is left to hold: of ");
+	describe_gpus(&all, v, out);
+	if (p->leave == 1)
+		strbuf_adds(out, " the last one is for others.");
+	else
+		strbuf_addf(out, " the last %u are for others.", p->leave);
+}
+
 static void describe_when(const struct hold_policy *p, struct strbuf *out)
 {
 	char time[UNIT_TEXT_MAX], size[UNIT_TEXT_MAX];
@@ -244,6 +270,10 @@ void policy_describe(const struct hold_policy *p, const struct view *v, struct s
 {
 	char work[UNIT_TEXT_MAX], rest[UNIT_TEXT_MAX];
 
+	if (leaves_all(p, v) && (p->hold || (v && v->c->workload))) {
+		describe_nothing_left(p, v, out);
+		return;
+	}
 	if (v && v->c->workload) {
 		strbuf_addf(out, "Running \"%s\" on ", v->c->workload);
 		describe_gpus(p, v, out);
