@@ -7,7 +7,8 @@ import subprocess
 
 from patience import HANG
 
-SBATCH = """cat > {dir}/script
+SBATCH = """[ "$1" != --version ] || {{ echo slurm 22.05.8; exit; }}
+cat > {dir}/script
 name=$(sed -n 's/^#SBATCH --job-name=//p' {dir}/script)
 n=$(($(wc -l < {dir}/jobs) + 1))
 [ ! -e {dir}/refuse ] || {{ echo 'sbatch: error: Batch job submission failed: Invalid partition name specified' >&2; exit 1; }}

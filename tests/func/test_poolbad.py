@@ -173,8 +173,9 @@ def test_the_time_of_a_job_is_said_in_hours(site, time_of_job, said):
 
 def test_what_slurm_refuses_is_told_and_not_repeated_at_once(site):
     (site.dir / "refuse").touch()
-    done = site.up("-g", "1", "--", "--partition=nosuch", check=False)
-    assert done.returncode == 1 and "Invalid partition name specified" in done.stderr, done.stderr
+    done = site.up("-g", "1", "--", "--partition=nosuch")  # the pool is there
+    assert "warning: the pool is there, but slurm gave an error: " in done.stderr, done.stderr
+    assert "Invalid partition name specified" in done.stderr and "tries again in" in " ".join(done.stdout.split()), done
     i = site.run("submit", "-i", "exp1", "-g", "1", "--", "true").stdout.strip()
     why = " ".join(site.run("why", "-i", "exp1", i).stdout.split())
     assert "tries again in" in why and "Invalid partition name specified" in why, why

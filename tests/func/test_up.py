@@ -326,7 +326,7 @@ def test_engine_that_is_not_there_says_so_and_leaves_nothing(machine):
     i = p.submit("-g", "1", "--", "true")
     done = p.up("--set", "workspace=w", "--set", "aec2=c", "--set", "image=i", "--set", "spec=s.1", "--set", "mounts=none", engine="sco", check=False)
     assert done.returncode == 1 and "sco: there is no such command on PATH here" in done.stderr, done.stderr
-    assert not p.records() and p.task(i)["state"] == "pending"
+    assert not p.records() and p.task(i)["state"] == "pending" and not p.shown()["pools"], "nothing was made"
 
 
 @pytest.mark.parametrize("text", ["", "\x00\x01", "[]", '{"engine":"local","gpus":1000000}', '{"engine":"nosuch"}',

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What can be asked of `tenure serve` and done by it; each answer is checked against web/openapi.json (weblib.check)."""
+import datetime
 import json
 import os
 import pathlib
@@ -694,6 +695,18 @@ def test_pools_come_and_go(web, build, env, tmp_path, queue):
     assert w.ask("POST", "/api/v1/pools/tick").status == 200
     plan = w.ask("POST", "/api/v1/pools", {"name": "other", "engine": "slurm", "dry_run": True})
     assert plan.status == 200 and "#SBATCH" in plan.json["text"] and len(w.get("/api/v1/pools").json["pools"]) == 1
+    # Where Slurm wants none of its jobs the pool is there; where there is no such engine, it is not.
+    (site.dir / "refuse").touch()
+    answer = w.ask("POST", "/api/v1/pools", {"name": "badly", "engine": "slurm", "nodes": 1})
+    assert answer.status == 200 and "Pool badly" in answer.json["text"], answer.text
+    assert answer.json["notes"].startswith("warning: the pool is there, but slurm gave an error: "), answer.text
+    assert "Invalid partition name" in answer.json["notes"]
+    must_come(lambda: {p["pool"] for p in w.get("/api/v1/pools").json["pools"]} == {"big", "badly"})
+    (site.dir / "refuse").unlink()
+    assert w.ask("DELETE", "/api/v1/pools/badly?now=true").status == 200
+    answer = w.ask("POST", "/api/v1/pools", {"name": "ghost", "engine": "sge", "nodes": 1})
+    assert answer.status == 409 and "there is no such command on PATH here; no pool was made" in answer.json["detail"], answer.text
+    assert "ghost" not in w.node.run("instances", "--json").stdout
     answer = w.ask("DELETE", "/api/v1/pools/big?now=true")
     assert answer.status == 200 and "Pool big of instance default is down" in answer.json["text"]
     assert not [j for j in site.open_jobs() if "-big-" in j]  # of a plan Slurm is asked, too
@@ -746,6 +759,15 @@ def test_a_flood_keeps_nobody_out(web, tmp_path):
         t.join(HANG)
     assert len(seen) == 400 and set(seen) <= {200, 429} and 200 in seen
     must_come(lambda: w.get("/api/v1/tasks?limit=1").status == 200)
+
+
+def test_a_begin_time_is_said_as_on_the_command_line(web):
+    w = web(agent=None)
+    i = submit(w, command="true", begin="+1h30m")
+    begin = datetime.datetime.fromisoformat(w.get(f"/api/v1/tasks/{i}").json["task"]["begin"]).timestamp()
+    assert 5300 < begin - time.time() <= 5401
+    answer = w.ask("POST", "/api/v1/tasks", {"gpus": 1})
+    assert answer.status == 422 and answer.json["detail"] == "it does not say what to run; give one of command, argv and script"
 
 
 def test_commands_count(web):

@@ -22,6 +22,7 @@
 #include "cli/pools.h"
 #include "cli/term.h"
 
+#define PROBE_MS   2000 /* that its commands are there is known sooner */
 #define HOURS_MOST 48ULL
 #define MIB_BYTES  (1ULL << 20)
 
@@ -612,6 +613,20 @@ static int write_words(const struct cmd_ctx *ctx, const struct spool *sp, uint64
 	return r;
 }
 
+/* Where an engine's commands are not, a new pool of it would be one that nobody sees to. */
+static int check_engine(const struct pool *p, struct err *e)
+{
+	const struct engine_env env = { .environ = (const char *const *)environ,
+					.settings = &p->settings,
+					.limit_ms = PROBE_MS };
+	struct err why = ERR_INIT;
+
+	if (engine_find(p->engine)->probe(&env, &why) != -ENOENT)
+		return 0;
+	return err_set(e, -ENOENT, "%s; no pool was made: call this where %s is", why.text,
+		       p->engine);
+}
+
 /* sp: NULL where the instance is to be made. */
 static int say_up(const struct cmd_ctx *ctx, struct spool **sp, uint64_t seen_ns, struct pool *p,
 		  struct err *e)
@@ -622,13 +637,16 @@ static int say_up(const struct cmd_ctx *ctx, struct spool **sp, uint64_t seen_ns
 	if (r == 0)
 		r = write_words(ctx, *sp, seen_ns, p, e);
 	if (r == 0)
-		tell_program(p);
-	if (r == 0)
 		r = pool_call_tick(ctx, *sp, p, &report, e);
 	if (r == 0)
 		print_report(ctx, p, &report);
+	(void)fflush(stdout);
+	/* What is wanted is written, and is asked for again. */
 	if (r == 0 && report.state.error[0])
-		r = err_set(e, -EIO, "%s: %s", p->engine, report.state.error);
+		cmd_warn("warning", "the pool is there, but %s gave an error: %s", p->engine,
+			 report.state.error);
+	if (r == 0)
+		tell_program(p);
 	pool_report_clear(&report);
 	return r;
 }
@@ -689,10 +707,15 @@ static int run_up(const struct cmd_ctx *ctx, struct err *e)
 		r = take_program(ctx, &p, false, e);
 	if (r == 0)
 		r = make_script(ctx, &p, &script, e);
-	if (r == 0 && opts_flag(ctx->opts, "dry-run"))
+	if (r == 0 && opts_flag(ctx->opts, "dry-run")) {
 		dry_run(ctx, &p, &script);
-	else if (r == 0)
+		goto out;
+	}
+	if (r == 0 && is_new)
+		r = check_engine(&p, e);
+	if (r == 0)
 		r = say_up(ctx, &sp, seen_ns, &p, e);
+out:
 	pool_clear(&p);
 	sp = spool_close(sp);
 	return r;
@@ -720,7 +743,9 @@ const struct cmd cmd_up = {
 		"commands mean, where it is left out). What follows -- is the engine's own and goes "
 		"into its script as it is. Between --min and --max nodes the pool follows the queue: "
 		"while tasks are ready that no node that is there can run, another one is asked for; "
-		"an agent that has had nothing to do for 5 minutes leaves.\n\n"
+		"an agent that has had nothing to do for 5 minutes leaves. Where the engine takes no "
+		"job now, the pool is there all the same, and asks again later: a warning says why. "
+		"Where its commands are not installed no new pool is made.\n\n"
 		"Called again, it continues: with what was said before, but for the options that are "
 		"given. A 0 or an empty value takes one back: --time 0, --type '', --set KEY=, "
 		"or -- with nothing behind it. Another --engine begins without what was said "
