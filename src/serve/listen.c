@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -118,6 +119,30 @@ static bool is_loopback(const struct sockaddr *sa)
 	return ntohl(in.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
+/* All addresses of the machine. */
+static bool is_any(const struct sockaddr *sa)
+{
+	if (sa->sa_family == AF_INET6) {
+		struct sockaddr_in6 in6;
+
+		memcpy(&in6, sa, sizeof(in6));
+		return IN6_IS_ADDR_UNSPECIFIED(&in6.sin6_addr);
+	}
+
+	struct sockaddr_in in;
+
+	memcpy(&in, sa, sizeof(in));
+	return in.sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+static void add_own_name(struct text_list *hosts)
+{
+	char name[HOST_NAME_MAX + 1] = "";
+
+	if (gethostname(name, sizeof(name) - 1) == 0 && name[0])
+		text_list_add(hosts, name);
+}
+
 static int bind_one(const struct addrinfo *ai, int *ret_fd)
 {
 	cleanup_fd int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -148,6 +173,7 @@ int listen_tcp(const char *where, int *ret_fd, char **ret_address, struct text_l
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
 	char host[SOCK_HOST_MAX], port[SOCK_PORT_MAX];
 	struct addrinfo *list = NULL;
+	bool any, six;
 	int r;
 
 	if (!sock_split_address(where, host, port))
@@ -159,12 +185,17 @@ int listen_tcp(const char *where, int *ret_fd, char **ret_address, struct text_l
 		return err_set(e, -EINVAL, "cannot listen on %s: %s", where, gai_strerror(r));
 	r = bind_one(list, ret_fd);
 	*ret_open = !is_loopback(list->ai_addr);
+	any = is_any(list->ai_addr);
+	six = list->ai_family == AF_INET6;
 	freeaddrinfo(list);
 	if (r < 0)
 		return err_sys(e, -r, "cannot listen on %s", where);
 
-	cleanup_free char *shown = xasprintf(strchr(host, ':') ? "[%s]" : "%s", host);
+	cleanup_free char *shown = any ? xstrdup(six ? "[::1]" : "127.0.0.1")
+				       : xasprintf(strchr(host, ':') ? "[%s]" : "%s", host);
 
+	if (any)
+		add_own_name(hosts);
 	text_list_add(hosts, shown);
 	*ret_address = address_of(*ret_fd, shown);
 	return 0;

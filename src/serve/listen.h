@@ -32,7 +32,9 @@ void listen_unix_tell(struct listen_unix *l, const char *text);
 /*
  * "127.0.0.1:8470", "[::1]:8470", "localhost:8470", ":8470" (127.0.0.1), "8470". 0, *ret_fd,
  * *ret_address with the port that it has ("127.0.0.1:8470"; the caller frees it), and the host is
- * added to hosts. *ret_open: others than this machine can reach it. -EINVAL, -errno.
+ * added to hosts. Of all addresses ("0.0.0.0", "::", "*") that of loopback is told, which can be
+ * opened here, and the machine's own name is added. *ret_open: others than this machine can reach
+ * it. -EINVAL, -errno.
  */
 int listen_tcp(const char *where, int *ret_fd, char **ret_address, struct text_list *hosts,
 	       bool *ret_open, struct err *e);

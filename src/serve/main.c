@@ -27,6 +27,7 @@
 #include "base/mem.h"
 #include "base/spawn.h"
 #include "base/str.h"
+#include "base/strbuf.h"
 #include "cli/agent_setup.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
@@ -107,6 +108,21 @@ static void add_hosts(struct serve *s)
 		text_list_add(&s->hosts, more->words.texts[i]);
 }
 
+/* Others can reach it. */
+static void warn_of_others(const struct program *p, const char *where)
+{
+	const struct text_list *hosts = &p->serve.hosts;
+	cleanup_strbuf struct strbuf names = STRBUF_INIT;
+
+	for (size_t i = 0; i < hosts->n; i++)
+		strbuf_addf(&names, "%s%s", i ? ", " : "", hosts->texts[i]);
+	cmd_warn("warning",
+		 "whoever can reach %s sees what is said there, the token as well: it is not "
+		 "encrypted. Listen on 127.0.0.1, and use ssh -L or a reverse proxy with TLS. It "
+		 "answers to %s; what else this machine is called goes into listen_hosts",
+		 where, strbuf_str(&names));
+}
+
 static int open_port(struct program *p, struct err *e)
 {
 	const char *where = settings_listen(p->serve.ctx->settings);
@@ -121,11 +137,7 @@ static int open_port(struct program *p, struct err *e)
 	if (r == 0)
 		r = server_listen(p->server, fd, false, e);
 	if (r == 0 && open)
-		cmd_warn(
-			"warning",
-			"whoever can reach %s sees what is said there, the token as well: it is not "
-			"encrypted. Listen on 127.0.0.1, and use ssh -L or a reverse proxy with TLS",
-			p->serve.listens);
+		warn_of_others(p, where);
 	return r;
 }
 

@@ -45,6 +45,7 @@ void session_begin(struct serve *s, struct request *r)
 	json_t *doc = request_object(r);
 	const char *token = json_get_str(doc, "token");
 	enum access_right right;
+	const char *other;
 
 	if (!doc)
 		return;
@@ -61,6 +62,10 @@ void session_begin(struct serve *s, struct request *r)
 			    json_pack("{s:s, s:s}", "right", right_name(right), "instance",
 				      s->instance));
 		set_cookie(r, token, NULL, COOKIE_DAYS * 24 * 3600);
+		/* Who opens the address for looking on looks on, whatever he opened before. */
+		other = right == ACCESS_WRITE ? t.read : t.write;
+		if (other[0])
+			set_cookie(r, other, "", 0);
 	}
 	json_decref(doc);
 }

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """`tenure serve`: who gets in, what the page gets, and what nobody's bad manners do to it."""
+import http.client
 import json
 import os
 import pathlib
+import re
 import resource
 import socket
 import stat
@@ -143,6 +145,39 @@ def test_a_token_is_exchanged_for_a_cookie(web):
     assert again.get("/api/v1/session", tcp=True, headers=cookie).status == 200
     gone = again.ask("DELETE", "/api/v1/session", None, {**cookie, "Origin": f"http://{again.address}"}, tcp=True)
     assert gone.status == 204 and "Max-Age=0" in gone.headers["Set-Cookie"]
+
+
+@pytest.mark.parametrize("where", ["*:0", "0.0.0.0:0"])
+def test_on_all_addresses(web, where):
+    """What is told can be opened here, the machine's own name is one of its own, and how others are added is said."""
+    w = web("--listen", where, port=False)
+    address = must_come(lambda: w.found(r"^listen http://(\S+)/ "))
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", address), address
+    assert w.node.run("web", "--print").stdout.startswith(f"http://{address}/#token=")
+    port = int(address.rpartition(":")[2])
+    for host, status in (("127.0.0.1", 200), (socket.gethostname(), 200), ("evil.example", 421), ("*", 421)):
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG)
+        c.request("GET", "/api/v1/session", headers={**w.bearer(), "Host": f"{host}:{port}"})
+        assert c.getresponse().status == status, host
+        c.close()
+    said = " ".join(w.out.read_text().split())
+    assert f"whoever can reach {where} sees" in said and socket.gethostname() in said and "goes into listen_hosts" in said
+
+
+def test_who_comes_to_look_looks(web):
+    """Whoever opens the address for looking on in a browser that could steer does not steer any more, also after a reload."""
+    w = web()
+    w.node.run("web", "--read-only")
+    jar = {}
+    for read, right in ((False, "write"), (True, "read"), (False, "write")):
+        answer = w.ask("POST", "/api/v1/session", {"token": w.token(read)}, {"Origin": f"http://{w.address}"}, tcp=True)
+        for line in answer.headers.get_all("Set-Cookie"):
+            name, _, value = line.partition(";")[0].partition("=")
+            jar.pop(name, None)
+            if "Max-Age=0" not in line:
+                jar[name] = value
+        cookies = {"Cookie": "; ".join(f"{k}={v}" for k, v in jar.items())}
+        assert w.get("/api/v1/session", tcp=True, headers=cookies).json["right"] == right
 
 
 def test_wrong_tokens_get_no_cookie(web):
