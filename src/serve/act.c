@@ -182,10 +182,14 @@ static void do_by(struct serve *s, struct request *r, struct call c, has_fn has)
 	call_clear(&c);
 }
 
-/* The body's object where there is a body; else an empty one. NULL: there is a problem. */
-static json_t *options_of(struct request *r)
+/* Where there is nothing to say. False: there is a problem. */
+static bool says_nothing(struct request *r)
 {
-	return r->body.len ? request_object(r) : json_object();
+	static const struct request_member none[] = { { 0 } };
+	json_t *doc = request_members(r, none);
+
+	json_decref(doc);
+	return doc;
 }
 
 /* ---- looking ---- */
@@ -217,14 +221,34 @@ void act_allocations(struct serve *s, struct request *r)
 
 /* ---- doing ---- */
 
-/* An object without keys but for "command" or "argv" would be an element of a batch. */
+/* null takes back what the command line said before a file, and here nothing was said. */
+static bool has_no_null(struct request *r, const json_t *doc)
+{
+	const json_t *value;
+	const char *key;
+
+	json_object_foreach((json_t *)(uintptr_t)doc, key, value)
+	{
+		cleanup_free char *shown = utf8_clean(xstrdup(key));
+
+		if (!json_is_null(value))
+			continue;
+		answer_problem(&r->answer, MHD_HTTP_UNPROCESSABLE_CONTENT,
+			       "%.80s: null is no value; leave it out", shown);
+		return false;
+	}
+	return true;
+}
+
+/* An object without keys but for "command" or "argv" would be an element of a batch. Its members
+ * are in order, so that the same is the same for keys.h. */
 static char *line_of(json_t *doc)
 {
 	char *text, *line;
 
 	if (!json_object_get(doc, "gpus"))
 		(void)json_object_set_new(doc, "gpus", json_integer(1));
-	text = json_dumps(doc, JSON_COMPACT | TIME_DIGITS);
+	text = json_dumps(doc, JSON_COMPACT | JSON_SORT_KEYS | TIME_DIGITS);
 	line = xasprintf("%s\n", text ? text : "");
 	free(text);
 	return line;
@@ -264,14 +288,14 @@ void act_submit(struct serve *s, struct request *r)
 {
 	cleanup_free char *home = fs_home_dir();
 	json_t *doc = request_object(r);
-	cleanup_free char *line = doc ? line_of(doc) : NULL;
+	cleanup_free char *line = doc && has_no_null(r, doc) ? line_of(doc) : NULL;
 	const char *key = request_header(r, "Idempotency-Key");
 	struct call c = { .args = { "submit", "--json", "--no-env", "--cwd", home, "--from", "-" },
 			  .input = line,
 			  .output = -1 };
 
 	json_decref(doc);
-	if (!doc)
+	if (!line)
 		return;
 	if (!key || keys_run(s, r, key, &c)) {
 		if (!key)
@@ -285,7 +309,8 @@ void act_submit(struct serve *s, struct request *r)
 void act_stop(struct serve *s, struct request *r)
 {
 	char task[TASK_MAX];
-	json_t *doc = options_of(r);
+	static const struct request_member members[] = { { "now", REQUEST_FLAG }, { 0 } };
+	json_t *doc = request_members(r, members);
 	bool now = json_get_flag(doc, "now");
 
 	if (doc)
@@ -300,21 +325,21 @@ void act_retry(struct serve *s, struct request *r)
 {
 	char task[TASK_MAX];
 
-	do_by(s, r, (struct call){ .args = { "retry", "--", task_text(r, task) } }, has_task);
+	if (says_nothing(r))
+		do_by(s, r, (struct call){ .args = { "retry", "--", task_text(r, task) } },
+		      has_task);
 }
 
 void act_priority(struct serve *s, struct request *r)
 {
 	char task[TASK_MAX], priority[TASK_MAX];
-	json_t *doc = request_object(r);
-	const json_t *n = json_object_get(doc, "priority");
+	static const struct request_member members[] = { { "priority", REQUEST_NUMBER, true },
+							 { 0 } };
+	json_t *doc = request_members(r, members);
 
-	if (doc && (!json_is_integer(n) || json_integer_value(n) < 0)) {
-		answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST,
-			       "priority has to be a whole number; lower runs first");
-	} else if (doc) {
-		(void)str_print(priority, sizeof(priority), "%lld",
-				(long long)json_integer_value(n));
+	if (doc) {
+		(void)str_print(priority, sizeof(priority), "%" PRIu64,
+				json_get_u64(doc, "priority"));
 		do_by(s, r,
 		      (struct call){ .args = { "priority", "--", priority, task_text(r, task) } },
 		      has_task);
@@ -326,44 +351,53 @@ void act_pause(struct serve *s, struct request *r)
 {
 	char task[TASK_MAX];
 
-	do_by(s, r, (struct call){ .args = { "pause", "--", task_text(r, task) } }, has_task);
+	if (says_nothing(r))
+		do_by(s, r, (struct call){ .args = { "pause", "--", task_text(r, task) } },
+		      has_task);
 }
 
 void act_resume(struct serve *s, struct request *r)
 {
 	char task[TASK_MAX];
 
-	do_by(s, r, (struct call){ .args = { "resume", "--", task_text(r, task) } }, has_task);
+	if (says_nothing(r))
+		do_by(s, r, (struct call){ .args = { "resume", "--", task_text(r, task) } },
+		      has_task);
 }
 
 void act_pause_lane(struct serve *s, struct request *r)
 {
-	do_by(s, r, (struct call){ .args = { "pause", "--lane", "--", r->name } }, has_lane);
+	if (says_nothing(r))
+		do_by(s, r, (struct call){ .args = { "pause", "--lane", "--", r->name } },
+		      has_lane);
 }
 
 void act_resume_lane(struct serve *s, struct request *r)
 {
-	do_by(s, r, (struct call){ .args = { "resume", "--lane", "--", r->name } }, has_lane);
+	if (says_nothing(r))
+		do_by(s, r, (struct call){ .args = { "resume", "--lane", "--", r->name } },
+		      has_lane);
 }
 
 /* {yes, stop, message}: as `tenure answer`. */
 void act_answer(struct serve *s, struct request *r)
 {
-	json_t *doc = request_object(r);
-	const json_t *yes = json_object_get(doc, "yes"), *message = json_object_get(doc, "message");
+	static const struct request_member members[] = { { "yes", REQUEST_FLAG, true },
+							 { "stop", REQUEST_FLAG },
+							 { "message", REQUEST_TEXT },
+							 { 0 } };
+	json_t *doc = request_members(r, members);
 	uint64_t ask;
 
 	if (doc && (str_to_u64(r->name, &ask) < 0 || ask == 0))
 		answer_problem(&r->answer, MHD_HTTP_NOT_FOUND, "an ask has a number");
-	else if (doc && (!json_is_boolean(yes) || (message && !json_is_string(message))))
-		answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST,
-			       "an answer is {\"yes\": true or false, \"message\": \"..\"}");
 	else if (doc)
 		do_by(s, r,
 		      (struct call){ .args = { "answer",
 					       json_get_flag(doc, "stop") ? "--stop" : "--no-stop",
-					       "--", r->name, json_is_true(yes) ? "yes" : "no",
-					       json_string_value(message) } },
+					       "--", r->name,
+					       json_get_flag(doc, "yes") ? "yes" : "no",
+					       json_get_str(doc, "message") } },
 		      has_ask);
 	json_decref(doc);
 }
@@ -533,9 +567,8 @@ void act_up(struct serve *s, struct request *r)
 
 void act_down(struct serve *s, struct request *r)
 {
-	const char *now = request_query(r, "now");
 	cleanup_free char *pool = xasprintf("--pool=%s", r->name);
-	bool at_once = now && strcmp(now, "false") != 0;
+	bool at_once = request_query_flag(r, "now");
 
 	do_by(s, r, (struct call){ .args = { "down", pool, at_once ? "--now" : "--no-now" } },
 	      has_pool);
@@ -543,7 +576,8 @@ void act_down(struct serve *s, struct request *r)
 
 void act_tick(struct serve *s, struct request *r)
 {
-	do_by(s, r, (struct call){ .args = { "tick" } }, NULL);
+	if (says_nothing(r))
+		do_by(s, r, (struct call){ .args = { "tick" } }, NULL);
 }
 
 /* ---- allocations ---- */
@@ -551,7 +585,11 @@ void act_tick(struct serve *s, struct request *r)
 /* It waits for nothing: what becomes of it is in the list. */
 void act_allocate(struct serve *s, struct request *r)
 {
-	json_t *doc = request_object(r);
+	static const struct request_member members[] = { { "name", REQUEST_TEXT, true },
+							 { "gpus", REQUEST_NUMBER },
+							 { "for", REQUEST_TEXT },
+							 { 0 } };
+	json_t *doc = request_members(r, members);
 	const char *name = json_get_str(doc, "name"), *period = json_get_str(doc, "for");
 	const json_t *gpus = json_object_get(doc, "gpus");
 	cleanup_free char *n = xasprintf("--gpus=%lld", (long long)json_integer_value(gpus));
@@ -561,22 +599,16 @@ void act_allocate(struct serve *s, struct request *r)
 
 	if (!doc)
 		return;
-	if (!name || (gpus && !json_is_integer(gpus))) {
-		answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST,
-			       "an allocation is {\"name\": .., \"gpus\": how many, \"for\": "
-			       "\"8h\"}; its name is what it cannot do without");
-	} else {
-		if (gpus)
-			c.args[i++] = n;
-		if (period)
-			c.args[i++] = how_long;
-		c.args[i++] = "--";
-		c.args[i] = name;
-		call_run(s, &c);
-		model_look(s->model);
-		answer_output(r, &c, NULL);
-		call_clear(&c);
-	}
+	if (gpus)
+		c.args[i++] = n;
+	if (period)
+		c.args[i++] = how_long;
+	c.args[i++] = "--";
+	c.args[i] = name;
+	call_run(s, &c);
+	model_look(s->model);
+	answer_output(r, &c, NULL);
+	call_clear(&c);
 	json_decref(doc);
 }
 

@@ -155,7 +155,7 @@ void history_yields(struct serve *s, struct request *r)
 	    request_query_num(r, "limit", YIELDS_MAX, YIELDS_MAX, &limit) < 0)
 		return;
 	(void)str_print(since, sizeof(since), "--since=%" PRIu64 "s", seconds);
-	(void)str_print(last, sizeof(last), "--limit=%" PRIu64, limit ? limit : YIELDS_MAX);
+	(void)str_print(last, sizeof(last), "--limit=%" PRIu64, limit);
 	call_run(s, &c);
 	list = call_lines(&c);
 	if (call_refused(&c, r))

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "base/str.h"
@@ -49,6 +50,29 @@ static int claim(struct serve *s, const char *path, const char *asked, int *ret_
 	return r;
 }
 
+/* The answer, and what was said with it in a line behind it. */
+static void split_notes(const char *text, struct call *c)
+{
+	size_t n = strcspn(text, "\n");
+	json_t *notes =
+		text[n] && text[n + 1] ? json_loads(text + n + 1, JSON_DECODE_ANY, NULL) : NULL;
+
+	c->text = xasprintf("%.*s\n", (int)n, text);
+	c->error = xstrdup(json_is_string(notes) ? json_string_value(notes) : "");
+	json_decref(notes);
+}
+
+static void add_notes(int fd, const char *said)
+{
+	json_t *notes = json_new_text(said);
+	cleanup_free char *text = json_dumps(notes, JSON_ENCODE_ANY);
+	cleanup_free char *line = xasprintf("%s\n", text ? text : "");
+
+	json_decref(notes);
+	if (said[0] && text)
+		(void)fs_write_all(fd, line, strlen(line));
+}
+
 static void answer_again(struct request *r, const char *text, const char *asked, struct call *c,
 			 bool busy, bool *ret)
 {
@@ -60,8 +84,7 @@ static void answer_again(struct request *r, const char *text, const char *asked,
 			&r->answer, MHD_HTTP_UNPROCESSABLE_CONTENT,
 			"this Idempotency-Key was used for something else; take another one");
 	} else if (text[n] && text[strlen(text) - 1] == '\n' && text[n + 1]) { /* all of it */
-		c->text = xstrdup(text + n + 1);
-		c->error = xstrdup("");
+		split_notes(text + n + 1, c);
 		c->code = CMD_OK;
 		*ret = true;
 	} else if (busy) {
@@ -109,6 +132,7 @@ static void run_first(struct serve *s, const char *path, int fd, struct call *c)
 	    fs_read_open(fd, path, CALL_OUTPUT_MAX, &text, &len, NULL) == 0) {
 		free(c->text);
 		c->text = text;
+		add_notes(fd, c->error);
 	}
 	if (c->code != CMD_OK && c->code != -ETIMEDOUT)
 		(void)unlink(path); /* it was refused: the same may be tried again */

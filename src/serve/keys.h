@@ -6,8 +6,8 @@
  * Idempotency-Key: who did not hear the answer asks again with the same key, and what was asked is
  * not done twice, also when tenure serve was killed meanwhile. Each key has a file in the state
  * directory, serve-keys/HASH: what was asked, as a hash, in its first line; behind it the command
- * itself writes what it prints, and has it locked (flock) while it runs. So the file says all,
- * whoever is left to read it:
+ * itself writes what it prints, and has it locked (flock) while it runs; what it said besides, as
+ * a JSON text, is a line more. So the file says all, whoever is left to read it:
  *
  *	it has an answer	the same answer again
  *	it is locked		it is being done: 409, try again

@@ -302,7 +302,7 @@ static void answer_follow(struct serve *s, struct request *r, int fd, uint64_t f
 
 void logs_answer(struct serve *s, struct request *r)
 {
-	const char *follow = request_query(r, "follow");
+	bool follow = request_query_flag(r, "follow");
 	uint64_t attempt, size, from;
 	struct writer writer;
 	cleanup_fd int fd = -1;
@@ -310,6 +310,12 @@ void logs_answer(struct serve *s, struct request *r)
 	if (request_query_num(r, "attempt", 0, ATTEMPT_MAX, &attempt) < 0 ||
 	    request_query_num(r, "from", 0, UINT64_MAX / 2, &from) < 0)
 		return;
+	if (request_query(r, "from") && !follow) {
+		answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST,
+			       "from goes with follow=true; of what is there the header Range asks "
+			       "for a part");
+		return;
+	}
 
 	cleanup_free char *path = find(s, r, attempt, &writer);
 
@@ -317,7 +323,7 @@ void logs_answer(struct serve *s, struct request *r)
 		fd = open_log(r, path, &size);
 	if (fd < 0)
 		return;
-	if (follow && strcmp(follow, "false") != 0)
+	if (follow)
 		answer_follow(s, r, take_fd(fd), from < size ? from : size, writer);
 	else
 		answer_part(r, fd, size);

@@ -264,13 +264,11 @@ void look_tasks(struct serve *s, struct request *r)
 	struct page p = { .lane = request_query(r, "lane"),
 			  .name = request_query(r, "name"),
 			  .now_ns = clock_wall_ns() };
-	const char *ended = request_query(r, "ended");
 	char next[96];
 
-	p.ended = ended && strcmp(ended, "false") != 0;
+	p.ended = request_query_flag(r, "ended");
 	if (request_query_num(r, "limit", PAGE, PAGE_MAX, &p.limit) < 0 || take_states(r, &p) < 0)
 		return;
-	p.limit = p.limit ? p.limit : PAGE;
 	p.m = model_get(s->model);
 	if (take_cursor(r, &p) == 0) {
 		strbuf_adds(&p.text, "{\"tasks\":[");

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -666,13 +667,31 @@ static void tell(struct prom *p, struct metrics *m, const struct model_snapshot 
 	(void)pthread_mutex_unlock(&m->lock);
 }
 
+/* Of "a/b; version=1;q=0.5, c/d": that type is there, and is not said to be unwanted. */
+static bool accepts(const char *accept, const char *type)
+{
+	while (accept && *accept) {
+		size_t n = strcspn(accept, ",");
+		cleanup_free char *one = xasprintf("%.*s", (int)n, accept);
+		char *rest = NULL, *word = strtok_r(one, "; \t", &rest);
+		bool found = word && strcasecmp(word, type) == 0, wanted = true;
+
+		while (found && (word = strtok_r(NULL, "; \t", &rest)))
+			if (strncasecmp(word, "q=", 2) == 0)
+				wanted = strtod(word + 2, NULL) > 0;
+		if (found)
+			return wanted;
+		accept += n + (accept[n] == ',');
+	}
+	return false;
+}
+
 void metrics_answer(struct serve *s, struct request *r)
 {
-	static const char open[] = "application/openmetrics-text";
 	const char *accept = request_header(r, MHD_HTTP_HEADER_ACCEPT);
 	const char *names = request_query(r, "names");
 	bool as_dcgm = names && strcmp(names, "dcgm") == 0;
-	struct prom p = { .open = !as_dcgm && accept && strstr(accept, open) };
+	struct prom p = { .open = !as_dcgm && accepts(accept, "application/openmetrics-text") };
 	const struct model_snapshot *m;
 	const json_t *devices;
 	size_t len;

@@ -8,6 +8,44 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/utf8.h"
+
+/* Those that are no texts. */
+static const char *const flags[] = { "ended", "follow", "now" };
+static const struct {
+	const char *name;
+	uint64_t min;
+} numbers[] = { { "limit", 1 }, { "since", 0 }, { "step", 0 },
+		{ "last", 0 },	{ "from", 0 },	{ "attempt", 1 } };
+
+static const char *wrong_value(const char *key, const char *value)
+{
+	uint64_t n;
+
+	for (size_t i = 0; i < ARRAY_LEN(flags); i++)
+		if (strcmp(flags[i], key) == 0 && strcmp(value, "true") != 0 &&
+		    strcmp(value, "false") != 0)
+			return "true or false";
+	for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+		if (strcmp(numbers[i].name, key) == 0 &&
+		    (str_to_u64(value, &n) < 0 || n < numbers[i].min))
+			return numbers[i].min ? "a whole number of at least 1" : "a whole number";
+	return NULL;
+}
+
+/* That one of the route's. */
+static bool take_query(struct request *r, size_t i, const char *value)
+{
+	const char *name = r->route->queries[i];
+	const char *wanted = wrong_value(name, value ? value : "");
+
+	if (r->queries & 1u << i)
+		answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST, "%s is said more than once", name);
+	else if (wanted)
+		answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST, "%s has to be %s", name, wanted);
+	r->queries |= 1u << i;
+	return !r->answer.status;
+}
 
 static enum MHD_Result stop_at_unknown(void *data, enum MHD_ValueKind kind, const char *key,
 				       size_t size, const char *value, size_t value_size)
@@ -17,7 +55,7 @@ static enum MHD_Result stop_at_unknown(void *data, enum MHD_ValueKind kind, cons
 
 	for (size_t i = 0; known[i]; i++)
 		if (strlen(known[i]) == size && memcmp(known[i], key, size) == 0)
-			return MHD_YES;
+			return take_query(r, i, value) ? MHD_YES : MHD_NO;
 	near = str_nearest(key, known);
 	answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST, "there is no parameter \"%s\" here%s%s%s",
 		       key, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
@@ -39,6 +77,13 @@ const char *request_query(const struct request *r, const char *key)
 					  &len) != MHD_YES)
 		return NULL;
 	return value ? value : "";
+}
+
+bool request_query_flag(const struct request *r, const char *key)
+{
+	const char *text = request_query(r, key);
+
+	return text && strcmp(text, "true") == 0;
 }
 
 int request_query_num(struct request *r, const char *key, uint64_t otherwise, uint64_t max,
@@ -92,13 +137,63 @@ json_t *request_object(struct request *r)
 	return NULL;
 }
 
+static bool has_type(const json_t *value, enum request_type type)
+{
+	return type == REQUEST_FLAG	? json_is_boolean(value)
+	       : type == REQUEST_NUMBER ? json_is_integer(value) && json_integer_value(value) >= 0
+					: json_is_string(value);
+}
+
+/* False: the problem is the answer. */
+static bool take_member(struct request *r, const struct request_member *members, const char *key,
+			const json_t *value)
+{
+	static const char *const types[] = { [REQUEST_FLAG] = "true or false",
+					     [REQUEST_NUMBER] = "a whole number of at least 0",
+					     [REQUEST_TEXT] = "a text" };
+	cleanup_free char *shown = utf8_clean(xstrdup(key));
+
+	for (; members->name; members++) {
+		if (strcmp(members->name, key) != 0)
+			continue;
+		if (has_type(value, members->type))
+			return true;
+		answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST, "%s has to be %s", key,
+			       types[members->type]);
+		return false;
+	}
+	answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST, "nothing here is called \"%.80s\"", shown);
+	return false;
+}
+
+json_t *request_members(struct request *r, const struct request_member *members)
+{
+	json_t *doc = r->body.len ? request_object(r) : json_object();
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(doc, key, value)
+	{
+		if (!r->answer.status)
+			(void)take_member(r, members, key, value);
+	}
+	for (; doc && !r->answer.status && members->name; members++)
+		if (members->needed && !json_object_get(doc, members->name))
+			answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST, "%s is missing",
+				       members->name);
+	if (!r->answer.status)
+		return doc;
+	json_decref(doc);
+	return NULL;
+}
+
 /* "42" or "42.7" */
 static bool take_task(struct request *r, const char *word, size_t n)
 {
 	char text[48];
 	uint64_t element = 0;
 
-	if (n >= sizeof(text))
+	if (n >= sizeof(text) || word[0] == '0')
 		return false;
 	(void)str_copy(text, n + 1, word);
 
@@ -106,7 +201,7 @@ static bool take_task(struct request *r, const char *word, size_t n)
 
 	if (dot) {
 		*dot = '\0';
-		if (str_to_u64(dot + 1, &element) < 0 || element == 0 || element > UINT32_MAX)
+		if (dot[1] == '0' || str_to_u64(dot + 1, &element) < 0 || element > UINT32_MAX)
 			return false;
 	}
 	r->element = (uint32_t)element;
@@ -139,6 +234,17 @@ static bool matches(struct request *r, const char *pattern, const char *path)
 	return !*pattern && !*path;
 }
 
+bool request_method_is(const char *method, const char *of_route)
+{
+	return strcmp(of_route, strcmp(method, "HEAD") == 0 ? "GET" : method) == 0;
+}
+
+void request_refuse_method(struct request *r, const char *allowed)
+{
+	answer_problem(&r->answer, MHD_HTTP_METHOD_NOT_ALLOWED, "only %s here", allowed);
+	answer_header(&r->answer, MHD_HTTP_HEADER_ALLOW, "%s", allowed);
+}
+
 const struct route *request_route(struct request *r, const struct route *routes, const char *method,
 				  const char *path)
 {
@@ -147,8 +253,7 @@ const struct route *request_route(struct request *r, const struct route *routes,
 	for (const struct route *row = routes; row->path; row++) {
 		if (!matches(r, row->path, path))
 			continue;
-		if (strcmp(row->method, method) == 0 ||
-		    (strcmp(method, "HEAD") == 0 && strcmp(row->method, "GET") == 0))
+		if (request_method_is(method, row->method))
 			return row;
 		strbuf_addf(&others, "%s%s", others.len ? ", " : "", row->method);
 	}
@@ -157,8 +262,6 @@ const struct route *request_route(struct request *r, const struct route *routes,
 			       "there is no such path; /api/v1/openapi.json has all of them");
 		return NULL;
 	}
-	answer_problem(&r->answer, MHD_HTTP_METHOD_NOT_ALLOWED, "only %s here",
-		       strbuf_str(&others));
-	answer_header(&r->answer, MHD_HTTP_HEADER_ALLOW, "%s", strbuf_str(&others));
+	request_refuse_method(r, strbuf_str(&others));
 	return NULL;
 }

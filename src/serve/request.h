@@ -55,15 +55,19 @@ struct request {
 	uint64_t task;
 	uint32_t element;
 	char name[REQUEST_NAME_MAX];
+	unsigned int queries; /* of the route's that are there: a bit each */
 	struct strbuf body;
 	struct answer answer;
 	struct request *next; /* in the line to the workers */
 };
 
-/* Each parameter of the URL is one of the route's; or the problem is the answer. */
+/* Each parameter of the URL is one of the route's, is there once and has a value of its type
+ * (request.c has the table); or the problem is the answer. */
 bool request_queries_known(struct request *r);
 /* A parameter of the URL, "" for one without a value; NULL: it is not there. */
 const char *request_query(const struct request *r, const char *key);
+/* Of one that is "true" or "false"; false where it is not there. */
+bool request_query_flag(const struct request *r, const char *key);
 /* A whole number of it: 0 and *ret, which is `otherwise` where it is not there; or -EINVAL, and the
  * problem is the answer. */
 int request_query_num(struct request *r, const char *key, uint64_t otherwise, uint64_t max,
@@ -72,6 +76,20 @@ const char *request_header(const struct request *r, const char *name);
 /* The body as a JSON object; a new reference. NULL: it is none, and the problem is the answer. */
 json_t *request_object(struct request *r);
 
+/* What a body may have: members to a NULL name. */
+struct request_member {
+	const char *name;
+	enum request_type { REQUEST_FLAG, REQUEST_NUMBER, REQUEST_TEXT } type;
+	bool needed;
+};
+
+/* The body as such an object, empty where there is no body and nothing is needed; a new reference.
+ * NULL: it is none, and the problem is the answer. */
+json_t *request_members(struct request *r, const struct request_member *members);
+
+/* HEAD asks for a GET without its body. */
+bool request_method_is(const char *method, const char *of_route);
+void request_refuse_method(struct request *r, const char *allowed);
 /* The route of a method and a path, with what the path says in r; NULL: there is none, and the
  * problem is the answer. */
 const struct route *request_route(struct request *r, const struct route *routes, const char *method,

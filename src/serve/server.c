@@ -243,10 +243,18 @@ static bool admit_right(struct server *sv, struct request *r, const struct acces
 static bool admit(struct server *sv, struct request *r, const struct connection *conn,
 		  const char *method, const char *path)
 {
+	const char *coding = request_header(r, MHD_HTTP_HEADER_TRANSFER_ENCODING);
 	struct counts n = count_headers(r);
 	struct access_claim c = claim_of(r, conn->local, n.hosts);
 
 	r->secure = c.origin && str_has_prefix(c.origin, "https://");
+	/* libmicrohttpd would take what follows as a body without an end. */
+	if (coding && strcasecmp(coding, "chunked") != 0) {
+		answer_problem(&r->answer, MHD_HTTP_NOT_IMPLEMENTED,
+			       "of transfer codings only chunked is known here");
+		answer_header(&r->answer, MHD_HTTP_HEADER_CONNECTION, "close");
+		return false;
+	}
 	/* A proxy may see the end of it elsewhere, and what follows as a request of somebody else.
 	 */
 	if (n.lengths > 1) {
@@ -267,11 +275,15 @@ static bool admit(struct server *sv, struct request *r, const struct connection 
 	}
 	if (!may_ask(r))
 		return false;
-	r->route = webfile_route(method, path);
+	r->route = webfile_route(path);
 	if (!r->route)
 		r->route = request_route(r, sv->routes, method, path);
-	return r->route && admit_right(sv, r, &c) &&
-	       (r->route->method == NULL || request_queries_known(r));
+	else if (!request_method_is(method, r->route->method))
+		request_refuse_method(r, r->route->method);
+	if (!r->route || r->answer.status || !admit_right(sv, r, &c))
+		return false;
+	/* A page is opened with whatever stands behind its path. */
+	return (!r->route->path[0] && !str_has_prefix(path, "/api/")) || request_queries_known(r);
 }
 
 /* ---- the rest of it ---- */

@@ -26,11 +26,11 @@ static void answer_file(struct serve *s, struct request *r)
 	}
 }
 
-static const struct route route = { .path = "", .flags = ROUTE_OPEN, .answer = answer_file };
+static const struct route route = {
+	.method = "GET", .path = "", .flags = ROUTE_OPEN, .answer = answer_file
+};
 
-const struct route *webfile_route(const char *method, const char *path)
+const struct route *webfile_route(const char *path)
 {
-	bool reads = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
-
-	return reads && find(path) ? &route : NULL;
+	return find(path) ? &route : NULL;
 }

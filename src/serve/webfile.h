@@ -21,7 +21,7 @@ struct webfile {
 
 extern const struct webfile webfiles[]; /* ends with a row without path */
 
-/* The route of a path that is a file's, for GET and HEAD; NULL: it is none. */
-const struct route *webfile_route(const char *method, const char *path);
+/* The route of a path that is a file's; NULL: it is none. It is for GET and HEAD. */
+const struct route *webfile_route(const char *path);
 
 #endif

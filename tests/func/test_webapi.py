@@ -761,6 +761,55 @@ def test_a_flood_keeps_nobody_out(web, tmp_path):
     must_come(lambda: w.get("/api/v1/tasks?limit=1").status == 200)
 
 
+def test_what_is_said_has_its_type(web):
+    """Each parameter once and of its type; each member of a body known, and of its type: or nothing is done."""
+    w = web(agent=None)
+    i = submit(w, command="true", lane="week")
+    for path in ("tasks?limit=0", "yields?limit=0", "tasks?limit=2&limit=3", "tasks?ended=maybe", "tasks?ended=", "tasks?ended", "tasks?ended=1",
+                 f"tasks/{i}/log?follow=yes", f"tasks/{i}/log?from=10", f"tasks/{i}/log?follow=false&from=10", f"tasks/{i}/log?attempt=0",
+                 "devices/history?since=-1", "devices/history?step=1&step=1", "events?last=x", "openapi.json?zzz=1"):
+        answer = w.get(f"/api/v1/{path}")
+        assert answer.status == 400 and answer.json["status"] == 400, (path, answer.status)
+    for path in (f"tasks/0{i}", f"tasks/{i}.01", f"tasks/+{i}"):
+        assert w.get(f"/api/v1/{path}").status == 404, path
+    for method, path, body in (
+            ("POST", f"tasks/{i}/stop", {"now": "yes"}), ("POST", f"tasks/{i}/stop", {"now": 1}), ("POST", f"tasks/{i}/stop", {"soon": True}),
+            ("POST", f"tasks/{i}/stop", []), ("POST", f"tasks/{i}/pause", {"x": 1}), ("POST", f"tasks/{i}/pause", "{"), ("POST", f"tasks/{i}/resume", "7"),
+            ("POST", f"tasks/{i}/retry", {"now": True}), ("POST", f"tasks/{i}/priority", {"priority": 1.5}), ("POST", f"tasks/{i}/priority", {}),
+            ("POST", f"tasks/{i}/priority", {"priority": 1, "x": 1}), ("POST", "lanes/week/pause", {"x": 1}), ("POST", "pools/tick", {"now": True}),
+            ("POST", "asks/1/answer", {"yes": "true"}), ("POST", "asks/1/answer", {"yes": True, "stop": 1}), ("POST", "asks/1/answer", {"yes": True, "x": 1}),
+            ("POST", "allocations", {"name": "a", "for": 7}), ("POST", "allocations", {"name": "a", "gpus": "1"}),
+            ("POST", "allocations", {"name": "a", "until": "noon"}), ("DELETE", "pools/main?now=1", None)):
+        answer = w.ask(method, f"/api/v1/{path}", body, checked=False)
+        assert answer.status == 400 and answer.kind == "application/problem+json", (path, body, answer.text)
+    for key in ("gpus", "memory", "name"):
+        answer = w.ask("POST", "/api/v1/tasks", {"command": "true", key: None}, checked=False)
+        assert answer.status == 422 and answer.json["detail"] == f"{key}: null is no value; leave it out", answer.text
+    for verb in ("stop", "pause", "retry"):
+        assert w.ask("POST", f"/api/v1/tasks/{i}/{verb}", "{}", {"Content-Type": "text/plain"}, checked=False).status == 415
+    must_come(lambda: [t["state"] for t in tasks(w)["tasks"]] == ["pending"])  # nothing was done
+
+
+def test_what_is_no_request_here(web):
+    w = web(agent=None)
+    answer = w.ask("PUT", "/api/v1/openapi.json")
+    assert (answer.status, answer.headers["Allow"]) == (405, "GET")
+    assert w.get("/?from=elsewhere", checked=False).status == 200 and w.ask("POST", "/", checked=False).status == 405
+    began = time.monotonic()
+    said = w.raw(b"POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 501 ") and b"application/problem+json" in said and time.monotonic() - began < 5
+
+
+def test_the_same_again_in_another_order(web):
+    """And what was said besides is said again."""
+    w = web()
+    key = {"Idempotency-Key": "k1"}
+    one = w.ask("POST", "/api/v1/tasks", '{"command": "true", "lane": "x", "gpus": 1, "memory": "500T"}', key)
+    two = w.ask("POST", "/api/v1/tasks", '{"memory": "500T", "gpus": 1, "lane": "x", "command": "true"}', key)
+    assert (one.status, two.status) == (201, 201) and one.json == two.json and one.json["notes"], (one.text, two.text)
+    assert w.ask("POST", "/api/v1/tasks", {"command": "false"}, key).status == 422
+
+
 def test_a_begin_time_is_said_as_on_the_command_line(web):
     w = web(agent=None)
     i = submit(w, command="true", begin="+1h30m")

@@ -78,6 +78,16 @@ def test_both_formats_are_right(web, agent):
     assert values[("tenure_agent_up", ())] == (agent is not None)
 
 
+@pytest.mark.parametrize("accept, openly", [
+    ("application/openmetrics-text", True), ("text/plain;q=0.5,application/openmetrics-text;version=1.0.0", True), ("Application/OpenMetrics-Text ; q=0.3", True),
+    ("application/openmetrics-text;q=0", False), ("text/plain, application/openmetrics-text; version=1.0.0; q=0.0", False),
+    ("application/openmetrics-textual", False), ("*/*", False), ("", False), (",;,", False)])
+def test_the_format_that_is_wanted(web, accept, openly):
+    w = web(None)
+    kind = w.get("/metrics", headers={"Accept": accept}).headers["Content-Type"]
+    assert kind.startswith("application/openmetrics-text" if openly else "text/plain")
+
+
 def test_names_of_dcgm(web):
     w = web()
     must_come(lambda: total(read(w, "?names=dcgm")[1], "DCGM_FI_DEV_FB_USED") > 0)
