@@ -2,6 +2,8 @@
 // What is asked of the server, and how the page stays up to date: it looks when the stream of events says that something is
 // new, once a second at most, and not at all while nobody sees it.
 
+import { now, setClock } from "./strings.js";
+
 const API = "/api/v1/";
 const STATUS_MS = 1000, TASKS_MS = 1500, SLOW_MS = 10000, SILENT_MS = 25000, ANSWER_MS = 30000;
 const BACK_OFF_MS = [500, 1000, 2000, 4000, 8000, 10000];
@@ -114,10 +116,10 @@ async function* events(answer, abort) {
 class Paced {
   constructor(ms, fn) { Object.assign(this, { ms, fn, at: -Infinity, timer: null, busy: false, again: "" }); }
 
-  want(now) {
+  want(atOnce) {
     if (this.busy) {
-      this.again = now ? "now" : this.again || "later";
-    } else if (now) {
+      this.again = atOnce ? "now" : this.again || "later";
+    } else if (atOnce) {
       clearTimeout(this.timer);
       this.go();
     } else {
@@ -134,9 +136,9 @@ class Paced {
     } finally {
       this.busy = false;
       if (this.again) {
-        const now = this.again === "now";
+        const atOnce = this.again === "now";
         this.again = "";
-        this.want(now);
+        this.want(atOnce);
       }
     }
   }
@@ -315,7 +317,7 @@ export class Live {
       this.lastId = id ?? this.lastId;
       this.addEvent(id, doc);
     }
-    const news = kind === "event" && Date.now() - Date.parse(doc.time) < SILENT_MS ? doc.event : ""; // not what was told before
+    const news = kind === "event" && now() - Date.parse(doc.time) < SILENT_MS ? doc.event : ""; // not what was told before
     this.paced.status.want();
     this.paced.tasks.want(/^task-/.test(news));
     this.paced.slow.want(NODE_EVENTS.has(news));
@@ -346,7 +348,7 @@ export class Live {
   }
 
   addYields(list) {
-    const known = new Map(this.yields.map((y) => [y.id ?? y.time + y.uuid, y])), from = Date.now() - DAY_S * 1000;
+    const known = new Map(this.yields.map((y) => [y.id ?? y.time + y.uuid, y])), from = now() - DAY_S * 1000;
     for (const y of list) known.set(y.id ?? y.time + y.uuid, y);
     this.yields = [...known.values()].filter((y) => Date.parse(y.time) >= from).sort((a, b) => Date.parse(b.time) - Date.parse(a.time));
     this.later("past");
@@ -363,6 +365,7 @@ export class Live {
     if (doc.agent && doc.status) {
       this.status = doc.status;
       this.statusSeen = new Date();
+      setClock(doc.status.time);
       if (!this.past && this.pastTrouble) this.paced.past.want(true);
     }
   }

@@ -5,7 +5,7 @@
 import { ask } from "./api.js";
 import { List, button, by, confirm, h, say, set, show, tick } from "./dom.js";
 import { gpuName, taskText } from "./gpus.js";
-import { duration, has, t, translate } from "./strings.js";
+import { duration, has, now, t, translate } from "./strings.js";
 
 export function problemText(e) { return e.message || t("no_answer"); }
 
@@ -190,7 +190,7 @@ export function asksView(live, toast, open) {
     const of = (what) => `${t(what)}: ${who}`;
     const el = h("li", { "data-ask": one.ask }, h("div", { class: "text" }, h("b", { text: who }), one.task && " · ", one.task && button(`#${task} ${one.name ?? ""}`, null, () => open(task), "link inline"), " ", one.message && h("q", { text: one.message }), " ", since),
       live.canSteer() && h("div", { class: "row-tools" }, button(t("a_yes"), of("a_yes"), () => answer(one, true), "danger"), button(t("a_no"), of("a_no"), () => answer(one, false))));
-    tick(since, () => say(since, t("ago", { t: duration((Date.now() - Date.parse(one.asked)) / 1000) })));
+    tick(since, () => say(since, t("ago", { t: duration((now() - Date.parse(one.asked)) / 1000) })));
     return { el, draw() {} };
   });
   const draw = () => {

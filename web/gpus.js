@@ -2,7 +2,7 @@
 // Whose each GPU is and why, what it was used for over the last day, how much of it is in use, and what was yielded.
 
 import { List, button, by, cell, h, say, set, show, svg, table, tick } from "./dom.js";
-import { clock, duration, gib, hour, moment, t } from "./strings.js";
+import { clock, duration, gib, hour, moment, now, t } from "./strings.js";
 
 const DAY_S = 86400;
 
@@ -78,26 +78,26 @@ class Strip {
   // The device's samples, and what it is since the last of them.
   gather(live, device) {
     const past = live.past?.devices.find((one) => one.uuid === this.uuid)?.samples, step = live.past?.step_s ?? 180;
-    const now = Date.now() / 1000, from = now - DAY_S;
+    const until = now() / 1000, from = until - DAY_S;
     this.points = [];
     past?.t.forEach((start, i) => {
       if (start + step > from && past.state[i]) {
-        this.points.push({ from: Math.max(start, from), to: Math.min(start + step, now), kind: KIND_OF_SAMPLE[past.state[i]], util: past.util[i], power: past.power_w[i], task: past.task[i] });
+        this.points.push({ from: Math.max(start, from), to: Math.min(start + step, until), kind: KIND_OF_SAMPLE[past.state[i]], util: past.util[i], power: past.power_w[i], task: past.task[i] });
       }
     });
-    const last = this.points.at(-1)?.to ?? 0, since = now - (device.for_s ?? 0);
-    if (live.agent && now - last > 1) {
-      this.points.push({ from: Math.max(last, now - last < 2 * step ? last : since, from), to: now, kind: kindOf(live, device), util: device.utilisation, power: device.power_w, task: taskOn(live, device)?.id });
+    const last = this.points.at(-1)?.to ?? 0, since = until - (device.for_s ?? 0);
+    if (live.agent && until - last > 1) {
+      this.points.push({ from: Math.max(last, until - last < 2 * step ? last : since, from), to: until, kind: kindOf(live, device), util: device.utilisation, power: device.power_w, task: taskOn(live, device)?.id });
     }
     this.yields = live.yields.filter((y) => y.uuid === this.uuid);
-    return { from, now };
+    return { from };
   }
 
   // It moves by a pixel in two minutes: drawn when something of it is new, and now and then.
   draw(live, device, name) {
-    const now = [kindOf(live, device), taskOn(live, device)?.id, live.yields.length, live.agent, name, Math.floor(Date.now() / 10000)].join();
-    if (this.drawn === now && this.past === live.past) return;
-    Object.assign(this, { drawn: now, past: live.past });
+    const drawn = [kindOf(live, device), taskOn(live, device)?.id, live.yields.length, live.agent, name, Math.floor(Date.now() / 10000)].join();
+    if (this.drawn === drawn && this.past === live.past) return;
+    Object.assign(this, { drawn, past: live.past });
     const { from } = this.gather(live, device), x = (at) => `${(100 * (at - from) / DAY_S).toFixed(3)}%`;
     const runs = [];
     for (const p of this.points) {
@@ -229,15 +229,15 @@ function makeDevice(live, openTask) {
     const letter = badge("idle"), name = h("span", { class: "gpu-name" }), model = h("span", { class: "model" });
     const state = h("span", { class: "gpu-state" }), since = h("span", { class: "quiet" });
     const why = h("p", { class: "gpu-why" }), figures = h("p", { class: "figures" });
-    let now = first, task = null;
+    let shown = first, task = null;
     const link = button("", null, () => openTask(taskText(task)), "link");
     const el = h("li", { class: "gpu", "data-uuid": first.uuid },
       h("div", { class: "gpu-who" }, h("h3", {}, letter, name, model), h("p", { class: "gpu-line" }, state, since), link, why),
       strip.el, h("div", { class: "gpu-bars" }, memory.el, use.el, figures));
-    tick(since, () => say(since, now.for_s === null || now.for_s === undefined ? "" : t("for_time", { t: duration(now.for_s + (Date.now() - (live.statusSeen ?? Date.now())) / 1000) })));
+    tick(since, () => say(since, shown.for_s === null || shown.for_s === undefined ? "" : t("for_time", { t: duration(shown.for_s + (Date.now() - (live.statusSeen ?? Date.now())) / 1000) })));
     const draw = (device) => {
       const kind = kindOf(live, device), title = gpuName(device.gpu, device.mig);
-      now = device;
+      shown = device;
       set(el, "data-kind", kind);
       set(letter, "class", `badge k-${kind}`);
       say(letter, t(`letter_${kind}`));
@@ -264,8 +264,7 @@ function makeDevice(live, openTask) {
 }
 
 function drawAxis(axis) {
-  const now = Date.now();
-  const at = [-24, -18, -12, -6].map((hours) => hour(new Date(now + hours * 3600e3)));
+  const at = [-24, -18, -12, -6].map((hours) => hour(new Date(now() + hours * 3600e3)));
   [...at, t("now")].forEach((text, i) => say(axis.children[i], text));
 }
 
@@ -341,7 +340,7 @@ export function yieldsView(live) {
   function drawLast() {
     const y = live.yields[0];
     if (!live.past && !y) return say(last, "");
-    say(last, y ? t("last_yield", { gpu: gpuOf(live, y), who: whoOf(y), ago: duration((Date.now() - Date.parse(y.time)) / 1000), ms: Math.round(yieldMs(y)) }) : t("never_yielded"));
+    say(last, y ? t("last_yield", { gpu: gpuOf(live, y), who: whoOf(y), ago: duration((now() - Date.parse(y.time)) / 1000), ms: Math.round(yieldMs(y)) }) : t("never_yielded"));
   }
   const draw = () => {
     const shown = live.yields.slice(0, YIELDS_SHOWN);

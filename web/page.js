@@ -7,7 +7,7 @@ import { askerOf, asksView, holdView, poolActions, problemText, submitView } fro
 import { gpuName, gpuOf, gpusView, whoOf, yieldsView } from "./gpus.js";
 import { eventsView, nodesView, queueView } from "./queue.js";
 import { entered, exchange, firstStatus, session } from "./session.js";
-import { clock, duration, language, languages, speak, t, translate } from "./strings.js";
+import { clock, duration, language, languages, now, speak, t, translate } from "./strings.js";
 import { taskView } from "./task.js";
 
 const SAY_MS = 1500, SAY_MAX = 3, TOAST_MS = 8000, TOASTS = 2;
@@ -43,7 +43,7 @@ function announce(text) {
 }
 
 function announceEvent(live, e) {
-  if (Date.now() - Date.parse(e.time) > 30000) return; // it was told before
+  if (now() - Date.parse(e.time) > 30000) return; // it was told before
   const values = { n: e.element ? `${e.task}.${e.element}` : e.task, name: e.name ?? "" };
   if (e.event === "yield") announce(t("said_yield", { gpu: gpuOf(live, e), who: whoOf(e) }));
   else if (e.event === "asked") announce(t("a_text", { who: askerOf(e), gpu: gpuName(e.gpu, e.mig) }));

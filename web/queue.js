@@ -4,7 +4,7 @@
 
 import { List, button, by, cell, h, say, set, show, table, tick } from "./dom.js";
 import { gpuName, kindOf, taskText } from "./gpus.js";
-import { clock, duration, moment, reasonText, t } from "./strings.js";
+import { clock, duration, moment, now, reasonText, t } from "./strings.js";
 
 const EVENTS_SHOWN = 60;
 
@@ -62,7 +62,7 @@ function makeRunning(live, actions) {
       cell("c-node", t("c_node"), node), cell("c-time", t("c_time"), time, bar), cell("c-actions", t("c_actions"), tools));
     let began = 0, limit = 0;
     const pass = tick(time, () => {
-      const ran = began ? (Date.now() - began) / 1000 : NaN;
+      const ran = began ? (now() - began) / 1000 : NaN;
       say(time, began ? limit ? t("of_limit", { t: duration(ran), max: duration(limit) }) : t("no_limit", { t: duration(ran) }) : "");
       if (limit) bar.firstChild.style.setProperty("width", `${Math.min(100, 100 * ran / limit)}%`);
     });
@@ -111,7 +111,7 @@ function makeEnded(live, actions) {
     const el = h("tr", { role: "row", "data-task": about }, cell("c-task", t("c_task"), named.kids), cell("c-lane", t("c_lane"), h("span", { text: first.lane ?? "" })), cell("c-result", t("c_result"), state), cell("c-ended", t("c_ended"), when), cell("c-actions", t("c_actions"), button(t("log"), t("of_task", { what: t("log"), n: about }), () => actions.open(about, true))));
     set(el.children[1], "data-empty", !first.lane);
     let ended = 0;
-    const pass = tick(when, () => say(when, ended ? t("ago", { t: duration((Date.now() - ended) / 1000) }) : ""));
+    const pass = tick(when, () => say(when, ended ? t("ago", { t: duration((now() - ended) / 1000) }) : ""));
     return { el, draw(task) {
       named.draw(task);
       say(state, stateText(task));
@@ -226,7 +226,7 @@ function makeNode(live) {
     const el = h("tr", { role: "row" }, cell("c-node", t("c_node"), h("b", { text: first.agent }), job), cell("c-state", t("c_state"), state), cell("c-gpus", t("c_gpus"), gpus), cell("c-running num", t("running"), running), cell("c-deadline", t("c_deadline"), ends), cell("c-heard", t("c_heard"), heard));
     let until = null, at = 0;
     const near = tick(ends, () => {
-      const left = until ? (Date.parse(until) - Date.now()) / 1000 : 0;
+      const left = until ? (Date.parse(until) - now()) / 1000 : 0;
       say(ends, until ? left > 0 ? t("in_time", { t: duration(left) }) : t("passed") : t("never"));
       ends.classList.toggle("near", Boolean(until) && left < 1800);
     });
@@ -254,13 +254,14 @@ function makeNode(live) {
 function makePool(live, { pool: does }) {
   return (first) => {
     let pool = first;
-    const have = h("span"), next = h("span", { lang: "en" }), of = (what) => t("of_pool", { what: t(what), name: first.pool });
+    const engine = h("span"), have = h("span"), next = h("span", { lang: "en" }), of = (what) => t("of_pool", { what: t(what), name: first.pool });
     const change = button(t("p_change"), of("p_change"), () => does.open(pool)), again = button(t("p_again"), of("p_again"), () => does.again(first.pool));
     const down = button(t("release"), of("release"), () => does.down(first.pool), "danger");
-    const el = h("tr", { role: "row", "data-pool": first.pool }, cell("c-pool", t("c_pool"), h("b", { text: first.pool })), cell("c-engine", t("c_engine"), h("span", { text: first.engine ?? "" })), cell("c-have", t("c_have"), have),
+    const el = h("tr", { role: "row", "data-pool": first.pool }, cell("c-pool", t("c_pool"), h("b", { text: first.pool })), cell("c-engine", t("c_engine"), engine), cell("c-have", t("c_have"), have),
       cell("c-next", t("c_next"), next, live.canSteer() && h("div", { class: "row-tools" }, change, again, down)));
     return { el, draw(now) {
       pool = now;
+      say(engine, now.engine ?? "");
       say(have, now.down ? t("down") : t("pool_have", { live: now.live, wanted: now.wanted, waiting: now.waiting }));
       say(next, [now.paused && t("paused"), now.pause, now.error, now.next].filter(Boolean).join("; "));
       show(again, now.down || now.paused);

@@ -280,6 +280,16 @@ export function duration(s) {
   return h >= 10 || m % 60 === 0 ? t("u_h", { n: h }) : t("u_hm", { h, m: m % 60 });
 }
 
+// The clock of the machine that is shown: a browser's own may be wrong, or set to something else.
+let ahead = 0;
+
+export function setClock(time) {
+  const by = Date.parse(time) - Date.now();
+  ahead = Math.abs(by) > 3000 ? by : 0; // what it tells is a second old
+}
+
+export function now() { return Date.now() + ahead; }
+
 export function gib(bytes) {
   return bytes === null || bytes === undefined ? t("unknown") : (bytes / 2 ** 30).toFixed(1);
 }

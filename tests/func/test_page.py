@@ -411,6 +411,29 @@ def test_a_yield_of_another_node_has_its_name(page):
     assert sorted(e.text.removeprefix("GPU\n") for e in p.all("#yield-table td.c-gpu")) == ["GPU 1", "GPU 2 on beta"]
 
 
+def test_a_browser_whose_clock_is_wrong(page):
+    """By a day: times are those of the machine that is shown."""
+    p = page("--memory", "90%", gpus=1, opened=False)
+    q = p.web.node
+    wrong = """const Right = Date;
+    Date = class extends Right {
+      constructor(...at) { at.length ? super(...at) : super(Right.now() + 864e5); }
+      static now() { return Right.now() + 864e5; }
+    };"""
+    script = p.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": wrong})["identifier"]
+    try:
+        p.open()
+        i = q.submit("-g", "0", "--timeout", "8h", "--", "sleep", "1000")
+        p.get(f"#running-table tr[data-task='{i}'] .c-time", " s of 8 h")
+        p.gpu(0, "held")
+        q.m.start("--take", "50%", "--stay", "1000")
+        p.until(lambda: p.js("return document.querySelectorAll('.strip .mark').length") == 1)
+        p.get("#last-yield", " s ago")
+        p.get("#yield-table td", "newcomer")
+    finally:
+        p.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": script})
+
+
 def test_an_agent_that_is_frozen_is_said(page):
     p = page("--memory", "90%", gpus=1)
     p.gpu(0, "held")
