@@ -619,7 +619,8 @@ static void draw_header(struct canvas *c, const struct model_snapshot *s, const 
 			       s->connected ? text_of(s->status, "sentence") : s->trouble);
 	(void)canvas_put(c, x, 0, s->connected && !silent_s ? INK_PLAIN : INK_WARN, text,
 			 c->width > x + 10 ? c->width - x - 10 : 0);
-	canvas_right(c, c->width > 9 ? c->width - 9 : 0, 0, INK_DIM, clock, 9);
+	if (c->width > x + 9)
+		canvas_right(c, c->width - 9, 0, INK_DIM, clock, 9);
 }
 
 static void draw_node(struct canvas *c, size_t y, const json_t *node, const struct frame_ui *ui)
@@ -706,15 +707,31 @@ static void draw_events(struct canvas *c, size_t y, size_t room, const struct fr
 	}
 }
 
+/* Whole ones, between which there are two blanks. The caller frees them. */
+static char *hints_that_fit(const char *hints, size_t width)
+{
+	size_t len = strlen(hints);
+
+	while (len > width) {
+		do
+			len--;
+		while (len && strncmp(hints + len, "  ", 2) != 0);
+	}
+	return xasprintf("%.*s", (int)len, hints);
+}
+
 static void draw_footer(struct canvas *c, const struct frame_ui *ui)
 {
 	static const char *const keys[PART_MAX] = {
 		[PART_TASKS] = ("h help  q end  Tab GPUs  l log  w why  s stop  p pause  / filter  "
-				"o order  +- priority  e ended"),
-		[PART_DEVICES] = "h help  q end  Tab on  Enter all of it  w why  l log of its task",
+				"o order  e ended  +- priority"),
+		[PART_DEVICES] = ("h help  q end  Tab on  Enter all of it  w why  l log of its task"
+				  "  s stop that"),
 		[PART_NODES] = "h help  q end  Tab on  Enter all of it",
-		[PART_EVENTS] = "h help  q end  Tab on  Enter all of it  w why  l log of its task",
+		[PART_EVENTS] = ("h help  q end  Tab on  Enter all of it  w why  l log of its task"
+				 "  s stop that"),
 	};
+	cleanup_free char *shown = hints_that_fit(keys[ui->part], c->width);
 	size_t y = c->height - 1;
 
 	if (ui->typing)
@@ -724,16 +741,16 @@ static void draw_footer(struct canvas *c, const struct frame_ui *ui)
 		(void)canvas_put(c, 0, y, ui->message_is_bad ? INK_BAD : INK_GOOD, ui->message,
 				 c->width);
 	else
-		(void)canvas_put(c, 0, y, INK_DIM, keys[ui->part], c->width);
+		(void)canvas_put(c, 0, y, INK_DIM, shown, c->width);
 }
 
 static void draw_help(struct canvas *c)
 {
 	static const char *const lines[] = {
 		"Keys",
-		"  Tab        from the queue to GPUs, nodes, events, and back; a click does, too",
+		"  Tab        from the queue to GPUs, nodes, events, and back; so does a click",
 		"  up, down, PgUp, PgDn, Home, End, wheel   choose a row there",
-		"  /          only what contains what you type: names, lanes, ids, states, nodes",
+		"  /          only what contains what you type, in any column; Esc: all again",
 		"  o          order: as planned, by id, by name, by start",
 		"  e          with or without what has ended",
 		"  l          follow the task's log; q comes back",

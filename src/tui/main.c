@@ -512,7 +512,11 @@ static void plain_key(struct top *t, int key)
 		ui->help = true;
 		break;
 	case '/':
+		ui->part = PART_TASKS; /* which it is about */
 		ui->typing = true;
+		break;
+	case KEY_ESCAPE_:
+		ui->wanted.filter[0] = '\0';
 		break;
 	case 'o':
 		ui->wanted.sort = (ui->wanted.sort + 1) % SORT_MAX;
@@ -549,7 +553,7 @@ static void type_filter(struct top *t, int key)
 	char *filter = ui->wanted.filter;
 	size_t n = strlen(filter);
 
-	if (key == KEY_ESCAPE_)
+	if (key == KEY_ESCAPE_ || key == KEY_CLEAR_)
 		filter[0] = '\0';
 	if (key == KEY_ESCAPE_ || key == '\r' || key == '\n')
 		ui->typing = false;

@@ -252,6 +252,10 @@ int screen_key(void)
 		return KEY_NONE_;
 	if (key == KEY_MOUSE)
 		return mouse_key();
+	if (key == KEY_RESIZE) { /* what is left of the lines is the terminal's choice */
+		(void)clearok(stdscr, TRUE);
+		return KEY_OTHER_;
+	}
 	if (key == KEY_ESCAPE_)
 		return escape_key();
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++)

@@ -26,6 +26,7 @@ void screen_show(const struct canvas *c);
 enum screen_key {
 	KEY_NONE_ = -1,	    /* there is none now */
 	KEY_INTERRUPT_ = 3, /* Ctrl-C; of screen_lent_key() alone */
+	KEY_CLEAR_ = 21,    /* Ctrl-U: what was typed */
 	KEY_ESCAPE_ = 27,
 	KEY_UP_ = 0x10000,
 	KEY_DOWN_,

@@ -200,7 +200,7 @@ def test_a_card_in_mig_mode(queue, top_built):
     shown = must_come(lambda: next((text for text in [q.run("top", "--once").stdout] if "GPU 0/" in text), None), 20)
     part = re.search(rf"{i} running .* on .*, GPU (0/[01])$", shown, re.M)[1]
     assert re.search("^   0 H200 +mig +[0-9]+s in parts: ", shown, re.M) and "in MIG mode: its instances" in shown
-    assert f"task {i} (runs) has started on GPU {part}" in shown
+    assert f"task {i} (runs) has started on GPU {part}" in q.run("events").stdout
     assert re.search(r"^  0  mig ", q.run("status").stdout, re.M) and f"running on gpu {part} " in q.run("status").stdout
     assert f"on vm, GPU {part}\n" in q.run("list").stdout.replace(q.task(i)["agent"], "vm")
     assert q.task(i)["devices"] == [part] and re.search(rf"^devices +GPU {part}$", q.run("show", str(i)).stdout, re.M)
@@ -276,8 +276,9 @@ def test_events_and_gpus_are_rows_too(queue, terminal):
     t.until("held 122")  # the last event for now
     t.until(f"task {first} (first) has started")
     t.type(TAB + ENTER)  # the GPU, and all of it
-    t.until("memory_total_bytes")
-    assert "uuid" in t.text() and "lines 1 to 23 of" in t.text()
+    t.until("memory total")
+    assert re.search("^memory total +140.4 GiB", t.text(), re.M) and re.search("^for +[0-9]+s", t.text(), re.M)
+    assert "_" not in t.text() and "uuid" in t.text() and "lines 1 to 23 of" in t.text()
     t.type("\033OF")  # End
     t.until("lines 1 to 23 of", gone=True)
     t.type("x")
@@ -398,12 +399,18 @@ def test_filter_order_and_help(queue, terminal):
     t.until("apple", gone=True)
     t.until(", /ana")
     t.until("banana")  # a frame may come in pieces
+    t.type("\033")  # what was taken is dropped
+    t.until("apple")
+    t.type("/xyz\x15ana" + ENTER)
+    t.until(", /ana")
     t.type("/\033")
     t.until("apple")
     t.type("oo")
     t.until("by name")
     t.type("h")
     t.until("follow the task's log")
+    t.until("Any key goes back.")
+    assert "~" not in t.text(), t.text()
     t.type("x")
     t.until("apple")
     t.type("q")
@@ -421,6 +428,10 @@ def test_terminals_and_sizes(queue, terminal, term):
     t.until(f"{'NAME':<25} ELAPSED")
     t.resize(12, 40)
     t.until("tenure default")
+    t.resize(5, 20)
+    t.until("tenure default: ")
+    t.until("h help  q end       ")  # whole hints, and no clock where the title is
+    assert not re.search("[0-9~]", t.screen.display[0]), t.text()
     t.type("q")
     assert t.ends() == 0
 

@@ -607,8 +607,8 @@ static void a_page_has_what_is_known(void **state)
 	assert_string_equal(strbuf_str(&p.text), "text                  a?b\n"
 						 "list                  1, x\n"
 						 "health\n"
-						 "  energy_j            5\n"
-						 "ok                    true\n");
+						 "  energy              5 J\n"
+						 "ok                    yes\n");
 	json_decref(o);
 	page_close(&p);
 }
