@@ -37,9 +37,15 @@ static int flag_from_text(const struct value_spec *spec, const char *text, void 
 static int uint_from_text(const struct value_spec *spec, const char *text, void *field,
 			  struct err *e)
 {
-	if (str_to_u64(text, field) < 0)
-		return err_set(e, -EINVAL, "\"%s\" is not a whole number", text);
-	return 0;
+	uint64_t below_0;
+
+	if (str_to_u64(text, field) == 0)
+		return 0;
+	return err_set(e, -EINVAL,
+		       text[0] == '-' && str_to_u64(text + 1, &below_0) == 0
+			       ? "\"%s\" is less than 0"
+			       : "\"%s\" is not a whole number",
+		       text);
 }
 
 static int size_from_text(const struct value_spec *spec, const char *text, void *field,

@@ -133,7 +133,7 @@ def test_watch_on_a_terminal(queue):
         first = must_come(lambda: t.frames() and t.frames()[0])
         assert t.said.startswith(ENTER) and t.said.index("\033[H") and "\033[2J" not in t.said
         assert plain(first[0]).startswith("tenure list, every 300ms, ") and "ID  STATE" in plain(first[1]), first
-        assert len(first) == 12 and plain(first[-1]) == ".. 22 more lines", first
+        assert len(first) == 12 and [plain(line) for line in first[-2:]] == [".. 22 more lines", "30 wait (30 paused), 0 run"], first
         assert max(len(plain(line)) for line in first[1:]) <= 60, first
         new = q.submit("-g", "0", "-n", "\u8bad\u7ec3", "--priority", "1", "--paused", "--", "true")
         assert must_come(lambda: any(plain(line).split()[:1] == [str(new)] for line in t.frames()[-1]))
@@ -256,7 +256,8 @@ def test_no_state_is_an_error(queue):
     q.submit("-g", "0", "--paused", "--", "true")
     states = "pending, paused, running, done, failed, cancelled"
     for args, said in ((["-s", ""], f"--state: names no state; they are {states}"), (["-s", ","], f"--state: names no state; they are {states}"),
-                       (["-s", "done,wating"], f'--state: "wating" is none of {states}'), (["--sort", ""], "--sort: names no column")):
+                       (["-s", "done,wating"], f'--state: "wating" is none of {states}'), (["--sort", ""], "--sort: names no column"),
+                       (["--limit", "-1"], '--limit: "-1" is less than 0'), (["--limit", "x"], '--limit: "x" is not a whole number')):
         done = q.m.run(q.m.tenure, "list", *args, check=False)
         assert done.returncode == 2 and not done.stdout and said in " ".join(done.stderr.split()), done
 

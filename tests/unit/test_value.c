@@ -24,7 +24,7 @@ static const struct {
 	{ { VALUE_UINT, 2, 5 }, "5", "5", NULL, "5" },
 	{ { VALUE_UINT, 2, 5 }, "6", NULL, "\"6\" is out of range, 2 to 5" },
 	{ { VALUE_UINT, 2, 5 }, "1", NULL, "\"1\" is out of range, 2 to 5" },
-	{ { VALUE_UINT }, "-1", NULL, "not a whole number" },
+	{ { VALUE_UINT }, "-1", NULL, "is less than 0" },
 	{ { VALUE_SIZE }, "1.5G", "1.5G", NULL, "1610612736" },
 	{ { VALUE_DURATION, 1000 }, "0", NULL, "\"0\" is out of range, 1s to 3650d" },
 	{ { VALUE_DURATION }, "90m", "1h30m", NULL, "5400.0" },

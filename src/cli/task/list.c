@@ -890,6 +890,31 @@ static void print_totals(const struct list *l, size_t limit)
 	term_print_wrapped(stdout, strbuf_str(&b), 0);
 }
 
+/* Of so many lines (0: any number) the last one is left to the totals. */
+static void print_table(const struct list *l, size_t room)
+{
+	cleanup_free char *text = NULL;
+	size_t size, n = 0, keep = room > 2 ? room - 2 : 0;
+	FILE *page = keep ? open_memstream(&text, &size) : NULL;
+	const char *p;
+
+	table_print(l->table, page ? page : stdout);
+	if (!page)
+		return;
+	(void)fclose(page);
+	for (p = text; *p; p++)
+		n += *p == '\n';
+	if (n < room) {
+		(void)fputs(text, stdout);
+		return;
+	}
+	n -= keep;
+	for (p = text; keep && *p; p++)
+		keep -= *p == '\n';
+	(void)fwrite(text, 1, (size_t)(p - text), stdout);
+	printf(".. %zu more lines\n", n);
+}
+
 static void print(struct list *l)
 {
 	const struct value *given = opts_value(l->ctx->opts, "limit");
@@ -913,7 +938,7 @@ static void print(struct list *l)
 	} else {
 		l->table = table_new(l->titles);
 		show_rows(l, limit);
-		table_print(l->table, stdout);
+		print_table(l, opts_given(l->ctx->opts, "format") ? 0 : screen_lines(l->ctx));
 		if (!opts_given(l->ctx->opts, "format"))
 			print_totals(l, limit);
 	}
