@@ -7,22 +7,23 @@ _@NAME@_row() {
 @ROWS@	esac
 }
 
-# _@NAME@_offer BEFORE CUR WORD..: those that begin with what was typed.
+# _@NAME@_offer BEFORE CUR WORD..: those that begin with what was typed, and that a list does not have yet.
 _@NAME@_offer() {
 	local before=$1 cur=$2 word
 	shift 2
 	for word; do
-		[[ -z $word || $word != "$cur"* ]] || COMPREPLY+=("$before$word")
+		[[ -z $word || $word != "$cur"* || ${had-} == *",$word,"* ]] || COMPREPLY+=("$before$word")
 	done
 }
 
 # _@NAME@_values KIND BEFORE CUR
 _@NAME@_values() {
-	local kind=$1 before=$2 cur=$3 program=$program
+	local kind=$1 before=$2 cur=$3 program=$program had=,
 	local -a lines=()
 	if [[ $kind == ,* ]]; then
 		kind=${kind#,}
-		[[ $cur != *,* ]] || before+=${cur%,*},
+		[[ $cur != *,* ]] || had+=${cur%,*},
+		before+=${had#,}
 		cur=${cur##*,}
 		compopt -o nospace 2>/dev/null
 	fi

@@ -67,11 +67,11 @@ end
 function __@NAME@_list
 	set -l cur (string replace -r '^--[^=]*=' '' -- (commandline -ct))
 	set -l before (string match -r '^.*,' -- $cur)
-	if test (count $argv) -gt 1
-		printf '%s\n' "$before"$argv
-	else
-		set -l lines (__@NAME@_words $argv[1])
-		test (count $lines) -eq 0; or printf '%s\n' "$before"$lines
+	set -l had (string split , -- "$before")
+	set -l lines $argv
+	test (count $argv) -gt 1; or set lines (__@NAME@_words $argv[1])
+	for line in $lines
+		contains -- (string split \t -- $line)[1] $had; or printf '%s\n' "$before$line"
 	end
 end
 

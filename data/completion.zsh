@@ -10,22 +10,28 @@ _@NAME@_row() {
 
 # _@NAME@_values KIND
 _@NAME@_values() {
-	local kind=$1 line
+	local kind=$1 line had=,
 	local -a lines described
 	if [[ $kind == ,* ]]; then
 		kind=${kind#,}
-		compset -P '*,'
+		compset -P '*,' && had=,${IPREFIX#*=}
 	fi
 	case $kind in
 	'') _message value ;;
-	'='*) compadd -- ${=kind#=} ;;
+	'='*)
+		lines=(${=kind#=})
+		for line in "${(@)lines}"; do
+			[[ $had == *,$line,* ]] || described+=("$line")
+		done
+		compadd -- "${(@)described}"
+		;;
 	files) _files ;;
 	dirs) _files -/ ;;
 	command) _alternative 'commands:command:_command_names -e' 'files:file:_files' ;;
 	*)
 		lines=("${(@f)$("$program" words "${(@)where}" -- "$kind" 2>/dev/null)}")
 		for line in "${(@)lines}"; do
-			[[ -z $line ]] || described+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
+			[[ -z $line || $had == *,${line%%$'\t'*},* ]] || described+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
 		done
 		_describe -V -t "$kind" "${kind//-/ }" described
 		;;

@@ -254,16 +254,17 @@ def test_what_is_in_the_queues(tenure, shells, shell):
     tenure("submit", "--paused", "-l", "week", "-n", "first", "--", "true")
     tenure("submit", "--paused", "-n", "second", "--", "true")
     tenure("submit", "-i", "other", "--paused", "-l", "elsewhere", "--", "true")
-    tenure("submit", "-n", "gone", "--", "true")
+    tenure("submit", "-n", "gone", "-l", "over", "--", "true")
     tenure("stop", "3")
     s.proposes(shell, "tenure stop ", {"1", "2", "first", "second", "week", "all", "last"})
     if shell == "fish":
         assert {"1\tfirst", "2\tsecond", "week\tlane"} <= set(s.described)
     s.proposes(shell, "tenure show ", {"1", "2", "3", "first", "second", "gone", "last"})
-    s.proposes(shell, "tenure retry ", {"3", "gone", "all", "last"})
+    s.proposes(shell, "tenure retry ", {"3", "gone", "over", "all", "last"})
     s.proposes(shell, "tenure submit --after ", {"1", "2", "last"})
-    s.proposes(shell, "tenure submit --after 1,", {"1,1", "1,2", "1,last"} if shell != "zsh" else {"1", "2", "last"})
-    s.proposes(shell, "tenure list -l ", {"week"})
+    s.proposes(shell, "tenure submit --after 1,", {"1,2", "1,last"} if shell != "zsh" else {"2", "last"})
+    s.proposes(shell, "tenure list --state done,d", set() if shell != "fish" else {"done,failed", "done,cancelled", "done,paused", "done,pending"})
+    s.proposes(shell, "tenure list -l ", {"week", "over"})  # also of what has ended
     s.proposes(shell, "tenure list -i other --lane ", {"elsewhere"})
     s.proposes(shell, "tenure list --instance=other --lane ", {"elsewhere"})
     s.proposes(shell, "tenure use ", {"default", "other"})
@@ -322,8 +323,8 @@ def test_gpus(queue, shells, shell):
     s = shells(q.env)
     uuids = [d["uuid"] for d in json.loads(q.run("devices", "--json").stdout)["devices"]]
     s.proposes(shell, "tenure hold -g ", {"0", "1", *uuids})
-    s.proposes(shell, "tenure hold --gpus 0,", {"0,0", "0,1", *(f"0,{u}" for u in uuids)} if shell != "zsh"
-               else {"0", "1", *uuids})
+    s.proposes(shell, "tenure hold --gpus 0,", {"0,1", *(f"0,{u}" for u in uuids)} if shell != "zsh"
+               else {"1", *uuids})
     q.start()
     s.proposes(shell, "tenure devices --trust ", {"0", "1", *uuids})
     assert wait_nodes(q)
