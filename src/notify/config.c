@@ -408,7 +408,8 @@ static int check_mail(const struct channel *ch, struct err *e)
 static int check_webhook(const struct channel *ch, struct err *e)
 {
 	if (!ch->url == !secret_is_set(&ch->url_secret))
-		return err_set(e, -EINVAL, "it has one of url, url_file and url_env");
+		return err_set(e, -EINVAL,
+			       "it needs one of url, url_file and url_env, and no more than one");
 	if (ch->url && !str_has_prefix(ch->url, "http://") && !str_has_prefix(ch->url, "https://"))
 		return err_set(e, -EINVAL, "url: it begins with https:// or http://");
 	if (secret_is_set(&ch->key) && (ch->format == FORMAT_SLACK || ch->format == FORMAT_WECOM))
@@ -429,7 +430,7 @@ static int check_command(const struct channel *ch, struct err *e)
 		return err_set(
 			e, -EINVAL,
 			"command: \"%s\" is no whole path; write a list, [\"/path/program\", "
-			"\"word\", ..], or shell: true for a line of the shell",
+			"\"word\", ..], or shell: true for a command line of the shell",
 			ch->command.texts[0]);
 	return 0;
 }
@@ -768,7 +769,8 @@ char *channel_describe(const struct channel *ch)
 	if (ch->type == CHANNEL_DESKTOP)
 		strbuf_adds(&out, ch->program ? ch->program : "notify-send");
 	if (ch->type == CHANNEL_COMMAND)
-		strbuf_adds(&out, ch->shell ? "a line of the shell" : ch->command.texts[0]);
+		strbuf_adds(&out,
+			    ch->shell ? "to a command line of the shell" : ch->command.texts[0]);
 	(void)utf8_clean(out.data);
 	return strbuf_take(&out);
 }

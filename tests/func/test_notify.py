@@ -325,7 +325,7 @@ def test_the_desktop(notify, home):
     ({"type": "mail", "to": "a@b", "server": "smtp://h", "user": "u"}, "a login is both"),
     ({"type": "mail", "to": "a@b", "server": "smtp://h", "tls": "none", "user": "u", "password_env": "X"},
      "tls: none would send the password as it is"),
-    ({"type": "webhook"}, "it has one of url, url_file and url_env"),
+    ({"type": "webhook"}, "it needs one of url, url_file and url_env"),
     ({"type": "webhook", "url": "file:///etc/passwd"}, "url: it begins with https:// or http://"),
     ({"type": "webhook", "url": "http://h", "body": "{tsak}"}, "{tsak} is nothing that an event has; did you mean {task}?"),
     ({"type": "webhook", "url": "http://h", "headers": ["Authorization: Bearer x"]}, "token_file names"),
@@ -333,7 +333,7 @@ def test_the_desktop(notify, home):
     ({"type": "webhook", "url": "http://h", "headers": {"X Y": "z"}}, '"X Y: z" is no header'),
     ({"type": "webhook", "url": "http://h", "headers": {"X": ["z"]}}, "X: a text belongs here"),
     ({"type": "webhook", "url": "http://h", "digest": "2w"}, "digest: "),
-    ({"type": "command", "command": "rm -r x"}, "shell: true for a line of the shell"),
+    ({"type": "command", "command": "rm -r x"}, "shell: true for a command line of the shell"),
     ({"type": "desktop", "to": "a@b"}, "to: a channel of the type desktop has no such key"),
 ])
 def test_mistakes_are_named(notify, channel, said):

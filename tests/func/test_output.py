@@ -102,6 +102,7 @@ def test_bad_paths(q, tmp_path):
         assert done.returncode == 2, done
         return " ".join(done.stderr.split())
     assert 'a directory; say a file in it, as ' in refused(tmp_path) and "a directory" in refused("x/")
+    assert f"say a file in it, as {tmp_path}/%j.log" in refused(f"{tmp_path}/")
     assert "no file is named" in refused("")
     assert '--output: "%q" stands for nothing; there are %j (id)' in refused("%q.log") and '"%"' in refused("x%")
     done = q.m.run(q.m.tenure, "submit", "-g", "0", "-o", str(tmp_path / "no" / "x"), "--", "echo", "lost")

@@ -73,7 +73,7 @@ def test_what_is_wrong_is_named(submit, tenure, script, said):
 
 
 def test_what_is_almost_one_is_a_comment_and_told(submit):
-    for line in ("# TENURE -g 0", "#TENURE: --gpus 0", "#tenure -g 0"):
+    for line in ("# TENURE -g 0", "#TENURE: --gpus 0", "#tenure -g 0", "  #TENURE -g 0", "\t#TENURE --gpus 0"):
         t = submit(f"#!/bin/sh\n{line}\n")
         assert t.get("gpus", 1) == 1 and "train.sh:2: that is a comment, as lines with options begin with #TENURE" in t["said"], t
     for line in ("##TENURE -g 0", "# tenure submit -g 0 train.sh", "# tenured -x", "# tenure - what holds", "# tenure-notify -x", "#TENURED -g 0"):

@@ -174,13 +174,16 @@ static size_t state_of(const json_t *ask)
 
 static void say(uid_t uid, const json_t *ask)
 {
-	char user[USER_MAX];
+	char user[USER_MAX], when[CLOCK_TEXT_MAX] = "?";
+	uint64_t ns;
 	cleanup_free char *answer = text_of(ask, "answer"), *asked = text_of(ask, "asked");
 	size_t state = state_of(ask);
 
 	(void)user_name(uid, user, sizeof(user));
-	printf("GPU %llu, asked of %s at %.19s: ", (unsigned long long)json_get_u64(ask, "gpu"),
-	       user, asked);
+	if (unit_parse_time(asked, 0, &ns, NULL) == 0)
+		(void)clock_format_local(ns, when);
+	printf("GPU %llu, asked of %s at %s: ", (unsigned long long)json_get_u64(ask, "gpu"), user,
+	       when);
 	if (states[state].say)
 		states[state].say(ask, user);
 	else

@@ -139,8 +139,8 @@ int submitter_output(struct task_spec *s, const char *key, const char *given, st
 		return err_set(e, -EINVAL, "--%s: no file is named; say one, as %%j.log", key);
 	if (path[len - 1] == '/' || (stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
 		return err_set(e, -EISDIR,
-			       "--%s: \"%s\" is a directory; say a file in it, as %s/%%j.log", key,
-			       given, given);
+			       "--%s: \"%s\" is a directory; say a file in it, as %s%s%%j.log", key,
+			       given, given, str_has_suffix(given, "/") ? "" : "/");
 	if (output_path(path, NULL, NULL, e) < 0)
 		return err_wrap(e, "--%s", key);
 	warn_of_output(key, path);

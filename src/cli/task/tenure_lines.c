@@ -74,12 +74,15 @@ static int take_words(const char *text, struct text_list *ret)
 	return 0;
 }
 
-/* "# TENURE --gpus 2", "#TENURE: -g 2", "#tenure -g 2" are comments, and were hardly meant so. */
+/* "# TENURE --gpus 2", "#TENURE: -g 2", "#tenure -g 2", "  #TENURE -g 2" are comments, and were
+ * hardly meant so. */
 static bool is_almost_one(const char *line)
 {
 	static const char word[] = "TENURE";
-	const char *p = line + (line[0] == '#');
+	const char *p;
 
+	line += strspn(line, " \t");
+	p = line + (line[0] == '#');
 	p += strspn(p, " \t");
 	if (line[0] != '#' || strncasecmp(p, word, strlen(word)) != 0)
 		return false;
@@ -107,7 +110,7 @@ static int read_lines(const char *script, const char *shown, struct option_lines
 			if (is_almost_one(line))
 				cmd_warn("warning",
 					 "%s:%zu: that is a comment, as lines with options "
-					 "begin with " MARK " and a blank",
+					 "begin with " MARK " and a blank, without one before",
 					 shown, number);
 			continue;
 		}
