@@ -32,6 +32,7 @@
 #define LINE_MAX_BYTES 4096
 #define DEFAULT_SHELL  "/bin/sh"
 #define PYTHON	       "python3"
+#define ENV	       "/usr/bin/env"
 #define PATH_SHOWN     80 /* a longer one is no help in a sentence */
 #define ELF_MAGIC      "\177ELF"
 
@@ -119,9 +120,9 @@ static bool begins(const struct launch_spec *s, const char *with)
 	return s->script_bytes >= n && memcmp(s->script, with, n) == 0;
 }
 
-static bool is_python(const struct launch_spec *s)
+static bool is_python(const char *file)
 {
-	const char *end = s->script_name ? strrchr(s->script_name, '.') : NULL;
+	const char *end = file ? strrchr(file, '.') : NULL;
 
 	return end && strcmp(end, ".py") == 0;
 }
@@ -135,24 +136,30 @@ static int interpreter(struct program *p, const struct launch_spec *s, const cha
 	if (begins(s, ELF_MAGIC))
 		return 0;
 	p->guessed = true;
-	words[0] = is_python(s) ? PYTHON : DEFAULT_SHELL;
+	words[0] = is_python(s->script_name) ? PYTHON : DEFAULT_SHELL;
 	return 0;
 }
 
 static void set_argv(struct program *p, const struct launch_spec *s, const char *const *front)
 {
-	size_t n = 0;
+	size_t n = 0, path = 1;
 
 	p->argv = xcalloc((size_t)s->n_argv + 4, sizeof(*p->argv));
 	for (; front[n]; n++)
 		p->argv[n] = front[n];
 	for (uint32_t i = 0; i < s->n_argv; i++)
 		p->argv[n++] = s->argv[i];
-	/* sh PATH words: PATH is filled in where the file was found. */
-	p->sh_argv = xcalloc((size_t)s->n_argv + 5, sizeof(*p->sh_argv));
+	/* sh PATH words: PATH is filled in where the file was found. As of a script, of Python's
+	 * what runs it is the first one there is. */
+	p->sh_argv = xcalloc((size_t)s->n_argv + 6, sizeof(*p->sh_argv));
 	p->sh_argv[0] = DEFAULT_SHELL;
+	if (n && is_python(p->argv[0])) {
+		p->sh_argv[0] = ENV;
+		p->sh_argv[path++] = PYTHON;
+	}
+	p->sh_path = path;
 	for (size_t i = 1; i < n; i++)
-		p->sh_argv[i + 1] = p->argv[i];
+		p->sh_argv[path + i] = p->argv[i];
 }
 
 int program_prepare(struct program *p, const struct launch_spec *s, struct err *e)
@@ -236,8 +243,8 @@ static void exec_file(struct child *c, const char *path)
 	(void)execve(path, as_words(c->p->argv), as_words(c->p->envp));
 	if (errno != ENOEXEC)
 		return;
-	c->p->sh_argv[1] = path;
-	(void)execve(DEFAULT_SHELL, as_words(c->p->sh_argv), as_words(c->p->envp));
+	c->p->sh_argv[c->p->sh_path] = path;
+	(void)execve(c->p->sh_argv[0], as_words(c->p->sh_argv), as_words(c->p->envp));
 }
 
 /* Along PATH, as a shell does it: "permission denied" only if nothing better comes. */

@@ -32,8 +32,10 @@
 #define PROGRAM_PATH "/usr/local/bin:/usr/bin:/bin"
 
 struct program {
-	const char **argv;    /* ends with NULL; argv[0] is what to run */
-	const char **sh_argv; /* the same through /bin/sh, for a command file without first line */
+	const char **argv; /* ends with NULL; argv[0] is what to run */
+	const char *
+		*sh_argv; /* the same through /bin/sh, or python3, for one without a first line */
+	size_t sh_path;	  /* where in it what was found stands */
 	const char **envp;
 	const char *path_env; /* where to look for argv[0] */
 	char *dir;	      /* the script's directory and file, to be removed; or NULL */

@@ -9,6 +9,19 @@ import time
 from patience import HANG, Stopwatch, wait_for
 
 
+def test_what_says_not_what_runs_it(queue, tmp_path):
+    """A script and a command without a #! line alike: Python's by python3, others by sh."""
+    q = queue()
+    q.start("--no-hold")
+    for name, text, said in (("np.py", "import sys; print(sys.argv[1:], 'python')\n", "['a', 'b c'] python\n"),
+                             ("np", 'echo "$2 sh"\n', "b c sh\n")):
+        path = tmp_path / name
+        path.write_text(text)
+        path.chmod(0o755)
+        assert q.run("run", "-g", "0", "--", str(path), "a", "b c").stdout == said
+        assert q.run("run", "-g", "0", str(path), "a", "b c").stdout == said
+
+
 def test_run(queue):
     q = queue()
     q.start("--no-hold")

@@ -86,7 +86,7 @@ const struct cmd cmd_submit = {
 	.words = { WORDS_FILES, WORDS_FILES, WORDS_COMMAND },
 	.description =
 		"The script's text is taken along: later changes of the file do not matter. So are the "
-		"directory and the environment. A script without a #! line is run by python3 where its "
+		"directory and the environment. A script without a #! line, or such a command, is run by python3 where its "
 		"name ends in .py, else by /bin/sh. As a script, - is standard input. The id is printed "
 		"when the task is safe on disk; no agent has to run. More GPUs than any node has are refused, where an agent runs and "
 		"says how many there are; where a node may come back that has them it is a warning.\n"
