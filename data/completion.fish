@@ -68,7 +68,7 @@ function __@NAME@_list
 	set -l cur (string replace -r '^--[^=]*=' '' -- (commandline -ct))
 	set -l before (string match -r '^.*,' -- $cur)
 	set -l had (string split , -- "$before")
-	set -l lines $argv
+	set -l lines $argv\t # words that are fixed mean nothing but themselves
 	test (count $argv) -gt 1; or set lines (__@NAME@_words $argv[1])
 	for line in $lines
 		contains -- (string split \t -- $line)[1] $had; or printf '%s\n' "$before$line"

@@ -241,6 +241,8 @@ def test_what_is_fixed(tenure, shells, shell):
     s.proposes(shell, "tenure list --format id,na", {"id,name"} if shell != "zsh" else {"name"})
     s.proposes(shell, "tenure list --sort e", {"elapsed", "elements", "ended", "exit"})
     s.proposes(shell, "tenure events --kind task-e", {"task-ended"})
+    if shell == "fish":
+        assert not any("only these" in line for line in s.described), s.described
     s.proposes(shell, "tenure notify ", {"test"})
     assert {"TERM", "KILL", "USR1"} <= set(s.complete(shell, "tenure submit --signal "))
     s.proposes(shell, "tenure submit --retry-every ", set())
