@@ -38,7 +38,7 @@ def test_history(queue, tmp_path):
     for since, n in (("1h", 2), ("1ms", 0), (yesterday, 2), (f"{yesterday} 00:00", 2), ("2001-01-01", 2)):
         assert len(history("--since", since)[0]) == n, since
     assert list(history("-l", "week")[0]) == [many] and list(history("-n", "ev")[0]) == [every]
-    for bad, why in (("soon", "is no time"), ("2099-01-01", "yet to come")):
+    for bad, why in (("soon", "is not a time"), ("2099-01-01", "yet to come")):
         failed = q.m.run(q.m.tenure, "history", "--since", bad, check=False)
         assert failed.returncode == 2 and why in failed.stderr, failed
     text = q.m.run(q.m.tenure, "history").stdout
