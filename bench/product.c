@@ -39,7 +39,7 @@ struct bench {
 	CUdeviceptr words, a, b, c; /* words: counter, and a stop word that is never set */
 	float *sums;		    /* PERIOD x PERIOD */
 	unsigned int sms;
-	int major;
+	int major, minor;
 };
 
 static void need(const struct bench *b, CUresult code, const char *what)
@@ -115,9 +115,9 @@ static uint64_t count_wrong(const struct bench *b)
 	return wrong;
 }
 
-static uint32_t tiles_done(const struct bench *b)
+static uint64_t tiles_done(const struct bench *b)
 {
-	uint32_t count;
+	uint64_t count;
 
 	need(b, b->out(&count, b->words, sizeof(count)), "copy");
 	return count;
@@ -125,16 +125,17 @@ static uint32_t tiles_done(const struct bench *b)
 
 static void slice(const struct bench *b, const struct product *p, CUfunction f)
 {
-	uint64_t duration_ns = SLICE_NS;
-	CUdeviceptr stop = b->words + 256;
-	uint32_t n = b->n;
-	CUdeviceptr counter = b->words, x = b->a, y = b->b, z = b->c;
-	void *args[] = { &stop, &duration_ns, &counter, &x, &y, &z, &n };
+	struct product_args args = { .stop = b->words + 256,
+				     .duration_ns = SLICE_NS,
+				     .turns = b->words,
+				     .a = b->a,
+				     .b = b->b,
+				     .c = b->c,
+				     .n = b->n,
+				     .bytes = 2,
+				     .buffers = 1 };
 
-	need(b,
-	     b->cu.launch(f, b->sms * p->blocks_per_sm, 1, 1, p->threads, 1, 1, p->shared_bytes,
-			  NULL, args, NULL),
-	     "launch");
+	need(b, product_launch(&b->cu, p, f, b->sms, NULL, &args), "launch");
 	need(b, b->cu.ctx_synchronize(), "product");
 }
 
@@ -149,7 +150,7 @@ static void measure(const struct bench *b, const struct product *p, CUfunction f
 	while (clock_mono_ns() < warm)
 		slice(b, p, f);
 
-	uint32_t before = tiles_done(b);
+	uint64_t before = tiles_done(b);
 
 	for (begin = clock_mono_ns(); clock_mono_ns() < end; samples++) {
 		unsigned int mw = 0;
@@ -160,8 +161,8 @@ static void measure(const struct bench *b, const struct product *p, CUfunction f
 	}
 
 	double took_s = (double)(clock_mono_ns() - begin) / 1e9;
-	double tiles = tiles_done(b) - before;
-	double flops = tiles * (p->tile_bytes / 4.0) * 2 * b->n;
+	double tiles = (double)(tiles_done(b) - before);
+	double flops = tiles * p->tile_elements * 2 * b->n;
 
 	(void)printf("{\"kernel\": \"%s\", \"n\": %u, \"tflops\": %.1f, \"watts\": %.0f, "
 		     "\"sums\": %.0f, \"wrong\": %llu}\n",
@@ -190,6 +191,9 @@ static void start(struct bench *b)
 	need(b,
 	     b->cu.device_attribute(&b->major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev),
 	     "compute capability");
+	need(b,
+	     b->cu.device_attribute(&b->minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev),
+	     "compute capability");
 	b->sms = (unsigned int)sms;
 	if (b->nvml.init() != NVML_SUCCESS || b->nvml.by_index(0, &b->card) != NVML_SUCCESS)
 		exit(1);
@@ -215,7 +219,7 @@ int main(int argc, char **argv)
 	b.a = matrix(&b, 0);
 	b.b = matrix(&b, PERIOD);
 	for (const struct product *p = products; p->name; p++) {
-		CUfunction f = product_load(&b.cu, p, b.major);
+		CUfunction f = product_load(&b.cu, p, b.major * 10 + b.minor, PRECISION_F16);
 
 		if (f)
 			measure(&b, p, f);

@@ -2,16 +2,22 @@
 /*
  * tenure_gemm: C = A * B on the tensor cores, half precision in, single precision summed, in slices.
  *
- * A launch takes 64 x 64 tiles of C off a counter in device memory until duration_ns have passed or
+ * A launch takes 64 x 64 tiles of C by their numbers until duration_ns have passed or
  * the stop word is set, so that a product of any size is worked on in launches of a few milliseconds
- * and the order to let go is seen within one tile. The counter wraps: the product is computed over
- * and over, which is what a load is for.
+ * and the order to let go is seen within one tile. The numbers of tiles go on: the product is
+ * computed over and over, which is what a load is for.
  *
  * The first two parameters are those of every kernel of ours (see light.ptx).
- *   counter  32-bit word in device memory, the next tile
- *   a, b     n x n matrices of half, row major, b as its transpose
- *   c        n x n, single precision, row major
+ *   turns    in device memory, zero at first
+ *   a, b     n x n matrices, row major, b as its transpose
+ *   c        products in single precision, row major, one behind the other
  *   n        a multiple of 64
+ *   bytes    of an element of a and b
+ *   buffers  that many products have room in c, and are written in turn
+ *
+ * The elements are half precision. In the PTX of the other two the instruction that multiplies is
+ * put in the place of that for halves by its name (hold/holder/product.c), because it is all in
+ * which precisions differ there; here they differ in more, and halves are all there are.
  *
  * Compiled by clang without the CUDA toolkit (tools/kernels); the PTX beside it is committed.
  * Needs compute capability 7.0. One block is 4 warps; each computes a 32 x 32 quarter of the tile.
@@ -111,15 +117,18 @@ extern "C" GLOBAL void tenure_fill(u64 stop, u64 duration_ns, u64 p, u64 count)
 	}
 }
 
-extern "C" GLOBAL void tenure_gemm(u64 stop, u64 duration_ns, u64 counter, u64 a, u64 b, u64 c,
-				   u32 n)
+extern "C" GLOBAL void tenure_gemm(u64 stop, u64 duration_ns, struct turns *turns, u64 a,
+				   u64 b, u64 c, u32 n, u32 bytes, u32 buffers)
 {
-	static SHARED u32 word;
+	static SHARED u64 word;
 	const u32 per_side = n / 64, warp = __nvvm_read_ptx_sreg_tid_x() / 32;
-	const u64 until_ns = now_ns() + duration_ns;
-	u32 tile;
+	struct turn turn = begin_turns(stop, duration_ns, turns);
+	u64 tile;
 
-	while ((tile = next_tile(&word, stop, until_ns, counter, per_side * per_side)) != NO_TILE)
-		compute_quarter(a, b, c, n, tile / per_side * 64 + warp / 2 * 32,
-				tile % per_side * 64 + warp % 2 * 32);
+	while ((tile = next_tile(&word, &turn)) != NO_TILE) {
+		struct place at = place_tile(tile, per_side, per_side, buffers);
+
+		compute_quarter(a, b, c + 4 * at.buffer * n * n, n, at.row * 64 + warp / 2 * 32,
+				at.col * 64 + warp % 2 * 32);
+	}
 }

@@ -17,7 +17,6 @@
 #define CHUNKS	    (SLAB / 16)
 #define STAGES	    4
 #define STAGE_BYTES ((TILE_ROWS + TILE_COLS) * SLAB)
-#define ELEMENT	    2 /* bytes */
 
 #define WARP_SIDE 64
 #define ROW_PARTS (WARP_SIDE / 16) /* of the rows of one product */
@@ -29,17 +28,17 @@ DEVICE u32 place_chunk(u32 row, u32 chunk)
 	return row * SLAB + ((chunk ^ ((row >> 1) & 3)) << 4);
 }
 
-template <u32 rows> DEVICE void copy_rows(u32 to, u64 from, u64 pitch, u32 thread)
+template <u32 rows> DEVICE void copy_rows(u32 to, u64 from, u32 pitch, u32 thread)
 {
 #pragma unroll
 	for (u32 i = 0; i < rows * CHUNKS / THREADS; i++) {
 		u32 at = i * THREADS + thread, row = at / CHUNKS, chunk = at % CHUNKS;
 
-		copy_16(to + place_chunk(row, chunk), from + row * pitch + chunk * 16);
+		copy_16(to + place_chunk(row, chunk), from + (u64)row * pitch + chunk * 16);
 	}
 }
 
-DEVICE void copy_slab(u32 to, u64 a, u64 b, u64 pitch, u32 thread)
+DEVICE void copy_slab(u32 to, u64 a, u64 b, u32 pitch, u32 thread)
 {
 	copy_rows<TILE_ROWS>(to, a, pitch, thread);
 	copy_rows<TILE_COLS>(to + TILE_ROWS * SLAB, b, pitch, thread);
@@ -94,14 +93,13 @@ DEVICE u32 following(u32 stage)
 	return stage + 1 == STAGES ? 0 : stage + 1;
 }
 
-DEVICE void compute_tile(u32 shared, u64 a, u64 b, u64 c, u32 n, u32 thread)
+DEVICE void compute_tile(u32 shared, u64 a, u64 b, u64 c, u32 n, u32 pitch, u32 thread)
 {
 	const u32 lane = thread % 32, warp = thread / 32;
 	const u32 first_row = warp / 4 * WARP_SIDE, first_col = warp % 4 * WARP_SIDE;
 	const u32 a_row = first_row + lane % 16, a_chunk = lane / 16;
 	const u32 b_row = first_col + lane % 8 + lane / 16 * 8, b_chunk = lane / 8 % 2;
-	const u64 pitch = (u64)n * ELEMENT;
-	const u32 slabs = (u32)(pitch / SLAB);
+	const u32 slabs = pitch / SLAB;
 	float d[ROW_PARTS][COL_PARTS][4] = {};
 	struct operands now, next;
 	u32 a_at[2], b_at[2], read = 0, write = STAGES - 1;
@@ -119,7 +117,7 @@ DEVICE void compute_tile(u32 shared, u64 a, u64 b, u64 c, u32 n, u32 thread)
 	all_warps_here();
 	load_operands(&now, a_at[0], b_at[0]);
 	for (u32 k = 0; k < slabs; k++) {
-		const u64 ahead = (u64)(k + STAGES - 1) * SLAB;
+		const u32 ahead = (k + STAGES - 1) * SLAB;
 
 		load_operands(&next, read * STAGE_BYTES + a_at[1], read * STAGE_BYTES + b_at[1]);
 		if (ahead < pitch)
@@ -148,18 +146,21 @@ DEVICE void compute_tile(u32 shared, u64 a, u64 b, u64 c, u32 n, u32 thread)
 }
 
 extern "C" GLOBAL __attribute__((launch_bounds(THREADS, 1))) void
-tenure_gemm(u64 stop, u64 duration_ns, u64 counter, u64 a, u64 b, u64 c, u32 n)
+tenure_gemm(u64 stop, u64 duration_ns, struct turns *turns, u64 a, u64 b, u64 c, u32 n, u32 bytes,
+	    u32 buffers)
 {
-	static SHARED u32 word;
+	static SHARED u64 word;
+	const u32 pitch = n * bytes;
 	const u32 rows = n / TILE_ROWS, cols = n / TILE_COLS, shared = shared_address(128);
 	const u32 thread = __nvvm_read_ptx_sreg_tid_x();
-	const u64 until_ns = now_ns() + duration_ns;
-	u32 tile, row, col;
+	struct turn turn = begin_turns(stop, duration_ns, turns);
+	u64 tile;
 
-	while ((tile = next_tile(&word, stop, until_ns, counter, rows * cols)) != NO_TILE) {
-		place_tile(tile, rows, cols, &row, &col);
-		compute_tile(shared, a + (u64)row * TILE_ROWS * n * ELEMENT,
-			     b + (u64)col * TILE_COLS * n * ELEMENT,
-			     c + 4 * ((u64)row * TILE_ROWS * n + col * TILE_COLS), n, thread);
+	while ((tile = next_tile(&word, &turn)) != NO_TILE) {
+		struct place at = place_tile(tile, rows, cols, buffers);
+		u64 first = (at.buffer * n + at.row * TILE_ROWS) * n + at.col * TILE_COLS;
+
+		compute_tile(shared, a + (u64)at.row * TILE_ROWS * pitch,
+			     b + (u64)at.col * TILE_COLS * pitch, c + 4 * first, n, pitch, thread);
 	}
 }

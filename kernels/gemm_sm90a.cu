@@ -22,7 +22,6 @@
 #define CHUNKS	    (SLAB / 16)
 #define STAGES	    4
 #define STAGE_BYTES ((TILE_ROWS + TILE_COLS) * SLAB)
-#define ELEMENT	    2  /* bytes */
 #define STEP	    32 /* bytes of a row that one instruction takes */
 #define SUMS	    128
 
@@ -45,17 +44,17 @@ DEVICE u32 place_chunk(u32 row, u32 chunk)
 	return row * SLAB + ((chunk ^ (row & 7)) << 4);
 }
 
-template <u32 rows> DEVICE void copy_rows(u32 to, u64 from, u64 pitch, u32 thread)
+template <u32 rows> DEVICE void copy_rows(u32 to, u64 from, u32 pitch, u32 thread)
 {
 #pragma unroll
 	for (u32 i = 0; i < rows * CHUNKS / THREADS; i++) {
 		u32 at = i * THREADS + thread, row = at / CHUNKS, chunk = at % CHUNKS;
 
-		copy_16(to + place_chunk(row, chunk), from + row * pitch + chunk * 16);
+		copy_16(to + place_chunk(row, chunk), from + (u64)row * pitch + chunk * 16);
 	}
 }
 
-DEVICE void copy_slab(u32 to, u64 a, u64 b, u64 pitch, u32 thread)
+DEVICE void copy_slab(u32 to, u64 a, u64 b, u32 pitch, u32 thread)
 {
 	copy_rows<TILE_ROWS>(to, a, pitch, thread);
 	copy_rows<TILE_COLS>(to + TILE_ROWS * SLAB, b, pitch, thread);
@@ -104,11 +103,10 @@ DEVICE u32 following(u32 stage)
 	return stage + 1 == STAGES ? 0 : stage + 1;
 }
 
-DEVICE void compute_tile(u32 shared, u64 a, u64 b, u64 c, u32 n, u32 thread)
+DEVICE void compute_tile(u32 shared, u64 a, u64 b, u64 c, u32 n, u32 pitch, u32 thread)
 {
 	const u32 lane = thread % 32, warp = thread / 32 % 4, group = thread / 128;
-	const u64 pitch = (u64)n * ELEMENT;
-	const u32 slabs = (u32)(pitch / SLAB);
+	const u32 slabs = pitch / SLAB;
 	float d[SUMS] = {};
 	u32 read = 0, write = STAGES - 2;
 
@@ -117,7 +115,7 @@ DEVICE void compute_tile(u32 shared, u64 a, u64 b, u64 c, u32 n, u32 thread)
 		end_copy_group();
 	}
 	for (u32 k = 0; k < slabs; k++) {
-		const u64 ahead = (u64)(k + STAGES - 2) * SLAB;
+		const u32 ahead = (k + STAGES - 2) * SLAB;
 		const u32 stage = shared + read * STAGE_BYTES;
 
 		wait_for_copies<STAGES - 3>();
@@ -151,18 +149,21 @@ DEVICE void compute_tile(u32 shared, u64 a, u64 b, u64 c, u32 n, u32 thread)
 }
 
 extern "C" GLOBAL __attribute__((launch_bounds(THREADS, 1))) void
-tenure_gemm(u64 stop, u64 duration_ns, u64 counter, u64 a, u64 b, u64 c, u32 n)
+tenure_gemm(u64 stop, u64 duration_ns, struct turns *turns, u64 a, u64 b, u64 c, u32 n, u32 bytes,
+	    u32 buffers)
 {
-	static SHARED u32 word;
+	static SHARED u64 word;
+	const u32 pitch = n * bytes; /* taken from the arguments it would cost a tenth */
 	const u32 rows = n / TILE_ROWS, cols = n / TILE_COLS, shared = shared_address(1024);
 	const u32 thread = __nvvm_read_ptx_sreg_tid_x();
-	const u64 until_ns = now_ns() + duration_ns;
-	u32 tile, row, col;
+	struct turn turn = begin_turns(stop, duration_ns, turns);
+	u64 tile;
 
-	while ((tile = next_tile(&word, stop, until_ns, counter, rows * cols)) != NO_TILE) {
-		place_tile(tile, rows, cols, &row, &col);
-		compute_tile(shared, a + (u64)row * TILE_ROWS * n * ELEMENT,
-			     b + (u64)col * TILE_COLS * n * ELEMENT,
-			     c + 4 * ((u64)row * TILE_ROWS * n + col * TILE_COLS), n, thread);
+	while ((tile = next_tile(&word, &turn)) != NO_TILE) {
+		struct place at = place_tile(tile, rows, cols, buffers);
+		u64 first = (at.buffer * n + at.row * TILE_ROWS) * n + at.col * TILE_COLS;
+
+		compute_tile(shared, a + (u64)at.row * TILE_ROWS * pitch,
+			     b + (u64)at.col * TILE_COLS * pitch, c + 4 * first, n, pitch, thread);
 	}
 }

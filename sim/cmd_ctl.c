@@ -266,6 +266,12 @@ static const struct {
 	FIGURE("link-recoveries", link_recoveries, UINT32_MAX),
 	FIGURE("link-crc-flit", link_crc_flit, UINT32_MAX),
 	FIGURE("link-crc-data", link_crc_data, UINT32_MAX),
+	FIGURE("wrong-results", wrong_results, UINT32_MAX),
+	FIGURE("nan-results", nan_results, UINT32_MAX),
+	FIGURE("inf-results", inf_results, UINT32_MAX),
+	FIGURE("wrong-words", wrong_words, UINT32_MAX),
+	FIGURE("wrong-reference", wrong_reference, 1),
+	FIGURE("slowness", slowness, 99),
 };
 
 static int run_health(const struct cmd_ctx *ctx, struct err *e)

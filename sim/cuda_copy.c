@@ -105,14 +105,14 @@ static CUresult access_range(CUdeviceptr addr, size_t size, const struct access 
 	return res;
 }
 
-static CUresult write_range(CUdeviceptr to, const void *from, size_t n)
+CUresult cu_write(CUdeviceptr to, const void *from, size_t n)
 {
 	struct access a = { .kind = ACCESS_WRITE, .in = from };
 
 	return from || !n ? access_range(to, n, &a) : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult read_range(void *to, CUdeviceptr from, size_t n)
+CUresult cu_read(void *to, CUdeviceptr from, size_t n)
 {
 	struct access a = { .kind = ACCESS_READ, .out = to };
 
@@ -129,9 +129,9 @@ static CUresult copy_range(CUdeviceptr to, CUdeviceptr from, size_t n)
 	for (size_t at = 0; res == CUDA_SUCCESS && at < n; at += chunk) {
 		size_t len = n - at < chunk ? n - at : chunk;
 
-		res = read_range(buf, from + at, len);
+		res = cu_read(buf, from + at, len);
 		if (res == CUDA_SUCCESS)
-			res = write_range(to + at, buf, len);
+			res = cu_write(to + at, buf, len);
 	}
 	free(buf);
 	return res;
@@ -220,14 +220,14 @@ CU_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t n)
 {
 	CU_ENTER(NEEDS_CONTEXT);
 	cu_context_wait(cu_current());
-	return write_range(to, from, n);
+	return cu_write(to, from, n);
 }
 
 CU_EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n)
 {
 	CU_ENTER(NEEDS_CONTEXT);
 	cu_context_wait(cu_current());
-	return read_range(to, from, n);
+	return cu_read(to, from, n);
 }
 
 CU_EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t n)
@@ -246,13 +246,13 @@ CU_EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t n)
 CU_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s)
 {
 	CU_ENTER(NEEDS_CONTEXT);
-	return write_range(to, from, n);
+	return cu_write(to, from, n);
 }
 
 CU_EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream s)
 {
 	CU_ENTER(NEEDS_CONTEXT);
-	return read_range(to, from, n);
+	return cu_read(to, from, n);
 }
 
 CU_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s)

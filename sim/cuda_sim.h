@@ -183,6 +183,14 @@ struct CUfunc_st *cu_function_find(CUfunction function);
 int cu_shared_most(const struct sim_dev *d);
 struct cu_block *cu_block_find(CUdeviceptr addr, size_t size);
 
+/* Memory of either side, without waiting for anything. */
+CUresult cu_write(CUdeviceptr to, const void *from, size_t n);
+CUresult cu_read(void *to, CUdeviceptr from, size_t n);
+
+/* f was launched on dev with blocks of so many threads: what it leaves in memory. */
+void cu_kernel_leaves(const struct CUfunc_st *f, const struct sim_dev *dev, unsigned int threads,
+		      void **params);
+
 /* Wait, without any lock, until all that was launched in ctx has ended. */
 void cu_context_wait(struct CUctx_st *ctx);
 

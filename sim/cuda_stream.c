@@ -319,6 +319,8 @@ CU_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned
 	(void)pthread_mutex_lock(&cu.lock);
 	res = launch(f, s, blocks, threads, &lp);
 	(void)pthread_mutex_unlock(&cu.lock);
+	if (res == CUDA_SUCCESS)
+		cu_kernel_leaves(f, &cu.m->devs[cu_current()->dev], (unsigned int)threads, params);
 	return res;
 }
 

@@ -81,6 +81,9 @@ struct sim_health {
 	uint32_t pcie_replays, pcie_lanes_lost;
 	uint32_t links_down; /* a bit for each */
 	uint32_t link_replays, link_recoveries, link_crc_flit, link_crc_data;
+	/* What `tenure burn` is to find: that many at each look. */
+	uint32_t wrong_results, nan_results, inf_results, wrong_words, wrong_reference;
+	uint32_t slowness; /* per cent that its kernels do less in their time */
 };
 
 struct sim_dev {

@@ -22,6 +22,12 @@
 	X(mem_free, (CUdeviceptr), "cuMemFree_v2")                                                 \
 	X(memset_d8, (CUdeviceptr, unsigned char, size_t), "cuMemsetD8_v2")                        \
 	X(memset_d16, (CUdeviceptr, unsigned short, size_t), "cuMemsetD16_v2")                     \
+	X(memset_d8_async, (CUdeviceptr, unsigned char, size_t, CUstream), "cuMemsetD8Async")      \
+	X(copy_in_async, (CUdeviceptr, const void *, size_t, CUstream), "cuMemcpyHtoDAsync_v2")    \
+	X(copy_out_async, (void *, CUdeviceptr, size_t, CUstream), "cuMemcpyDtoHAsync_v2")         \
+	X(event_create, (CUevent *, unsigned int), "cuEventCreate")                                \
+	X(event_record, (CUevent, CUstream), "cuEventRecord")                                      \
+	X(event_elapsed, (float *, CUevent, CUevent), "cuEventElapsedTime")                        \
 	X(host_alloc, (void **, size_t, unsigned int), "cuMemHostAlloc")                           \
 	X(host_device_pointer, (CUdeviceptr *, void *, unsigned int),                              \
 	  "cuMemHostGetDevicePointer_v2")                                                          \

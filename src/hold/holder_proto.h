@@ -17,6 +17,7 @@
  *                                  FREED    {bytes}; the context stays
  *     END                                   end the process, the context goes with it
  *     HEARTBEAT                             twice a second
+ *                                  BURN       {found}, while it burns
  *                                  HEARTBEAT  the answer: it is no driver call that it stands in
  *                                  FAILED   {code, text}; the holder ends by itself
  *
@@ -28,10 +29,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "hold/burn.h"
 #include "hold/policy.h"
 
 #define HOLDER_FD      3
-#define HPROTO_VERSION 2
+#define HPROTO_VERSION 3
 
 #define HOLDER_HEARTBEAT_MS 500U
 #define HOLDER_ALONE_MS	    2000U
@@ -53,6 +55,8 @@ enum holder_type {
 	HOLDER_FAILED,
 	HOLDER_AMOUNT,
 	HOLDER_HEARTBEAT,
+	HOLDER_BURN,
+	HOLDER_TYPE_MAX
 };
 
 struct holder_msg {
@@ -60,12 +64,15 @@ struct holder_msg {
 	uint16_t type;	  /* enum holder_type */
 	int32_t code;	  /* HOLDER_FAILED: negative errno */
 	struct mem_amount amount;
-	uint32_t load;		/* enum load_kind */
-	uint32_t duty_permille; /* share of the time in which the load runs */
-	uint64_t bytes;		/* held (HELD) or freed (FREED) */
-	uint64_t wanted;	/* HELD */
-	uint64_t at_ns;		/* CLOCK_MONOTONIC when it was done */
-	char text[160];		/* FAILED: why; HELD: a remark, or empty */
+	uint32_t load;		  /* enum load_kind */
+	uint32_t duty_permille;	  /* share of the time in which the load runs */
+	uint32_t burn_load;	  /* enum burn_load, with LOAD_BURN */
+	uint32_t burn_precision;  /* enum precision, with LOAD_BURN */
+	uint64_t bytes;		  /* held (HELD) or freed (FREED) */
+	uint64_t wanted;	  /* HELD */
+	uint64_t at_ns;		  /* CLOCK_MONOTONIC when it was done */
+	char text[160];		  /* FAILED: why; HELD: a remark, or empty */
+	struct burn_report found; /* BURN */
 };
 
 /*

@@ -5,12 +5,11 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "hold/burn.h"
 
 static const char *const load_names[] = {
-	[LOAD_NONE] = "none",
-	[LOAD_LIGHT] = "light",
-	[LOAD_SM] = "sm",
-	[LOAD_GEMM] = "gemm",
+	[LOAD_NONE] = "none", [LOAD_LIGHT] = "light", [LOAD_SM] = "sm",
+	[LOAD_GEMM] = "gemm", [LOAD_BURN] = "burn",
 };
 _Static_assert(ARRAY_LEN(load_names) == LOAD_MAX, "a name for every load");
 
@@ -21,7 +20,7 @@ const char *load_kind_name(uint32_t kind)
 
 int load_kind_parse(const char *name, uint8_t *ret, struct err *e)
 {
-	for (uint8_t i = 0; i < LOAD_MAX; i++)
+	for (uint8_t i = 0; i < LOAD_BURN; i++)
 		if (!strcmp(name, load_names[i])) {
 			*ret = i;
 			return 0;
@@ -93,6 +92,9 @@ int policy_check(const struct hold_policy *p, struct err *e)
 {
 	if (p->load >= LOAD_MAX)
 		return err_set(e, -EINVAL, "load: unknown kind %u", p->load);
+	if (p->burn_load >= BURN_LOAD_MAX || p->burn_precision >= PRECISION_MAX)
+		return err_set(e, -EINVAL, "burn: unknown load %u or precision %u", p->burn_load,
+			       p->burn_precision);
 	if (p->n_gpus > POLICY_GPUS_MAX || p->n_ignore > POLICY_IGNORE_MAX)
 		return err_set(e, -EINVAL, "gpus or ignore_pid: more than %d or %d entries",
 			       POLICY_GPUS_MAX, POLICY_IGNORE_MAX);

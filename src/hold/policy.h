@@ -22,6 +22,7 @@ enum load_kind {
 	LOAD_LIGHT, /* one thread that naps: utilisation at no measurable power */
 	LOAD_SM,    /* one warp on every multiprocessor */
 	LOAD_GEMM,  /* tensor-core products: utilisation, SM activity and power */
+	LOAD_BURN,  /* all of the device, tested (hold/burn.h); no setting has it */
 	LOAD_MAX
 };
 
@@ -48,10 +49,12 @@ struct hold_policy {
 	uint8_t util;	   /* per cent; aimed at */
 	uint8_t util_high; /* per cent; above: less load */
 	uint32_t leave; /* this many of the selected devices, the last ones, are left for others */
-	uint32_t max_devices;  /* at most this many are held for this instance or used by its tasks
-				  at a time; 0 = no limit */
-	uint32_t site_devices; /* the same for all instances together: the site's limit */
-	uint32_t pad;
+	uint32_t max_devices;	/* at most this many are held for this instance or used by its tasks
+				   at a time; 0 = no limit */
+	uint32_t site_devices;	/* the same for all instances together: the site's limit */
+	uint8_t burn_load;	/* enum burn_load, with LOAD_BURN */
+	uint8_t burn_precision; /* enum precision, with LOAD_BURN */
+	uint8_t pad[2];
 	struct mem_amount memory;
 	uint64_t idle_below_bytes; /* a device that uses more than this is not idle */
 	uint64_t idle_for_ms;	   /* idle for so long before it is held; 0 = at once */
@@ -73,9 +76,9 @@ void policy_defaults(struct hold_policy *p);
 /* Everything is in range and terminated. 0, or -EINVAL with the field and its limits in e. */
 int policy_check(const struct hold_policy *p, struct err *e);
 
-/* "none", "light", "sm", "gemm"; "?" out of range. */
+/* "none", "light", "sm", "gemm", "burn"; "?" out of range. */
 const char *load_kind_name(uint32_t kind);
-/* 0 and *ret, or -EINVAL with the known names in e. */
+/* Of those that can be set. 0 and *ret, or -EINVAL with the known names in e. */
 int load_kind_parse(const char *name, uint8_t *ret, struct err *e);
 
 /* Bytes to hold on a device with free_bytes free; never more than free_bytes. */

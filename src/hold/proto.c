@@ -30,6 +30,7 @@ static const uint32_t sizes[MSG_TYPE_MAX] = {
 	[MSG_RESERVE] = sizeof(struct msg_reserve),
 	[MSG_LEASE_USE] = sizeof(struct msg_lease_use),
 	[MSG_HEALTH] = sizeof(struct msg_health),
+	[MSG_BURN] = sizeof(struct msg_burn),
 };
 
 _Static_assert(sizeof(struct msg_event) <= PROTO_MSG_MAX &&

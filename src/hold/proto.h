@@ -18,6 +18,8 @@
  *                                          EVENT        each once, in order, kept for a new agent
  *                                          GUARD        when what is true of the whole node changed
  *                                          HEALTH       of a device, when some of it was read anew
+ *                                          BURN         what a device that burns for this
+ *                                                       instance was found to be, twice a second
  *     HEARTBEAT {flags} every second        without it for GUARD_AWAIT_MS nothing stays held;
  *                                          while it says that somebody watches, what moves is
  *                                          read more often
@@ -75,6 +77,7 @@
 #include <stdint.h>
 
 #include "gpu/health.h"
+#include "hold/burn.h"
 #include "hold/dev_reason.h"
 #include "hold/event.h"
 #include "hold/lease_id.h"
@@ -111,6 +114,7 @@ enum msg_type {
 	MSG_RESERVE,
 	MSG_LEASE_USE,
 	MSG_HEALTH,
+	MSG_BURN,
 	MSG_TYPE_MAX
 };
 
@@ -367,6 +371,13 @@ struct msg_health {
 	uint32_t slot;
 	uint32_t pad;
 	struct gpu_health health;
+};
+
+struct msg_burn {
+	struct msg_head head;
+	uint32_t slot;
+	uint32_t pad;
+	struct burn_report found;
 };
 
 struct msg_event {

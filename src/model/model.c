@@ -729,10 +729,7 @@ static bool is_stopped(struct model *m)
 
 	(void)pthread_mutex_lock(&m->mutex);
 	stop = m->stop;
-	if (m->look) { /* something was done: to nodes and pools, maybe */
-		m->changed = true;
-		m->nodes_ns = 0;
-	}
+	m->changed = m->changed || m->look;
 	m->look = false;
 	(void)pthread_mutex_unlock(&m->mutex);
 	return stop;

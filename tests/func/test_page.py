@@ -571,16 +571,15 @@ def test_by_keyboard_alone(page):
     p.js("localStorage.clear()")
 
 
-def test_ten_thousand_tasks_do_not_stop_it(page, queue):
-    q = queue(gpus=1)
+def test_ten_thousand_tasks_do_not_stop_it(page):
+    p = page(None, opened=False, gpus=1)
+    q = p.web.node
     q.run("submit", "--paused", "-n", "one", "--", "true")
-    pending = os.path.join(q.spool, "pending")
-    name, = os.listdir(pending)
-    task = pathlib.Path(pending, name).read_bytes()
+    pending = pathlib.Path(q.spool, "pending")
+    first, = pending.iterdir()
     for i in range(2, 10001):
-        with open(os.path.join(pending, name.replace("none", f"nname{i}").replace(",1,", f",{i},", 1)), "wb") as f:
-            f.write(task)
-    p = page(None, node=q)
+        (pending / first.name.replace("none", f"nname{i}").replace(",1,", f",{i},", 1)).write_bytes(first.read_bytes())
+    p.open()
     p.get("#n-waiting", "10000", 30)
     assert p.js("return document.querySelectorAll('#waiting-table tbody tr').length") == 50
     # A click is answered at once, and nothing keeps the page's thread for long.
@@ -674,10 +673,12 @@ def test_nodes_with_deadlines_pools_and_allocations(page, queue, build, env, tmp
     site, q = Site(build, env, tmp_path), queue()
     q.env = {**q.env, "PATH": site.env["PATH"]}
     q.start("--no-hold", "--lifetime", "3h")
+    p = page(node=q, opened=False)
+    w = p.web
     q.run("up", "-g", "2", "--nodes", "1", "--pool", "big", "--engine", "slurm")
     q.run("alloc", "desk", "-g", "1")
-    p = page(node=q)
-    w = p.web
+    must_come(lambda: w.get("/api/v1/pools").json["pools"])
+    p.open()
     p.get("#nodes-table td", "this one")
     p.get("#nodes-table .c-deadline", "in 2 h 59 min")
     assert not p.all("#elsewhere")

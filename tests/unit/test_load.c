@@ -6,6 +6,7 @@
 
 #include "hold/guard/load_control.h"
 #include "hold/holder/load.h"
+#include "hold/holder/product.h"
 
 static void test_gemm_n(void **state)
 {
@@ -15,13 +16,13 @@ static void test_gemm_n(void **state)
 	} cases[] = { { 24, 14336 }, { 48, 20480 }, { 80, 26624 } };
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		assert_int_equal(load_gemm_n(cases[i].gib << 30), cases[i].n);
-	assert_int_equal(load_gemm_n(0), 2048);
+		assert_int_equal(product_side(cases[i].gib << 30), cases[i].n);
+	assert_int_equal(product_side(0), 2048);
 	for (uint64_t g = 1; g < 512; g++) {
-		uint32_t n = load_gemm_n(g << 30);
+		uint32_t n = product_side(g << 30);
 
 		assert_int_equal(n % 2048, 0);
-		assert_true(n <= load_gemm_n((g + 1) << 30));
+		assert_true(n <= product_side((g + 1) << 30));
 		assert_true(load_gemm_bytes(n) > (size_t)n * n * 8);
 	}
 	assert_true(load_gemm_bytes(26624) < 8ULL << 30);
@@ -31,7 +32,7 @@ static void test_gemm_n(void **state)
 static void test_gemm_fits_into_the_hold(void **state)
 {
 	const uint64_t total = 141ULL << 30;
-	uint32_t n = load_gemm_n(total);
+	uint32_t n = product_side(total);
 
 	assert_int_equal(load_gemm_fit(total, 124ULL << 30), n);
 	assert_int_equal(load_gemm_fit(total, load_gemm_bytes(n)), n);

@@ -94,12 +94,15 @@ static void test_load_names(void **state)
 	uint8_t kind = 99;
 	struct err e = ERR_INIT;
 
-	for (uint8_t i = 0; i < LOAD_MAX; i++) {
+	for (uint8_t i = 0; i < LOAD_BURN; i++) {
 		assert_int_equal(load_kind_parse(load_kind_name(i), &kind, &e), 0);
 		assert_int_equal(kind, i);
 	}
 	assert_int_equal(load_kind_parse("heavy", &kind, &e), -EINVAL);
 	assert_non_null(strstr(e.text, "gemm"));
+	/* That one is for `tenure burn` alone. */
+	assert_string_equal(load_kind_name(LOAD_BURN), "burn");
+	assert_int_equal(load_kind_parse("burn", &kind, &e), -EINVAL);
 	assert_string_equal(load_kind_name(LOAD_MAX), "?");
 }
 

@@ -485,6 +485,15 @@ static void take_health(struct guardlink *l, void *msg)
 		l->ops->health(l->user, m->slot, &m->health);
 }
 
+static void take_burn(struct guardlink *l, void *msg)
+{
+	struct msg_burn *m = msg;
+
+	burn_report_end(&m->found);
+	if (m->slot < PROTO_DEVICES_MAX && l->ops->burn)
+		l->ops->burn(l->user, m->slot, &m->found);
+}
+
 static void take_event(struct guardlink *l, void *msg)
 {
 	struct guard_event *ev = &((struct msg_event *)msg)->event;
@@ -542,6 +551,7 @@ static void (*const takers[MSG_TYPE_MAX])(struct guardlink *l, void *msg) = {
 	[MSG_GRANTED] = take_lease,   [MSG_LEASE_TAKEN] = take_lease,
 	[MSG_UNLEASED] = take_lease,  [MSG_LEASE_STATE] = take_lease,
 	[MSG_LEASE_USE] = take_lease, [MSG_HEALTH] = take_health,
+	[MSG_BURN] = take_burn,
 };
 
 /* Before WELCOME only an answer to HELLO makes sense; after it, no second one does. */

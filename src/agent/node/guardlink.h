@@ -49,6 +49,8 @@ struct guardlink_ops {
 	void (*policy_reply)(void *user, int code, const char *text);
 	void (*device)(void *user, uint32_t slot, const struct dev_status *dev);
 	void (*health)(void *user, uint32_t slot, const struct gpu_health *health);
+	/* What a burn of this instance has found; NULL: it has none. */
+	void (*burn)(void *user, uint32_t slot, const struct burn_report *found);
 	void (*event)(void *user, const struct guard_event *event);
 	void (*guard)(void *user, const struct msg_guard *guard);
 	/* All that this instance held is free. */

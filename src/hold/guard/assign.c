@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "hold/guard/device.h"
+#include "hold/guard/hold.h"
 #include "hold/guard/limits.h"
 #include "hold/guard/ownership.h"
 
@@ -114,17 +115,21 @@ struct choice {
 };
 
 /*
- * Whether client i goes before the one that was chosen: who would hold it before who only watches,
- * then who holds it by its own rule the soonest, then the one that has it now, then who asked
- * first. What is held, or used by a task, changes hands no more.
+ * Whether client i goes before the one that was chosen: who tests it, because its owner has said
+ * that it is to be tested now; who would hold it before who only watches, then who holds it by its
+ * own rule the soonest, then the one that has it now, then who asked first. What is held, or used
+ * by a task, changes hands no more, but for a test.
  */
 static bool goes_before(const struct guard *g, int i, uint64_t delay, const struct choice *chosen,
 			int present)
 {
+	const bool burns = client_burns(&g->clients[i]);
 	int other = chosen->client;
 
 	if (other < 0)
 		return true;
+	if (burns != client_burns(&g->clients[other]))
+		return burns;
 	if (g->clients[i].policy.hold != g->clients[other].policy.hold)
 		return g->clients[i].policy.hold;
 	if (delay != chosen->delay)
@@ -145,6 +150,21 @@ static bool is_settled(const struct device *d)
 {
 	return d->holder.pid || device_occupied(d) || d->state == DEV_LENT || d->ledger.came_home ||
 	       d->ledger.promise.wanted;
+}
+
+/* What is held changes hands for a test, and goes back after it, without being let go. */
+static void hand_over(struct guard *g, struct device *d, int owner, int leaver)
+{
+	const int before = d->owner;
+
+	device_assign(g, d, owner, leaver);
+	if (before == d->owner)
+		return;
+	/* That one of them could not hold it says nothing of the other. */
+	if (d->hold.failures && !device_holds(d))
+		d->hold.failures = d->hold.blocked_until_ns = 0;
+	if (before >= 0 && d->owner >= 0 && device_holds(d))
+		hold_adapt(g, d, &g->clients[before].policy);
 }
 
 void assign_all(struct guard *g)
@@ -172,7 +192,7 @@ void assign_all(struct guard *g)
 		}
 	}
 	for (uint32_t i = 0; i < g->n_devs; i++)
-		device_assign(g, &g->devs[i], owner[i].client, leaver[i].client);
+		hand_over(g, &g->devs[i], owner[i].client, leaver[i].client);
 }
 
 void assign_again(struct guard *g)

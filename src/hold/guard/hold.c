@@ -249,6 +249,18 @@ static void on_freed(struct guard *g, struct device *d, const struct holder_msg 
 	(void)device_step(g, d, EV_FREED);
 }
 
+/* To the client whose burn it is; dropped where it does not fit, as the next one tells more. */
+static void tell_burn(struct guard *g, const struct device *d, const struct burn_report *found)
+{
+	const struct client *c = device_owner(g, d);
+	struct msg_burn m = { .head = PROTO_HEAD(MSG_BURN, struct msg_burn), .slot = d->slot };
+
+	if (!c || c->fd < 0 || !client_burns(c))
+		return;
+	m.found = *found;
+	(void)sock_send(c->fd, &m, sizeof(m));
+}
+
 static void on_message(struct guard *g, struct device *d, const struct holder_msg *m)
 {
 	d->holder.unanswered = 0;
@@ -266,6 +278,9 @@ static void on_message(struct guard *g, struct device *d, const struct holder_ms
 		break;
 	case HOLDER_FAILED:
 		hold_failed(g, d, m->text);
+		break;
+	case HOLDER_BURN:
+		tell_burn(g, d, &m->found);
 		break;
 	default:
 		holder_kill(d);

@@ -80,7 +80,9 @@ static void send_hold(struct device *d, const struct hold_policy *p)
 				.type = HOLDER_HOLD,
 				.amount = p->memory,
 				.load = p->load,
-				.duty_permille = d->load.duty_permille };
+				.duty_permille = d->load.duty_permille,
+				.burn_load = p->burn_load,
+				.burn_precision = p->burn_precision };
 
 	d->load.told = (enum load_kind)p->load;
 	d->load.told_duty = d->load.duty_permille;
@@ -149,12 +151,15 @@ void holder_tell(struct device *d, enum holder_type type)
 		d->holder.ending = true;
 }
 
-void holder_tell_load(struct device *d, enum load_kind kind, uint32_t duty_permille)
+void holder_tell_load(struct device *d, const struct hold_policy *p, enum load_kind kind)
 {
+	const uint32_t duty_permille = d->load.duty_permille;
 	struct holder_msg m = { .version = HPROTO_VERSION,
 				.type = HOLDER_LOAD,
 				.load = kind,
-				.duty_permille = duty_permille };
+				.duty_permille = duty_permille,
+				.burn_load = p->burn_load,
+				.burn_precision = p->burn_precision };
 
 	if (!d->holder.pid || (d->load.told == kind && d->load.told_duty == duty_permille))
 		return;

@@ -16,8 +16,9 @@ void holder_again(struct guard *g, struct device *d);
 /* Tell it something. A holder that cannot be told is killed: its memory must not depend on it. */
 void holder_tell(struct device *d, enum holder_type type);
 
-/* Tell it the load that its owner's policy wants now, if that is news. */
-void holder_tell_load(struct device *d, enum load_kind kind, uint32_t duty_permille);
+/* Tell it the load that p, its owner's policy, wants now, if that is news: kind is p's, or
+ * LOAD_NONE while it rests. */
+void holder_tell_load(struct device *d, const struct hold_policy *p, enum load_kind kind);
 
 /* Tell it to hold another amount from now on. */
 void holder_tell_amount(struct device *d, const struct mem_amount *amount);

@@ -34,12 +34,12 @@ void load_control_on_look(struct device *d, const struct hold_policy *p)
 	if (d->load.phase_ns > begun)
 		begun = d->load.phase_ns;
 	if (d->state != DEV_HELD || !d->sample.complete || d->load.resting ||
-	    p->load == LOAD_NONE || !(d->sample.look.valid & GPU_VALID_UTIL) ||
-	    now - begun < LOAD_TRAIL_NS)
+	    p->load == LOAD_NONE || p->load == LOAD_BURN ||
+	    !(d->sample.look.valid & GPU_VALID_UTIL) || now - begun < LOAD_TRAIL_NS)
 		return;
 	d->load.duty_permille = load_control_step(d->load.duty_permille, d->sample.look.util,
 						  p->util_low, p->util, p->util_high);
-	holder_tell_load(d, (enum load_kind)p->load, d->load.duty_permille);
+	holder_tell_load(d, p, (enum load_kind)p->load);
 }
 
 void load_control_on_time(struct device *d, const struct hold_policy *p, uint64_t now_ns)
@@ -56,6 +56,5 @@ void load_control_on_time(struct device *d, const struct hold_policy *p, uint64_
 	} else {
 		d->load.resting = false;
 	}
-	holder_tell_load(d, d->load.resting ? LOAD_NONE : (enum load_kind)p->load,
-			 d->load.duty_permille);
+	holder_tell_load(d, p, d->load.resting ? LOAD_NONE : (enum load_kind)p->load);
 }

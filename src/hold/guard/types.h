@@ -319,6 +319,12 @@ static inline bool client_owns(const struct guard *g, const struct client *c,
 	return d->owner == (int)(c - g->clients) && !d->id.mig_parent;
 }
 
+/* Its policy is to test what it holds (hold/burn.h). */
+static inline bool client_burns(const struct client *c)
+{
+	return c->has_policy && c->policy.hold && c->policy.load == LOAD_BURN;
+}
+
 /* The client of that instance; NULL: it has none, not even one that is waited for. */
 static inline struct client *client_find(struct guard *g, const char *instance)
 {

@@ -30,22 +30,17 @@
 #include "hold/holder/load.h"
 #include "hold/holder_proto.h"
 
-#define PIECES_FIRST 4		    /* one is enough unless less is free than was thought */
-#define PIECES_FEW   8		    /* with more of them another amount is taken anew */
-#define PIECES_MAX   24		    /* growing included; more pieces would make freeing slow */
-#define PIECE_ALIGN  (2ULL << 20)   /* the driver's own granule */
-#define PIECE_MIN    (256ULL << 20) /* a smaller piece is not worth a driver call */
-
-struct piece {
-	CUdeviceptr at;
-	uint64_t bytes;
-};
+#define PIECES_FIRST 4		     /* one is enough unless less is free than was thought */
+#define PIECES_FEW   8		     /* with more of them another amount is taken anew */
+#define PIECES_MAX   BURN_PIECES_MAX /* growing included; more would make freeing slow */
+#define PIECE_ALIGN  (2ULL << 20)    /* the driver's own granule */
+#define PIECE_MIN    (256ULL << 20)  /* a smaller piece is not worth a driver call */
 
 struct holder {
 	struct cuda cu;
 	CUcontext ctx;
 	struct load *load;
-	struct piece pieces[PIECES_MAX];
+	struct burn_piece pieces[PIECES_MAX];
 	size_t n_pieces;
 	uint64_t held, wanted;
 	uint64_t total;		/* bytes that the card has */
@@ -85,10 +80,20 @@ static _Noreturn void fail(int code, const struct err *e)
 	end();
 }
 
-static void answer_heartbeat(void)
+static void tell_burn(const struct holder *h)
+{
+	struct holder_msg m = { .type = HOLDER_BURN };
+
+	if (h->load && load_burn_found(h->load, &m.found))
+		tell(&m);
+}
+
+static void answer_heartbeat(const struct holder *h)
 {
 	struct holder_msg m = { .type = HOLDER_HEARTBEAT };
 
+	if (h->hold.load == LOAD_BURN)
+		tell_burn(h);
 	tell(&m);
 }
 
@@ -125,8 +130,18 @@ static void release(struct holder *h)
 	free_pieces(h);
 	h->holding = false;
 	tell(&m);
+	if (h->hold.load == LOAD_BURN)
+		tell_burn(h);
 	if (h->load)
-		load_set_memory(h->load, 0, 0, 0);
+		load_set_memory(h->load, NULL, 0, 0);
+}
+
+static void take_load(struct holder *h, const struct holder_msg *m)
+{
+	h->hold.load = m->load;
+	h->hold.duty_permille = m->duty_permille;
+	h->hold.burn_load = m->burn_load;
+	h->hold.burn_precision = m->burn_precision;
 }
 
 /*
@@ -145,14 +160,13 @@ static bool told_to_release(struct holder *h)
 		if (m.type == HOLDER_END)
 			end();
 		if (m.type == HOLDER_HEARTBEAT)
-			answer_heartbeat();
+			answer_heartbeat(h);
 		if (m.type == HOLDER_AMOUNT) {
 			h->hold.amount = m.amount;
 			h->amount_due = true;
 		}
 		if (m.type == HOLDER_LOAD) {
-			h->hold.load = m.load;
-			h->hold.duty_permille = m.duty_permille;
+			take_load(h, &m);
 		}
 	}
 	return false;
@@ -161,7 +175,7 @@ static bool told_to_release(struct holder *h)
 /* False: told to let go meanwhile. Each failing call may wait for the driver's lock as well. */
 static bool take_piece(struct holder *h, uint64_t bytes)
 {
-	struct piece *p = &h->pieces[h->n_pieces];
+	struct burn_piece *p = &h->pieces[h->n_pieces];
 
 	/* What is free may shrink under our hands: ask for less until the driver agrees. */
 	for (; bytes >= PIECE_MIN; bytes = (bytes - bytes / 8) / PIECE_ALIGN * PIECE_ALIGN) {
@@ -220,6 +234,13 @@ static void prepare_load(struct holder *h)
 	}
 }
 
+static void run_load(struct holder *h)
+{
+	load_set_burn(h->load, (enum burn_load)h->hold.burn_load,
+		      (enum precision)h->hold.burn_precision);
+	load_run(h->load, (enum load_kind)h->hold.load, h->hold.duty_permille);
+}
+
 /* Where a hold began without one, all is taken anew, with a load that is made in between. */
 static void start_load(struct holder *h)
 {
@@ -228,15 +249,15 @@ static void start_load(struct holder *h)
 		return;
 	}
 	if (h->n_pieces > 0)
-		load_set_memory(h->load, h->pieces[0].at, h->pieces[0].bytes, h->total);
-	load_run(h->load, (enum load_kind)h->hold.load, h->hold.duty_permille);
+		load_set_memory(h->load, h->pieces, (unsigned int)h->n_pieces, h->total);
+	run_load(h);
 }
 
 /* Another load on the same memory. */
 static void change_load(struct holder *h)
 {
 	if (h->load)
-		load_run(h->load, (enum load_kind)h->hold.load, h->hold.duty_permille);
+		run_load(h);
 	else
 		start_load(h);
 }
@@ -312,7 +333,7 @@ static void do_hold(struct holder *h, const struct holder_msg *order)
 static bool replace_pieces(struct holder *h, uint64_t free_bytes)
 {
 	uint64_t bytes = h->wanted < free_bytes ? h->wanted : free_bytes;
-	struct piece bridge = { .bytes = 0 };
+	struct burn_piece bridge = { .bytes = 0 };
 
 	if (told_to_release(h))
 		return false;
@@ -322,7 +343,7 @@ static bool replace_pieces(struct holder *h, uint64_t free_bytes)
 			bridge.bytes = bytes;
 	free_pieces(h);
 	if (h->load)
-		load_set_memory(h->load, 0, 0, 0);
+		load_set_memory(h->load, NULL, 0, 0);
 	if (bridge.bytes) {
 		h->pieces[h->n_pieces++] = bridge;
 		h->held = bridge.bytes;
@@ -391,8 +412,7 @@ static void obey(struct holder *h, const struct holder_msg *m)
 		release(h);
 		break;
 	case HOLDER_LOAD:
-		h->hold.load = m->load;
-		h->hold.duty_permille = m->duty_permille;
+		take_load(h, m);
 		if (h->holding)
 			change_load(h);
 		break;
@@ -404,7 +424,7 @@ static void obey(struct holder *h, const struct holder_msg *m)
 		h->amount_due = true;
 		break;
 	case HOLDER_HEARTBEAT:
-		answer_heartbeat();
+		answer_heartbeat(h);
 		break;
 	default:
 		end();

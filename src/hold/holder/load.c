@@ -19,12 +19,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "hold/holder/burn.h"
 #include "hold/holder/product.h"
 
 #define NAP_LIGHT_NS  20000U  /* one thread reads the stop word so often */
 #define NAP_SM_NS     100000U /* a warp on every SM: their reads cross the bus, so fewer */
-#define GEMM_MIN_N    2048U
-#define GEMM_N_STEP   2048U
 #define COUNTER_BYTES 512U
 #define FILL_BLOCK    256U
 #define BUSY_RETRY_NS 500000ULL
@@ -39,7 +38,7 @@ struct load {
 	CUstream stream;
 	CUfunction nap, gemm, fill;    /* gemm and fill are NULL below compute capability 7.0 */
 	const struct product *product; /* what gemm is */
-	int major;		       /* compute capability */
+	int capability;		       /* compute capability: 90 is 9.0 */
 	volatile uint32_t *stop_word;
 	CUdeviceptr stop_device;
 	unsigned int sm_count;
@@ -49,22 +48,15 @@ struct load {
 	enum load_kind kind;
 	uint32_t duty_permille;
 	CUdeviceptr work;
-	uint32_t gemm_n; /* 0: no memory for it */
+	uint32_t gemm_n;   /* 0: no memory for it */
+	struct burn *burn; /* NULL: there was none */
+	struct burn_job job;
+	bool job_changed;
+	struct burn_report found;
 	bool gemm_filled, gemm_tried;
 	int code; /* the first error */
 	struct err error;
 };
-
-uint32_t load_gemm_n(uint64_t total_bytes)
-{
-	uint64_t side_squared = total_bytes / 20 / 6;
-	uint64_t n = GEMM_MIN_N;
-
-	/* Nearest multiple: step on while the middle to the next one is still below. */
-	while ((n + GEMM_N_STEP / 2) * (n + GEMM_N_STEP / 2) < side_squared)
-		n += GEMM_N_STEP;
-	return (uint32_t)n;
-}
 
 size_t load_gemm_bytes(uint32_t n)
 {
@@ -73,11 +65,11 @@ size_t load_gemm_bytes(uint32_t n)
 
 uint32_t load_gemm_fit(uint64_t total_bytes, size_t work_bytes)
 {
-	uint32_t n = load_gemm_n(total_bytes);
+	uint32_t n = product_side(total_bytes);
 
-	while (n >= GEMM_MIN_N && load_gemm_bytes(n) > work_bytes)
-		n -= GEMM_N_STEP;
-	return n >= GEMM_MIN_N ? n : 0;
+	while (n >= PRODUCT_SIDE_STEP && load_gemm_bytes(n) > work_bytes)
+		n -= PRODUCT_SIDE_STEP;
+	return n >= PRODUCT_SIDE_STEP ? n : 0;
 }
 
 static CUresult launch_nap(struct load *l, uint64_t duration_ns)
@@ -103,12 +95,19 @@ static CUresult fill_matrices(struct load *l, uint64_t duration_ns)
 static CUresult launch_gemm(struct load *l, uint64_t duration_ns)
 {
 	size_t matrix = (size_t)l->gemm_n * l->gemm_n * 2;
-	CUdeviceptr counter = l->work, a = l->work + COUNTER_BYTES, b = a + matrix, c = b + matrix;
-	uint32_t n = l->gemm_n;
-	void *args[] = { &l->stop_device, &duration_ns, &counter, &a, &b, &c, &n };
+	CUdeviceptr a = l->work + COUNTER_BYTES;
+	struct product_args args = { .stop = l->stop_device,
+				     .duration_ns = duration_ns,
+				     .turns = l->work,
+				     .a = a,
+				     .b = a + matrix,
+				     .c = a + 2 * matrix,
+				     .n = l->gemm_n,
+				     .bytes = 2,
+				     .buffers = 1 };
 
 	if (!l->gemm_filled) {
-		CUresult code = l->cu->memset_d8(counter, 0, COUNTER_BYTES);
+		CUresult code = l->cu->memset_d8(l->work, 0, COUNTER_BYTES);
 
 		if (code == CUDA_SUCCESS)
 			code = fill_matrices(l, duration_ns);
@@ -116,10 +115,7 @@ static CUresult launch_gemm(struct load *l, uint64_t duration_ns)
 			return code;
 		l->gemm_filled = true;
 	}
-	/* As many blocks as fit: tiles are taken off a counter, so any number works. */
-	return l->cu->launch(l->gemm, l->sm_count * l->product->blocks_per_sm, 1, 1,
-			     l->product->threads, 1, 1, l->product->shared_bytes, l->stream, args,
-			     NULL);
+	return product_launch(l->cu, l->product, l->gemm, l->sm_count, l->stream, &args);
 }
 
 static CUresult launch(struct load *l, uint64_t duration_ns)
@@ -170,16 +166,15 @@ static void nap_until(uint64_t at_ns)
 static void prepare(struct load *l)
 {
 	const struct cuda *cu = l->cu;
-	const struct product *p = products;
-	CUfunction fill = NULL, gemm = NULL;
+	const struct product *product = NULL;
+	CUfunction fill = NULL, gemm;
 	CUmodule module;
 
 	if (l->kind != LOAD_GEMM || l->gemm_tried)
 		return;
 	l->gemm_tried = true;
 	(void)pthread_mutex_unlock(&l->lock);
-	for (; !gemm && p->name; p++)
-		gemm = product_load(cu, p, l->major);
+	gemm = product_find(cu, l->capability, PRECISION_F16, &product);
 
 	bool ok = gemm && cu->module_load(&module, kernel_gemm) == CUDA_SUCCESS &&
 		  cu->module_function(&fill, module, "tenure_fill") == CUDA_SUCCESS;
@@ -188,13 +183,57 @@ static void prepare(struct load *l)
 	if (ok) {
 		l->fill = fill;
 		l->gemm = gemm;
-		l->product = p - 1;
+		l->product = product;
 	}
 }
 
 static bool wanted(const struct load *l)
 {
-	return l->kind != LOAD_NONE && l->duty_permille;
+	return l->kind != LOAD_NONE && (l->duty_permille || l->kind == LOAD_BURN);
+}
+
+/* With the lock, but not while the driver compiles and the host computes. */
+static int begin_burn(struct load *l, struct err *e)
+{
+	const struct burn_setup setup = { .cu = l->cu,
+					  .stream = l->stream,
+					  .stop = l->stop_device,
+					  .sm_count = l->sm_count,
+					  .capability = l->capability };
+	const struct burn_job job = l->job;
+	int r = l->burn ? 0 : burn_create(&setup, &l->burn, e);
+
+	if (r < 0)
+		return r;
+	l->job_changed = false;
+	(void)pthread_mutex_unlock(&l->lock);
+	r = burn_begin(l->burn, &job, e);
+	(void)pthread_mutex_lock(&l->lock);
+	/* Of a job that is over by now it does not matter whether it could have been done. */
+	return l->job_changed ? 0 : r;
+}
+
+/* A slice of the burn, called with the lock held, and not holding it while the slice runs. */
+static void burn_turn(struct load *l)
+{
+	CUresult code = CUDA_SUCCESS;
+	int r = l->job_changed || !l->burn ? begin_burn(l, &l->error) : 0;
+
+	if (r < 0) {
+		l->code = r;
+		l->kind = LOAD_NONE;
+	}
+	if (l->kind != LOAD_BURN || l->job_changed)
+		return;
+	*l->stop_word = 0;
+	code = burn_launch(l->burn);
+	(void)pthread_mutex_unlock(&l->lock);
+	if (code == CUDA_SUCCESS)
+		code = burn_finish(l->burn);
+	(void)pthread_mutex_lock(&l->lock);
+	l->found = *burn_found(l->burn);
+	if (code != CUDA_SUCCESS)
+		fail(l, code, "burn");
 }
 
 static void *load_thread(void *arg)
@@ -208,6 +247,8 @@ static void *load_thread(void *arg)
 		(void)pthread_mutex_lock(&l->lock);
 		while (!wanted(l))
 			(void)pthread_cond_wait(&l->wake, &l->lock);
+		while (l->kind == LOAD_BURN)
+			burn_turn(l);
 		prepare(l);
 
 		bool launched = wanted(l) && turn(l);
@@ -224,15 +265,26 @@ static void *load_thread(void *arg)
 	return NULL;
 }
 
+static int read_capability(struct load *l, CUdevice dev, struct err *e)
+{
+	const struct cuda *cu = l->cu;
+	int major = 0, minor = 0;
+	CUresult code =
+		cu->device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev);
+
+	if (code == CUDA_SUCCESS)
+		code = cu->device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+					    dev);
+	l->capability = major * 10 + minor;
+	return cuda_result(cu, code, e, "compute capability");
+}
+
 static int load_kernels(struct load *l, CUdevice dev, struct err *e)
 {
 	const struct cuda *cu = l->cu;
 	CUmodule module;
 	int count = 0;
-	int r = cuda_result(
-		cu,
-		cu->device_attribute(&l->major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev),
-		e, "compute capability");
+	int r = read_capability(l, dev, e);
 
 	if (r == 0)
 		r = cuda_result(
@@ -242,9 +294,10 @@ static int load_kernels(struct load *l, CUdevice dev, struct err *e)
 	if (r < 0)
 		return r;
 	l->sm_count = count > 0 ? (unsigned int)count : 1;
-	r = cuda_result(cu,
-			cu->module_load(&module, l->major >= 7 ? kernel_light : kernel_light_sm50),
-			e, "load kernel light");
+	r = cuda_result(
+		cu,
+		cu->module_load(&module, l->capability >= 70 ? kernel_light : kernel_light_sm50), e,
+		"load kernel light");
 	if (r == 0)
 		r = cuda_result(cu, cu->module_function(&l->nap, module, "tenure_nap"), e,
 				"kernel tenure_nap");
@@ -303,13 +356,39 @@ int load_create(const struct cuda *cu, CUcontext ctx, struct load **ret, struct 
 	return 0;
 }
 
-void load_set_memory(struct load *l, CUdeviceptr work, size_t work_bytes, uint64_t total_bytes)
+void load_set_memory(struct load *l, const struct burn_piece *pieces, unsigned int n,
+		     uint64_t total_bytes)
 {
 	(void)pthread_mutex_lock(&l->lock);
-	l->work = work;
-	l->gemm_n = load_gemm_fit(total_bytes, work_bytes);
+	l->work = n ? pieces[0].at : 0;
+	l->gemm_n = load_gemm_fit(total_bytes, n ? pieces[0].bytes : 0);
 	l->gemm_filled = false;
+	l->job.total_bytes = total_bytes;
+	l->job.n_pieces = n;
+	for (unsigned int i = 0; i < n; i++)
+		l->job.pieces[i] = pieces[i];
+	l->job_changed = true;
 	(void)pthread_mutex_unlock(&l->lock);
+}
+
+void load_set_burn(struct load *l, enum burn_load load, enum precision precision)
+{
+	(void)pthread_mutex_lock(&l->lock);
+	l->job_changed = l->job_changed || l->job.load != load || l->job.precision != precision;
+	l->job.load = load;
+	l->job.precision = precision;
+	(void)pthread_mutex_unlock(&l->lock);
+}
+
+bool load_burn_found(struct load *l, struct burn_report *ret)
+{
+	(void)pthread_mutex_lock(&l->lock);
+
+	bool is = l->burn != NULL;
+
+	*ret = l->found;
+	(void)pthread_mutex_unlock(&l->lock);
+	return is;
 }
 
 void load_run(struct load *l, enum load_kind kind, uint32_t duty_permille)

@@ -8,16 +8,19 @@
  * not there on another.
  */
 
+#include <stdint.h>
+
 #include "gpu/cuda.h"
+#include "hold/burn.h"
 
 struct product {
 	const char *name;
-	int major_from, major_to; /* compute capability */
+	int from, to; /* compute capability: 90 is 9.0 */
 	const char *ptx;
 	unsigned int threads;	    /* of a block */
 	unsigned int blocks_per_sm; /* more than these would have no place */
 	unsigned int shared_bytes;  /* of a block, asked for at the launch */
-	unsigned int tile_bytes;    /* of C, that the kernel's counter counts */
+	unsigned int tile_elements; /* of a product: what the kernel counts */
 };
 
 /* The fastest first; the last has no name. */
@@ -26,11 +29,37 @@ extern const struct product products[];
 /* Also "tenure_fill" is in this one. */
 extern const char kernel_gemm[];
 
+#define PRODUCT_SIDE_STEP 2048U
+
+/* Pure: N of an N x N x N product for a card of total bytes: the multiple of 2048 nearest to the
+ * size whose three matrices in half precision are 5 % of it (24 GiB 14336, 48 GiB 20480, 80 GiB
+ * 26624). */
+uint32_t product_side(uint64_t total_bytes);
+
 /*
- * The driver compiles the product, which takes 0.1 to 0.3 s. NULL where a card of that compute
- * capability has no such thing, or the driver does not take it. The context is the current one and
+ * The driver compiles the product, which takes 0.1 to 0.3 s. NULL where it is not for cards of that
+ * compute capability, has no such precision, or the driver does not take it. The current context
  * owns it.
  */
-CUfunction product_load(const struct cuda *cu, const struct product *p, int major);
+CUfunction product_load(const struct cuda *cu, const struct product *p, int capability,
+			enum precision precision);
+
+/* The first of them that can be had, and *ret; NULL: there is none. */
+CUfunction product_find(const struct cuda *cu, int capability, enum precision precision,
+			const struct product **ret);
+
+/* What a launch takes, and the launch. */
+struct product_args {
+	CUdeviceptr stop;     /* a word: not 0 ends it */
+	uint64_t duration_ns; /* at most that long, and the rest of a tile */
+	CUdeviceptr turns;    /* 16 bytes of device memory: the tiles so far, and a time */
+	CUdeviceptr a, b,
+		c;	  /* n x n elements; the same, transposed; products in single precision */
+	uint32_t n;	  /* a multiple of 256 */
+	uint32_t bytes;	  /* of an element of a and b */
+	uint32_t buffers; /* so many products have room in c */
+};
+CUresult product_launch(const struct cuda *cu, const struct product *p, CUfunction f,
+			unsigned int sm_count, CUstream stream, struct product_args *args);
 
 #endif

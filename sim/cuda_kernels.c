@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * What kernels of tenure leave in memory. None is computed: each is known by its name, and of what
+ * it would leave there are the counters that its host reads, as far as the card would have come in
+ * its time. Results are there as soon as it is launched, as copies are done when they are asked
+ * for.
+ */
+#include "cuda_sim.h"
+
+#include <string.h>
+
+#include "gpu/cuda_abi.h"
+
+#define FOUND_MAX   16
+#define CHUNK_BYTES (1ULL << 20)
+
+/* As in kernels/device.h and kernels/burn.cu. */
+struct turns {
+	uint64_t next, stopped_ns;
+};
+
+struct found {
+	uint64_t looked_at, wrong, nan, inf, records;
+	struct {
+		uint64_t at;
+		uint32_t got, want;
+	} record[FOUND_MAX];
+};
+
+struct arguments {
+	void **at;
+	unsigned int threads; /* of a block */
+	const struct sim_dev *dev;
+};
+
+static uint64_t long_of(const struct arguments *a, int i)
+{
+	uint64_t v;
+
+	memcpy(&v, a->at[i], sizeof(v));
+	return v;
+}
+
+static uint32_t word_of(const struct arguments *a, int i)
+{
+	uint32_t v;
+
+	memcpy(&v, a->at[i], sizeof(v));
+	return v;
+}
+
+/* What is left of a rate on a card that is slow. */
+static double slowed(const struct sim_dev *d, double rate)
+{
+	return rate * (100 - d->health.slowness) / 100;
+}
+
+/* Operations per second of products of elements of so many bytes: six tenths of the peak, as an
+ * H200 has been measured. */
+static double product_rate(const struct sim_dev *d, uint32_t bytes)
+{
+	const double of_halves = bytes == 1 ? 1.98 : bytes == 4 ? 0.565 : 1;
+	double per_clock = d->cc_major >= 9			  ? 4096
+			   : d->cc_major == 8 && d->cc_minor == 0 ? 2048
+								  : 1024;
+
+	return slowed(d, 0.63 * of_halves * per_clock * d->sm_count * d->clock_sm_mhz * 1e6);
+}
+
+/* Bytes per second, read and written: eight tenths of the bus. */
+static double memory_rate(const struct sim_dev *d)
+{
+	return slowed(d, 0.8 * d->bus_bits / 8.0 * d->clock_mem_mhz * 2e6);
+}
+
+static void record(struct found *f, uint64_t at, uint32_t got, uint32_t want)
+{
+	if (f->records < FOUND_MAX) {
+		f->record[f->records].at = at;
+		f->record[f->records].got = got;
+		f->record[f->records].want = want;
+	}
+	f->records++;
+}
+
+/* (stop, duration_ns, turns, a, b, c, n, bytes, buffers) */
+static void leave_gemm(const struct arguments *a)
+{
+	const double tile = a->threads == 128 ? 64 * 64 : 128 * 256; /* elements */
+	const double seconds = (double)long_of(a, 1) / 1e9, n = word_of(a, 6);
+	struct turns t;
+
+	if (cu_read(&t, long_of(a, 2), sizeof(t)) != CUDA_SUCCESS)
+		return;
+	t.next += 1 + (uint64_t)(product_rate(a->dev, word_of(a, 7)) * seconds / (tile * 2 * n));
+	(void)cu_write(long_of(a, 2), &t, sizeof(t));
+}
+
+/* (stop, duration_ns, turns, c, table, found, n, first, count, buffers) */
+static void leave_check(const struct arguments *a)
+{
+	const struct sim_health *h = &a->dev->health;
+	const uint64_t elements = (uint64_t)word_of(a, 6) * word_of(a, 6) * word_of(a, 8);
+	uint32_t want = 0;
+	struct found f;
+
+	if (cu_read(&f, long_of(a, 5), sizeof(f)) != CUDA_SUCCESS)
+		return;
+	(void)cu_read(&want, long_of(a, 4), sizeof(want));
+	f.looked_at += elements;
+	f.wrong += h->wrong_results;
+	f.nan += h->nan_results;
+	f.inf += h->inf_results;
+	for (uint32_t i = 0; i < h->wrong_results && i < FOUND_MAX; i++)
+		record(&f, i * 4096ULL, want ^ 1U << 20, want);
+	if (h->nan_results)
+		record(&f, 1, 0x7fc00000, want);
+	if (h->inf_results)
+		record(&f, 2, 0x7f800000, want);
+	(void)cu_write(long_of(a, 5), &f, sizeof(f));
+	if (h->wrong_reference) {
+		want ^= 1;
+		(void)cu_write(long_of(a, 4), &want, sizeof(want));
+	}
+}
+
+/* (stop, duration_ns, turns, p, bytes, found, expected, seed, written, seed) */
+static void leave_memory(const struct arguments *a)
+{
+	const uint64_t bytes = long_of(a, 4), chunks = (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES;
+	const double seconds = (double)long_of(a, 1) / 1e9;
+	const int ways = (word_of(a, 6) ? 1 : 0) + (word_of(a, 8) ? 1 : 0);
+	uint64_t done = 1 + (uint64_t)(memory_rate(a->dev) * seconds / (ways ? ways : 1) /
+				       (double)CHUNK_BYTES);
+	const uint32_t wrong = a->dev->health.wrong_words;
+	struct turns t;
+	struct found f;
+
+	if (cu_read(&t, long_of(a, 2), sizeof(t)) != CUDA_SUCCESS ||
+	    cu_read(&f, long_of(a, 5), sizeof(f)) != CUDA_SUCCESS)
+		return;
+	done = t.next + done < chunks ? done : chunks - (t.next < chunks ? t.next : chunks);
+	if (word_of(a, 6)) {
+		f.looked_at += done * CHUNK_BYTES / 4;
+		f.wrong += wrong;
+		for (uint32_t i = 0; i < wrong && i < FOUND_MAX; i++)
+			record(&f, i * 4096ULL, 0x00400000, 0);
+	}
+	t.next += done;
+	(void)cu_write(long_of(a, 2), &t, sizeof(t));
+	(void)cu_write(long_of(a, 5), &f, sizeof(f));
+}
+
+void cu_kernel_leaves(const struct CUfunc_st *f, const struct sim_dev *dev, unsigned int threads,
+		      void **params)
+{
+	static const struct {
+		const char *name;
+		int nparams;
+		void (*leave)(const struct arguments *a);
+	} known[] = {
+		{ "tenure_gemm", 9, leave_gemm },
+		{ "tenure_check", 10, leave_check },
+		{ "tenure_memory", 10, leave_memory },
+	};
+	const struct arguments a = { .at = params, .threads = threads, .dev = dev };
+
+	for (size_t i = 0; params && i < sizeof(known) / sizeof(known[0]); i++)
+		if (strcmp(f->name, known[i].name) == 0 && f->nparams == known[i].nparams)
+			known[i].leave(&a);
+}

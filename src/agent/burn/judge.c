@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/burn/judge.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/enumstr.h"
+#include "base/mem.h"
+#include "base/strbuf.h"
+
+/*
+ * Figures of single good cards, for one that has none of its kind beside it: TFLOP/s of the
+ * products of `tenure burn`, by the name that NVML gives (docs/benchmarks.md says when and where).
+ */
+static const struct known_speed {
+	const char *name;
+	double tflops[PRECISION_MAX];
+} known_speeds[] = {
+	{ "NVIDIA H200",
+	  { [PRECISION_F16] = 679,
+	    [PRECISION_BF16] = 672,
+	    [PRECISION_TF32] = 380,
+	    [PRECISION_E4M3] = 1330 } },
+};
+
+static const char *const verdict_names[] = {
+	[BURN_GOOD] = "good",
+	[BURN_BAD] = "bad",
+	[BURN_UNTESTED] = "not tested",
+	[BURN_YIELDED] = "yielded",
+};
+_Static_assert(ARRAY_LEN(verdict_names) == BURN_VERDICT_MAX, "a name for every verdict");
+
+const char *burn_verdict_name(enum burn_verdict v)
+{
+	return enum_name(verdict_names, BURN_VERDICT_MAX, v);
+}
+
+static void say(struct text_list *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct text_list *l, const char *format, ...)
+{
+	struct strbuf text = STRBUF_INIT;
+	va_list ap;
+
+	va_start(ap, format);
+	strbuf_addv(&text, format, ap);
+	va_end(ap);
+	text_list_take(l, strbuf_take(&text));
+}
+
+static bool was_tested(const struct burnt *d)
+{
+	return d->found.elements > 0 || d->found.words > 0;
+}
+
+/* -------- results -------- */
+
+static void say_record(struct text_list *l, const struct burnt *d)
+{
+	const struct burn_record *r = &d->found.record[0];
+	float got, want;
+
+	if (!d->found.records || !d->found.n)
+		return;
+	(void)memcpy(&got, &r->got, sizeof(got));
+	(void)memcpy(&want, &r->want, sizeof(want));
+	say(l, "the first: %.9g in the place of %.9g, at row %llu, column %llu of %u x %u",
+	    (double)got, (double)want, (unsigned long long)(r->at / d->found.n),
+	    (unsigned long long)(r->at % d->found.n), (unsigned int)d->found.n,
+	    (unsigned int)d->found.n);
+}
+
+static void judge_products(const struct burnt *d, struct burn_judgement *j)
+{
+	const struct burn_report *f = &d->found;
+	const unsigned long long n = f->elements;
+
+	if (f->reference_wrong)
+		say(&j->reasons,
+		    "%llu words that results are compared with have changed in its memory: results "
+		    "that are wrong by them say nothing more",
+		    (unsigned long long)f->reference_wrong);
+	if (f->wrong)
+		say(&j->reasons, "%llu of %llu results are wrong", (unsigned long long)f->wrong, n);
+	if (f->nan)
+		say(&j->reasons, "%llu of %llu results are no numbers (NaN)",
+		    (unsigned long long)f->nan, n);
+	if (f->inf)
+		say(&j->reasons, "%llu of %llu results are infinite", (unsigned long long)f->inf,
+		    n);
+	if (f->wrong || f->nan || f->inf)
+		say_record(&j->notes, d);
+	if (f->repeated)
+		say(&j->notes, "%llu times the same wrong result came again at the same place",
+		    (unsigned long long)f->repeated);
+}
+
+static void judge_memory(const struct burnt *d, struct burn_judgement *j)
+{
+	const struct burn_report *f = &d->found;
+
+	if (!f->words_wrong)
+		return;
+	say(&j->reasons, "%llu of %llu words of memory were not what was written",
+	    (unsigned long long)f->words_wrong, (unsigned long long)f->words);
+	if (f->word_records)
+		say(&j->notes,
+		    "the first: %08x in the place of %08x (bits %08x), %llu bytes into "
+		    "what was held",
+		    f->word[0].got, f->word[0].want, f->word[0].got ^ f->word[0].want,
+		    (unsigned long long)f->word[0].at);
+	if (f->words_repeated)
+		say(&j->notes, "%llu of them again where they were wrong before",
+		    (unsigned long long)f->words_repeated);
+}
+
+/* -------- speed -------- */
+
+static double tflops_of(const struct burnt *d)
+{
+	return d->found.product_ns ? (double)d->found.gflop / (double)d->found.product_ns * 1e6 : 0;
+}
+
+static double memory_speed_of(const struct burnt *d)
+{
+	return d->found.memory_ns ? (double)d->found.memory_bytes / (double)d->found.memory_ns : 0;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The median of those of the same model that were tested, this one included; 0: it is alone. */
+static double median_of(const struct burnt *devices, uint32_t n, const struct burnt *d,
+			double (*speed)(const struct burnt *))
+{
+	double speeds[PROTO_DEVICES_MAX];
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; i < n && k < PROTO_DEVICES_MAX; i++)
+		if (!strcmp(devices[i].dev.name, d->dev.name) && speed(&devices[i]) > 0)
+			speeds[k++] = speed(&devices[i]);
+	if (k < 2)
+		return 0;
+	qsort(speeds, k, sizeof(speeds[0]), compare_doubles);
+	return (speeds[(k - 1) / 2] + speeds[k / 2]) / 2;
+}
+
+static double known_speed(const struct burnt *d)
+{
+	for (size_t i = 0; i < ARRAY_LEN(known_speeds); i++)
+		if (!strcmp(known_speeds[i].name, d->dev.name) &&
+		    d->found.precision < PRECISION_MAX)
+			return known_speeds[i].tflops[d->found.precision];
+	return 0;
+}
+
+static void judge_speed(const struct burnt *devices, uint32_t n, const struct burnt *d,
+			struct burn_judgement *j)
+{
+	double median = median_of(devices, n, d, tflops_of);
+	double memory_median = median_of(devices, n, d, memory_speed_of);
+	double known = j->tflops > 0 ? known_speed(d) : 0;
+	const char *like = median > 0 ? "the median of its model" : "what this model is known for";
+	double against = median > 0 ? median : known;
+
+	if (j->tflops > 0 && against > 0) {
+		j->of_median = j->tflops / against;
+		if (j->of_median * 1000 < BURN_SLOW_PERMILLE)
+			say(&j->reasons, "%.1f TFLOP/s: %.0f %% of %s (%.1f)", j->tflops,
+			    j->of_median * 100, like, against);
+	} else if (j->tflops > 0) {
+		say(&j->notes,
+		    "its speed is not judged: it is the only %s here, and no figure of "
+		    "that is known",
+		    d->dev.name);
+	}
+	if (memory_median > 0 && j->gb_per_s > 0 &&
+	    j->gb_per_s * 1000 < memory_median * BURN_SLOW_PERMILLE)
+		say(&j->reasons, "memory at %.0f GB/s: %.0f %% of the median of its model (%.0f)",
+		    j->gb_per_s, j->gb_per_s / memory_median * 100, memory_median);
+}
+
+/* -------- what NVML has said -------- */
+
+static void judge_throttling(const struct burnt *d, struct burn_judgement *j)
+{
+	for (unsigned int bit = 0; bit < 64; bit++) {
+		const uint64_t ns = d->throttled_ns[bit];
+		bool fault = false;
+		const char *name = health_throttle(UINT64_C(1) << bit, 0, &fault);
+
+		if (!name || !fault || ns < BURN_THROTTLE_LEAST ||
+		    ns < d->seen_ns / BURN_THROTTLE_SHARE)
+			continue;
+		say(&j->reasons, "slowed down for %.0f of %.0f s: %s", (double)ns / 1e9,
+		    (double)d->seen_ns / 1e9, name);
+	}
+}
+
+static bool both_know(const struct burnt *d, uint64_t what)
+{
+	return d->first.known & d->last.known & what;
+}
+
+static void judge_counters(const struct burnt *d, struct burn_judgement *j)
+{
+	const struct gpu_health *a = &d->first, *b = &d->last;
+	const uint64_t ecc = (uint64_t)HEALTH_ECC;
+
+	if (both_know(d, ecc << ECC_VOLATILE_UNCORRECTED) &&
+	    b->ecc[ECC_VOLATILE_UNCORRECTED] > a->ecc[ECC_VOLATILE_UNCORRECTED])
+		say(&j->reasons, "%llu memory errors that ECC could not correct",
+		    (unsigned long long)(b->ecc[ECC_VOLATILE_UNCORRECTED] -
+					 a->ecc[ECC_VOLATILE_UNCORRECTED]));
+	if (both_know(d, ecc << ECC_VOLATILE_CORRECTED) &&
+	    b->ecc[ECC_VOLATILE_CORRECTED] > a->ecc[ECC_VOLATILE_CORRECTED])
+		say(&j->notes, "%llu memory errors that ECC has corrected",
+		    (unsigned long long)(b->ecc[ECC_VOLATILE_CORRECTED] -
+					 a->ecc[ECC_VOLATILE_CORRECTED]));
+	if (both_know(d, HEALTH_ROWS) &&
+	    (b->rows_uncorrected > a->rows_uncorrected || b->rows_corrected > a->rows_corrected))
+		say(&j->reasons, "%u rows of its memory were replaced",
+		    b->rows_uncorrected - a->rows_uncorrected + b->rows_corrected -
+			    a->rows_corrected);
+	if (b->known & HEALTH_ROWS && b->rows_pending)
+		say(&j->reasons, "a faulty row of its memory is replaced at the next reset");
+	if (b->known & HEALTH_ROWS && b->rows_failed)
+		say(&j->reasons, "a faulty row of its memory could not be replaced: the card is to "
+				 "be exchanged");
+	if (both_know(d, HEALTH_PCIE_REPLAYS) &&
+	    b->pcie_replays - a->pcie_replays > BURN_REPLAYS_MOST)
+		say(&j->reasons, "%u transfers over PCIe had to be repeated",
+		    b->pcie_replays - a->pcie_replays);
+	if (d->xid)
+		say(&j->reasons, "its driver has reported error (XID) %u", (unsigned int)d->xid);
+	if (d->lost)
+		say(&j->reasons, "it is gone: nothing can be seen of it any more");
+}
+
+/* -------- the verdict -------- */
+
+static enum burn_verdict verdict_of(const struct burnt *d, const struct burn_judgement *j)
+{
+	if (j->reasons.n)
+		return BURN_BAD;
+	if (d->yielded)
+		return BURN_YIELDED;
+	return d->trouble[0] || !was_tested(d) ? BURN_UNTESTED : BURN_GOOD;
+}
+
+static void judge_one(const struct burnt *devices, uint32_t n, const struct burnt *d,
+		      struct burn_judgement *j)
+{
+	*j = (struct burn_judgement){ .tflops = tflops_of(d), .gb_per_s = memory_speed_of(d) };
+	judge_products(d, j);
+	judge_memory(d, j);
+	if (was_tested(d))
+		judge_speed(devices, n, d, j);
+	judge_throttling(d, j);
+	judge_counters(d, j);
+	j->verdict = verdict_of(d, j);
+	if (d->trouble[0])
+		text_list_add(j->verdict == BURN_BAD ? &j->notes : &j->reasons, d->trouble);
+	else if (j->verdict == BURN_UNTESTED)
+		say(&j->reasons, "the time was too short for a single result");
+}
+
+void burn_judge(const struct burnt *devices, uint32_t n, struct burn_judgement *ret)
+{
+	for (uint32_t i = 0; i < n; i++)
+		judge_one(devices, n, &devices[i], &ret[i]);
+}
+
+void burn_judgement_clear(struct burn_judgement *j)
+{
+	text_list_clear(&j->reasons);
+	text_list_clear(&j->notes);
+}
+
+int burn_exit_code(const struct burn_judgement *j, uint32_t n)
+{
+	static const struct {
+		enum burn_verdict verdict;
+		int code;
+	} codes[] = { { BURN_BAD, 1 }, { BURN_UNTESTED, 3 }, { BURN_YIELDED, 4 } };
+
+	for (size_t k = 0; k < ARRAY_LEN(codes); k++)
+		for (uint32_t i = 0; i < n; i++)
+			if (j[i].verdict == codes[k].verdict)
+				return codes[k].code;
+	return n ? 0 : 3;
+}

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: MIT */
+#include "agent/burn/run.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "agent/node/guardlink.h"
+#include "agent/node/selfcopy.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/nofile.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+
+#define INSTANCE   "burn" /* to the guard: one burn of a user at a time */
+#define TICK_MS	   250
+#define START_NS   (20 * NS_PER_S) /* for a device to be held and its kernels to be compiled */
+#define SILENCE_NS (10 * NS_PER_S) /* no report of a device that is held: its load hangs */
+#define END_NS	   (5 * NS_PER_S)  /* for the guard to take everything back */
+
+static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+
+struct run {
+	const struct burn_order *order;
+	struct burn_state *state;
+	void (*tick)(void *user, const struct burn_state *state);
+	void *user;
+	struct err *e;
+	int code;
+	uv_loop_t loop;
+	uv_timer_t timer;
+	uv_signal_t signals[ARRAY_LEN(signals)];
+	struct guardlink *link;
+	struct agent_config config;
+	struct node_self self;
+	int32_t of_slot[PROTO_DEVICES_MAX];  /* position in state->devices; -1: not selected */
+	uint64_t told_ns[PROTO_DEVICES_MAX]; /* by position: the last report */
+	uint64_t looked_ns[PROTO_DEVICES_MAX];
+	uint64_t accepted_ns; /* the guard took the policy; 0: not yet */
+	uint64_t ending_ns;   /* told to give all back */
+	bool closing;
+};
+
+/* A burn may wait for a directory service; the guard may not. */
+static const char *name_of(void *user, uint32_t uid)
+{
+	static char name[64];
+
+	return user_name(uid, name, sizeof(name));
+}
+
+/* The caller frees it. */
+static char *reason_text(const struct dev_reason *reason)
+{
+	const struct user_names names = { .name = name_of };
+	struct strbuf text = STRBUF_INIT;
+
+	dev_reason_text(reason, &names, &text);
+	return strbuf_take(&text);
+}
+
+static bool is_ended(const struct burnt *d)
+{
+	return d->ended_ns || d->trouble[0] || d->yielded || d->lost;
+}
+
+static void end_device(struct burnt *d)
+{
+	if (!d->ended_ns)
+		d->ended_ns = clock_mono_ns();
+}
+
+/* -------- the end -------- */
+
+static void on_closed_link(void *user)
+{
+	struct run *r = user;
+
+	r->link = NULL;
+}
+
+static void on_closed_handle(uv_handle_t *handle)
+{
+}
+
+static void close_all(struct run *r)
+{
+	if (r->closing)
+		return;
+	r->closing = true;
+	guardlink_close(r->link, on_closed_link);
+	uv_close((uv_handle_t *)&r->timer, on_closed_handle);
+	for (size_t i = 0; i < ARRAY_LEN(signals); i++)
+		uv_close((uv_handle_t *)&r->signals[i], on_closed_handle);
+}
+
+/*
+ * What is held goes back to whoever of our instances wants it, without being let go; so first
+ * nothing is wanted any more, and what is left is dropped.
+ */
+static void begin_end(struct run *r)
+{
+	struct hold_policy none = r->order->policy;
+
+	if (r->ending_ns)
+		return;
+	r->ending_ns = clock_mono_ns();
+	none.hold = 0;
+	none.load = LOAD_NONE;
+	if (r->accepted_ns)
+		guardlink_set_policy(r->link, &none);
+	guardlink_drop(r->link);
+}
+
+static void fail_run(struct run *r, int code, const char *why)
+{
+	if (r->code == 0)
+		r->code = err_set(r->e, code, "%s", why);
+	begin_end(r);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+	struct run *r = handle->data;
+
+	for (uint32_t i = 0; i < r->state->n; i++)
+		if (!is_ended(&r->state->devices[i]))
+			(void)str_copy(r->state->devices[i].trouble,
+				       sizeof(r->state->devices[i].trouble),
+				       "it was interrupted before its time was over");
+	begin_end(r);
+}
+
+/* -------- what the guard says -------- */
+
+static void on_welcome(void *user, const struct msg_guard *guard, bool started)
+{
+}
+
+static void on_policy_reply(void *user, int code, const char *text)
+{
+	struct run *r = user;
+
+	if (code < 0)
+		fail_run(r, code, text);
+	else if (!r->accepted_ns)
+		r->accepted_ns = clock_mono_ns();
+}
+
+static bool is_selected(const struct run *r, const struct dev_status *dev)
+{
+	return strcmp(dev->instance, INSTANCE) == 0 && !(dev->flags & DEVICE_MIG_CARD);
+}
+
+/* The sums of what was seen since the last time, while it is tested. */
+static void add_seen(struct run *r, uint32_t at, const struct dev_status *dev)
+{
+	struct burnt *d = &r->state->devices[at];
+	const uint64_t now = clock_mono_ns(), before = r->looked_ns[at];
+	const uint64_t ns = before ? now - before : 0;
+
+	if (!d->began_ns || is_ended(d))
+		return;
+	r->looked_ns[at] = now;
+	d->seen_ns += ns;
+	for (unsigned int bit = 0; bit < 64 && d->now.known & HEALTH_THROTTLE; bit++)
+		if (d->now.throttle & UINT64_C(1) << bit)
+			d->throttled_ns[bit] += ns;
+	if (dev->known & KNOWN_POWER) {
+		d->watt_seconds += dev->power_mw / 1e3 * (double)ns / 1e9;
+		if (dev->power_mw / 1000 > d->watts_most)
+			d->watts_most = dev->power_mw / 1000;
+	}
+	if (dev->known & KNOWN_TEMP) {
+		d->temp_first = d->temp_first ? d->temp_first : dev->temp_c;
+		if (dev->temp_c > d->temp_most)
+			d->temp_most = dev->temp_c;
+	}
+}
+
+static int32_t position_of(struct run *r, uint32_t slot, const struct dev_status *dev)
+{
+	if (r->of_slot[slot] < 0 && r->accepted_ns && !r->ending_ns && is_selected(r, dev))
+		r->of_slot[slot] = (int32_t)r->state->n++;
+	return r->of_slot[slot];
+}
+
+static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
+{
+	struct run *r = user;
+	const int32_t at = position_of(r, slot, dev);
+
+	if (at < 0)
+		return;
+	add_seen(r, (uint32_t)at, dev);
+	r->state->devices[at].dev = *dev;
+	if (dev->xid)
+		r->state->devices[at].xid = dev->xid;
+}
+
+static void on_health(void *user, uint32_t slot, const struct gpu_health *health)
+{
+	struct run *r = user;
+	struct burnt *d = r->of_slot[slot] < 0 ? NULL : &r->state->devices[r->of_slot[slot]];
+
+	if (!d || is_ended(d))
+		return;
+	d->now = *health;
+	if (d->began_ns && health->known & HEALTH_CLOCK_SM &&
+	    (!d->clock_least || health->clock_sm_mhz < d->clock_least))
+		d->clock_least = health->clock_sm_mhz;
+}
+
+static void on_burn(void *user, uint32_t slot, const struct burn_report *found)
+{
+	struct run *r = user;
+	struct burnt *d = r->of_slot[slot] < 0 ? NULL : &r->state->devices[r->of_slot[slot]];
+
+	if (!d)
+		return;
+	d->found = *found; /* the last word may come after the end */
+	if (is_ended(d))
+		return;
+	r->told_ns[r->of_slot[slot]] = clock_mono_ns();
+	if (!d->began_ns && (found->product_ns || found->memory_ns))
+		d->began_ns = clock_mono_ns();
+}
+
+static struct burnt *find(struct run *r, const char *uuid)
+{
+	for (uint32_t i = 0; i < r->state->n; i++)
+		if (!strcmp(r->state->devices[i].dev.uuid, uuid))
+			return &r->state->devices[i];
+	return NULL;
+}
+
+static void set_trouble(struct burnt *d, const char *why)
+{
+	if (!d->trouble[0])
+		(void)str_copy(d->trouble, sizeof(d->trouble), why);
+	end_device(d);
+}
+
+/* "yielded to PID 77 (alice, python)" is "to PID 77 (alice, python)" behind the verdict. */
+static void yield_device(struct burnt *d, const struct guard_event *ev)
+{
+	struct dev_reason to = ev->reason;
+	cleanup_free char *whom = NULL;
+
+	(void)str_copy(to.lead, sizeof(to.lead), "to ");
+	whom = reason_text(&to);
+	d->yielded = true;
+	set_trouble(d, whom);
+}
+
+static void on_event(void *user, const struct guard_event *ev)
+{
+	struct run *r = user;
+	struct burnt *d = find(r, ev->uuid);
+	cleanup_free char *why = NULL;
+
+	if (!d || is_ended(d) || r->ending_ns)
+		return;
+	if (ev->kind == EVENT_YIELD || ev->kind == EVENT_LENT)
+		yield_device(d, ev);
+	if (ev->kind == EVENT_LOST)
+		d->lost = true;
+	if (ev->kind != EVENT_FAILED && ev->kind != EVENT_BLIND && ev->kind != EVENT_LOST)
+		return;
+	why = reason_text(&ev->reason);
+	set_trouble(d, why);
+}
+
+static void on_guard(void *user, const struct msg_guard *guard)
+{
+	struct run *r = user;
+
+	if (guard->trouble[0] && !r->ending_ns)
+		fail_run(r, -EIO, guard->trouble);
+}
+
+static void on_dropped(void *user)
+{
+	close_all(user);
+}
+
+static void on_lost(void *user, const char *why)
+{
+	fail_run(user, -EIO, why);
+}
+
+static void on_failed(void *user, const struct err *why)
+{
+	fail_run(user, why->code < 0 ? why->code : -EIO, why->text);
+}
+
+static const struct guardlink_ops ops = {
+	.welcome = on_welcome,
+	.policy_reply = on_policy_reply,
+	.device = on_device,
+	.health = on_health,
+	.burn = on_burn,
+	.event = on_event,
+	.guard = on_guard,
+	.dropped = on_dropped,
+	.lost = on_lost,
+	.failed = on_failed,
+};
+
+/* -------- what time brings -------- */
+
+static void look_at_device(struct run *r, uint32_t at, uint64_t now)
+{
+	struct burnt *d = &r->state->devices[at];
+	cleanup_free char *why = NULL;
+
+	if (is_ended(d))
+		return;
+	if (d->began_ns && now - d->began_ns >= r->state->for_ns)
+		end_device(d);
+	else if (d->began_ns && now - r->told_ns[at] >= SILENCE_NS)
+		set_trouble(d, "its test has stopped telling how it goes on");
+	if (d->began_ns || now - r->accepted_ns < START_NS)
+		return;
+	why = reason_text(&d->dev.reason);
+	set_trouble(d, why);
+}
+
+static bool is_over(const struct run *r, uint64_t now)
+{
+	if (!r->accepted_ns || (!r->state->n && now - r->accepted_ns < START_NS))
+		return false;
+	for (uint32_t i = 0; i < r->state->n; i++)
+		if (!is_ended(&r->state->devices[i]))
+			return false;
+	return true;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct run *r = timer->data;
+	const uint64_t now = clock_mono_ns();
+
+	guardlink_heartbeat(r->link, true);
+	for (uint32_t i = 0; r->accepted_ns && !r->ending_ns && i < r->state->n; i++)
+		look_at_device(r, i, now);
+	if (!r->ending_ns && is_over(r, now))
+		begin_end(r);
+	r->state->over = r->ending_ns;
+	if (r->code == 0)
+		r->tick(r->user, r->state);
+	if (r->ending_ns && now - r->ending_ns > END_NS)
+		close_all(r);
+}
+
+static void start(struct run *r)
+{
+	(void)uv_timer_init(&r->loop, &r->timer);
+	r->timer.data = r;
+	(void)uv_timer_start(&r->timer, on_timer, TICK_MS, TICK_MS);
+	for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
+		(void)uv_signal_init(&r->loop, &r->signals[i]);
+		r->signals[i].data = r;
+		(void)uv_signal_start(&r->signals[i], on_signal, signals[i]);
+	}
+	r->link = guardlink_new(&r->loop, &r->config, &r->self, &ops, r);
+	guardlink_set_policy(r->link, &r->order->policy);
+	guardlink_start(r->link);
+}
+
+int burn_run(const struct burn_order *order, struct burn_state *state,
+	     void (*tick)(void *user, const struct burn_state *state), void *user, struct err *e)
+{
+	struct run *r = xcalloc(1, sizeof(*r));
+	struct selfcopy copy;
+	int code = selfcopy_make(&copy, e);
+
+	if (code == 0 && uv_loop_init(&r->loop) < 0)
+		code = err_set(e, -EIO, "no event loop can be made");
+	if (code < 0) {
+		free(r);
+		return code;
+	}
+	*state = (struct burn_state){ .for_ns = order->for_ms * NS_PER_MS };
+	r->order = order;
+	r->state = state;
+	r->tick = tick;
+	r->user = user;
+	r->e = e;
+	r->config = (struct agent_config){ .instance = INSTANCE, .dev_dir = order->dev_dir };
+	r->self = (struct node_self){ .host = "", .program_fd = copy.fd, .nofile = nofile_raise() };
+	for (size_t i = 0; i < ARRAY_LEN(r->of_slot); i++)
+		r->of_slot[i] = -1;
+	start(r);
+	(void)uv_run(&r->loop, UV_RUN_DEFAULT);
+	(void)uv_loop_close(&r->loop);
+	(void)fd_close(copy.fd);
+	code = r->code;
+	free(r);
+	return code;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/burn/run.h"
+#include "agent/node/policy.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "cli/commands.h"
+#include "cli/holding/burn_report.h"
+#include "cli/machine.h"
+#include "cli/term.h"
+
+#define SHOW_NS	    NS_PER_S
+#define CANNOT_TEST 3 /* exit code, also where there is no guard or no GPU */
+
+/* In the order of enum burn_load and enum precision (hold/burn.h). */
+static const char *const loads[] = { "tensor", "memory", "mixed", NULL };
+static const char *const precisions[] = { "fp16", "bf16", "tf32", "fp8", NULL };
+
+static const struct opt burn_opts[] = {
+	{ .name = "for",
+	  .spec = { VALUE_DURATION, .min = 1000 },
+	  .arg = "DURATION",
+	  .def = "1m",
+	  .help = "test each GPU for so long" },
+	{ .name = "load",
+	  .spec = { VALUE_CHOICE, .choices = loads },
+	  .arg = "LOAD",
+	  .def = "mixed",
+	  .help = "products on the tensor cores, patterns in memory, or both by turns: tensor, "
+		  "memory or mixed" },
+	{ .name = "precision",
+	  .spec = { VALUE_CHOICE, .choices = precisions },
+	  .arg = "PRECISION",
+	  .def = "bf16",
+	  .help = "of the products: fp16, bf16, tf32 or fp8" },
+	{ .name = "memory",
+	  .short_name = 'm',
+	  .spec = { VALUE_MEM },
+	  .arg = "AMOUNT",
+	  .def = "90%",
+	  .help = "memory to test on each GPU: a size, a share of what is free, or all-SIZE" },
+	{ .name = "junit",
+	  .words = WORDS_FILES,
+	  .spec = { VALUE_STRING },
+	  .arg = "FILE",
+	  .help = "also write the verdicts as JUnit has them, a test case for each GPU" },
+	{ 0 },
+};
+
+static void make_order(const struct cmd_ctx *ctx, struct burn_order *ret)
+{
+	static const uint32_t kinds[MEM_SPEC_MAX] = { [MEM_SPEC_BYTES] = MEM_BYTES,
+						      [MEM_SPEC_SHARE] = MEM_PERMILLE,
+						      [MEM_SPEC_ALL_BUT] = MEM_ALL_BUT };
+	const struct mem_spec *memory = &opts_value(ctx->opts, "memory")->mem;
+	struct hold_policy *p = &ret->policy;
+
+	p->load = LOAD_BURN;
+	p->burn_load = (uint8_t)opts_value(ctx->opts, "load")->num;
+	p->burn_precision = (uint8_t)opts_value(ctx->opts, "precision")->num;
+	p->memory = (struct mem_amount){ .kind = kinds[memory->kind],
+					 .permille = memory->permille,
+					 .bytes = memory->bytes };
+	p->together = p->leave = 0;
+	p->work_ms = p->rest_ms = 0;
+	p->idle_for_ms = 0;
+	p->refresh_ms = 200;
+	/* Whoever comes has it: the test of that device is over. */
+	p->rehold_ms = 24ULL * 3600 * 1000;
+	ret->for_ms = opts_value(ctx->opts, "for")->num;
+	ret->dev_dir = settings_str(ctx->settings, SET_DEV_DIR);
+}
+
+struct shown {
+	bool live;
+	unsigned int lines; /* of the last table, to be drawn over */
+	uint64_t at_ns;
+};
+
+/* On a terminal alone: a pipe gets the report. */
+static void show(void *user, const struct burn_state *state)
+{
+	struct shown *s = user;
+	uint64_t now = clock_mono_ns();
+	char *text = NULL;
+	size_t size = 0;
+
+	if (!s->live || (!state->over && now - s->at_ns < SHOW_NS))
+		return;
+
+	FILE *page = open_memstream(&text, &size);
+
+	if (!page)
+		return;
+	s->at_ns = now;
+	if (state->n)
+		burn_progress_print(state, page);
+	else
+		(void)fputs("The guard is asked for the GPUs.\n", page);
+	(void)fclose(page);
+	if (s->lines)
+		(void)printf("\033[%uA\033[J", s->lines);
+	s->lines = 0;
+	for (const char *p = text; *p; p++)
+		s->lines += *p == '\n';
+	if (!state->over)
+		(void)fputs(text, stdout);
+	(void)fflush(stdout);
+	free(text);
+}
+
+static int report(const struct cmd_ctx *ctx, const struct burn_report_of *r, struct err *e)
+{
+	const char *junit = opts_text(ctx->opts, "junit");
+	int code = burn_exit_code(r->judgements, r->state->n);
+
+	if (opts_flag(ctx->opts, "json"))
+		cmd_print_json(burn_report_json(r));
+	else
+		burn_report_print(r, stdout);
+	if (junit && burn_report_junit(r, junit, e) < 0)
+		return CMD_FAILED;
+	if (!r->state->n)
+		(void)err_set(e, -1,
+			      "no GPU could be tested: none of those that were named is "
+			      "there, or others have all of them");
+	return code;
+}
+
+/* The counters of each card, by UUID: the guard reads them too seldom for a test of a minute. */
+static void take_counters(const struct machine *m, struct burn_state *state, bool first)
+{
+	for (uint32_t i = 0; m && i < state->n; i++)
+		for (uint32_t k = 0; k < m->list.n; k++)
+			if (strcmp(m->list.d[k].uuid, state->devices[i].dev.uuid) == 0)
+				*(first ? &state->devices[i].first : &state->devices[i].last) =
+					m->devices[k].health;
+}
+
+static struct machine *read_counters(void)
+{
+	struct machine *m = NULL;
+
+	if (machine_look(0, &m, NULL) < 0)
+		return NULL;
+	machine_read_health(m);
+	return m;
+}
+
+static int run_burn(const struct cmd_ctx *ctx, struct err *e)
+{
+	cleanup_free struct burn_state *state = xcalloc(1, sizeof(*state));
+	cleanup_free struct burn_judgement *judgements = NULL;
+	struct burn_order order = { .for_ms = 0 };
+	struct shown s = { .live = !opts_flag(ctx->opts, "json") &&
+				   term_has_screen(STDOUT_FILENO) };
+	char host[256] = "localhost";
+	struct burn_report_of r = {
+		.order = &order, .state = state, .node = host, .began_wall_ns = clock_wall_ns()
+	};
+
+	/* The guard outlives us, and whoever waits for that. */
+	proc_fds_keep_private();
+	if (policy_from_settings(ctx->settings, true, &order.policy, e) < 0)
+		return CMD_USAGE;
+	make_order(ctx, &order);
+	(void)gethostname(host, sizeof(host) - 1);
+
+	struct machine *before = read_counters();
+	int code = burn_run(&order, state, show, &s, e);
+	struct machine *after = code < 0 ? NULL : read_counters();
+
+	take_counters(before, state, true);
+	take_counters(after, state, false);
+	before = machine_free(before);
+	after = machine_free(after);
+	if (code < 0)
+		return code == -EPERM ? CMD_DENIED
+		       : code == -EINVAL || code == -ERANGE || code == -ENOENT || code == -ENOTUNIQ
+			       ? CMD_USAGE
+			       : CANNOT_TEST;
+	judgements = xcalloc(state->n ? state->n : 1, sizeof(*judgements));
+	burn_judge(state->devices, state->n, judgements);
+	r.judgements = judgements;
+	code = report(ctx, &r, e);
+	for (uint32_t i = 0; i < state->n; i++)
+		burn_judgement_clear(&judgements[i]);
+	return code;
+}
+
+static const struct cmd_example burn_examples[] = {
+	{ "tenure burn", "test all GPUs that nobody uses, for a minute" },
+	{ "tenure burn --gpus 0,1 --for 1h --load tensor --precision fp16",
+	  "two of them, thoroughly" },
+	{ "tenure burn --json --junit burn.xml", "in a script: the exit code is the verdict" },
+	{ 0 },
+};
+
+const struct cmd cmd_burn = {
+	.name = "burn",
+	.group = "Holding GPUs",
+	.summary = "test GPUs under full load, and give way to whoever needs one",
+	.description =
+		"Takes the GPUs that nobody uses, those that an agent of yours holds included, and "
+		"has them compute products whose every result is known, and write and read all of "
+		"their memory in patterns. At the end it says of each GPU whether it is good, and "
+		"why not: wrong results, memory that does not keep what was written, a speed below "
+		"that of its like, heat, errors that ECC could not correct, reports of the driver.\n"
+		"\n"
+		"A GPU is yielded to a newcomer as a held one is, and to tasks of your own; its test "
+		"is over then. What an agent of yours held goes back to it.\n"
+		"\n"
+		"Exit codes: 0 all are good, 1 one is bad, 3 one could not be tested, 4 one was "
+		"yielded before its time was over.",
+	.examples = burn_examples,
+	.opts = burn_opts,
+	.setting_groups = SETTING_GROUP_GPUS | SETTING_GROUP_NODE,
+	.flags = CMD_HOLDS | CMD_JSON,
+	.run = run_burn,
+};

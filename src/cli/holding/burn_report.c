@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/holding/burn_report.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "cli/table.h"
+#include "cli/term.h"
+
+#define CELL   64
+#define FORMAT 1
+
+/* For programs. */
+static const char *const verdict_words[BURN_VERDICT_MAX] = {
+	[BURN_GOOD] = "good",
+	[BURN_BAD] = "bad",
+	[BURN_UNTESTED] = "not-tested",
+	[BURN_YIELDED] = "yielded",
+};
+
+static const enum term_style styles[BURN_VERDICT_MAX] = {
+	[BURN_GOOD] = TERM_GREEN,
+	[BURN_BAD] = TERM_RED,
+	[BURN_UNTESTED] = TERM_YELLOW,
+	[BURN_YIELDED] = TERM_YELLOW,
+};
+
+static const char *label(const struct dev_status *dev, char *buf)
+{
+	return dev->mig >= 0 ? str_print(buf, CELL, "%u/%d", (unsigned int)dev->index, dev->mig)
+			     : str_print(buf, CELL, "%u", (unsigned int)dev->index);
+}
+
+static const char *number(double v, const char *format, char *buf)
+{
+	return v > 0 ? str_print(buf, CELL, format, v) : "-";
+}
+
+static double tflops_of(const struct burn_report *f)
+{
+	return f->product_ns ? (double)f->gflop / (double)f->product_ns * 1e6 : 0;
+}
+
+static double gb_of(const struct burn_report *f)
+{
+	return f->memory_ns ? (double)f->memory_bytes / (double)f->memory_ns : 0;
+}
+
+static uint64_t errors_of(const struct burn_report *f)
+{
+	return f->wrong + f->nan + f->inf + f->words_wrong + f->reference_wrong;
+}
+
+static double seconds_of(const struct burnt *d)
+{
+	uint64_t end = d->ended_ns ? d->ended_ns : clock_mono_ns();
+
+	return d->began_ns && end > d->began_ns ? (double)(end - d->began_ns) / 1e9 : 0;
+}
+
+static const char *progress_word(const struct burnt *d)
+{
+	if (d->yielded)
+		return "yielded";
+	if (d->trouble[0])
+		return "not tested";
+	if (d->ended_ns)
+		return "done";
+	return d->began_ns ? "tested" : "starts";
+}
+
+void burn_progress_print(const struct burn_state *state, FILE *out)
+{
+	static const struct table_column columns[] = {
+		{ "GPU", true },
+		{ "NAME", .drop = 2 },
+		{ "TIME", true },
+		{ "TFLOP/s", true },
+		{ "GB/s", true },
+		{ "WATTS", true, .drop = 1 },
+		{ "TEMP", true, .drop = 3 },
+		{ "ERRORS", true },
+		{ "STATE" },
+		{ 0 },
+	};
+	struct table *t = table_new(columns);
+
+	for (uint32_t i = 0; i < state->n; i++) {
+		const struct burnt *d = &state->devices[i];
+		const struct dev_status *dev = &d->dev;
+		char gpu[CELL], time[CELL], tflops[CELL], gb[CELL], watts[CELL], temp[CELL],
+			errors[CELL];
+		uint64_t n = errors_of(&d->found);
+
+		table_add(t, n ? TERM_RED : TABLE_PLAIN, label(dev, gpu), dev->name,
+			  str_print(time, CELL, "%.0f of %.0f s", seconds_of(d),
+				    (double)state->for_ns / 1e9),
+			  number(tflops_of(&d->found), "%.1f", tflops),
+			  number(gb_of(&d->found), "%.0f", gb),
+			  dev->known & KNOWN_POWER ? number(dev->power_mw / 1e3, "%.0f", watts)
+						   : "-",
+			  dev->known & KNOWN_TEMP ? number(dev->temp_c, "%.0f C", temp) : "-",
+			  str_print(errors, CELL, "%llu", (unsigned long long)n), progress_word(d));
+	}
+	table_print(t, out);
+	t = table_free(t);
+}
+
+/* -------- for people -------- */
+
+static void print_texts(const struct burnt *d, const struct burn_judgement *j, FILE *out)
+{
+	char gpu[CELL];
+	int indent = fprintf(out, "gpu %s  %s", label(&d->dev, gpu), burn_verdict_name(j->verdict));
+
+	(void)fprintf(out, "%s", j->reasons.n || j->notes.n ? ": " : "\n");
+	for (size_t i = 0; i < j->reasons.n; i++) {
+		(void)fprintf(out, "%*s", i ? indent + 2 : 0, "");
+		term_print_wrapped(out, j->reasons.texts[i], (size_t)indent + 2);
+	}
+	for (size_t i = 0; i < j->notes.n; i++) {
+		(void)fprintf(out, "%*s", i || j->reasons.n ? indent + 2 : 0, "");
+		term_print_wrapped(out, j->notes.texts[i], (size_t)indent + 2);
+	}
+}
+
+static double mean_watts(const struct burnt *d)
+{
+	return d->seen_ns ? d->watt_seconds / ((double)d->seen_ns / 1e9) : 0;
+}
+
+static void add_report_row(struct table *t, const struct burnt *d, const struct burn_judgement *j)
+{
+	char gpu[CELL], time[CELL], tflops[CELL], share[CELL], gb[CELL], watts[CELL], temp[CELL],
+		compared[CELL];
+
+	table_add(t, styles[j->verdict], label(&d->dev, gpu), d->dev.name,
+		  burn_verdict_name(j->verdict), str_print(time, CELL, "%.0f s", seconds_of(d)),
+		  number(j->tflops, "%.1f", tflops), number(j->of_median * 100, "%.0f %%", share),
+		  number(j->gb_per_s, "%.0f", gb), number(mean_watts(d), "%.0f", watts),
+		  number(d->temp_most, "%.0f C", temp),
+		  number((double)(d->found.elements + d->found.words), "%.3g", compared));
+}
+
+void burn_report_print(const struct burn_report_of *r, FILE *out)
+{
+	static const struct table_column columns[] = {
+		{ "GPU", true },
+		{ "NAME", .drop = 5 },
+		{ "VERDICT" },
+		{ "TESTED", true, .drop = 3 },
+		{ "TFLOP/s", true },
+		{ "OF ITS LIKE", true, .drop = 4 },
+		{ "GB/s", true },
+		{ "WATTS", true, .drop = 1 },
+		{ "HOTTEST", true, .drop = 2 },
+		{ "COMPARED", true },
+		{ 0 },
+	};
+	struct table *t = table_new(columns);
+
+	for (uint32_t i = 0; i < r->state->n; i++)
+		add_report_row(t, &r->state->devices[i], &r->judgements[i]);
+	if (r->state->n)
+		table_print(t, out);
+	t = table_free(t);
+	for (uint32_t i = 0; i < r->state->n; i++)
+		print_texts(&r->state->devices[i], &r->judgements[i], out);
+}
+
+/* -------- for programs -------- */
+
+static json_t *texts_json(const struct text_list *l)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < l->n; i++)
+		(void)json_array_append_new(list, json_string(l->texts[i]));
+	return list;
+}
+
+static json_t *number_json(double v)
+{
+	return v > 0 ? json_real(v) : json_null();
+}
+
+static json_t *products_json(const struct burnt *d, const struct burn_judgement *j)
+{
+	const struct burn_report *f = &d->found;
+
+	if (!f->n)
+		return json_null();
+	return json_pack("{s:s, s:s, s:i, s:f, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}",
+			 "precision", precision_name(f->precision), "kernel", f->kernel, "n",
+			 (int)f->n, "product_s", (double)f->product_ns / 1e9, "tflops",
+			 number_json(j->tflops), "of_its_like", number_json(j->of_median),
+			 "compared", (json_int_t)f->elements, "wrong", (json_int_t)f->wrong, "nan",
+			 (json_int_t)f->nan, "inf", (json_int_t)f->inf, "repeated",
+			 (json_int_t)f->repeated, "reference_wrong",
+			 (json_int_t)f->reference_wrong);
+}
+
+static json_t *memory_json(const struct burnt *d, const struct burn_judgement *j)
+{
+	const struct burn_report *f = &d->found;
+
+	if (!f->memory_ns)
+		return json_null();
+	return json_pack("{s:f, s:o, s:i, s:I, s:I, s:I}", "memory_s", (double)f->memory_ns / 1e9,
+			 "gb_per_s", number_json(j->gb_per_s), "passes", (int)f->passes, "words",
+			 (json_int_t)f->words, "wrong", (json_int_t)f->words_wrong, "repeated",
+			 (json_int_t)f->words_repeated);
+}
+
+static json_t *throttled_json(const struct burnt *d)
+{
+	json_t *all = json_object();
+
+	for (unsigned int bit = 0; bit < 64; bit++) {
+		const char *name = health_throttle(UINT64_C(1) << bit, 0, NULL);
+
+		if (name && d->throttled_ns[bit])
+			(void)json_object_set_new(all, name,
+						  json_real((double)d->throttled_ns[bit] / 1e9));
+	}
+	return all;
+}
+
+static json_t *device_json(const struct burnt *d, const struct burn_judgement *j)
+{
+	json_t *o = json_pack("{s:i, s:o, s:s, s:s, s:s, s:o, s:o, s:f}", "gpu", (int)d->dev.index,
+			      "mig", d->dev.mig >= 0 ? json_integer(d->dev.mig) : json_null(),
+			      "uuid", d->dev.uuid, "name", d->dev.name, "verdict",
+			      verdict_words[j->verdict], "reasons", texts_json(&j->reasons),
+			      "notes", texts_json(&j->notes), "tested_s", seconds_of(d));
+
+	(void)json_object_set_new(o, "products", products_json(d, j));
+	(void)json_object_set_new(o, "memory", memory_json(d, j));
+	(void)json_object_set_new(o, "power_mean_w", number_json(mean_watts(d)));
+	(void)json_object_set_new(o, "power_most_w", number_json(d->watts_most));
+	(void)json_object_set_new(o, "temperature_first_c", number_json(d->temp_first));
+	(void)json_object_set_new(o, "temperature_most_c", number_json(d->temp_most));
+	(void)json_object_set_new(o, "clock_least_mhz", number_json(d->clock_least));
+	(void)json_object_set_new(o, "slowed_s", throttled_json(d));
+	return o;
+}
+
+json_t *burn_report_json(const struct burn_report_of *r)
+{
+	const uint32_t n = r->state->n;
+	json_t *devices = json_array();
+	char time[CLOCK_TEXT_MAX];
+
+	for (uint32_t i = 0; i < n; i++)
+		(void)json_array_append_new(devices,
+					    device_json(&r->state->devices[i], &r->judgements[i]));
+	return json_pack("{s:i, s:s, s:s, s:s, s:f, s:i, s:o}", "format", FORMAT, "node", r->node,
+			 "began", clock_format_iso(r->began_wall_ns, time), "load",
+			 burn_load_name(r->order->policy.burn_load), "for_s",
+			 (double)r->state->for_ns / 1e9, "exit_code",
+			 burn_exit_code(r->judgements, n), "devices", devices);
+}
+
+/* -------- for CI -------- */
+
+static void add_xml(struct strbuf *out, const char *text)
+{
+	static const struct {
+		char c;
+		const char *as;
+	} escapes[] = { { '&', "&amp;" }, { '<', "&lt;" }, { '>', "&gt;" }, { '"', "&quot;" } };
+
+	for (; *text; text++) {
+		const char *as = NULL;
+
+		for (size_t i = 0; i < ARRAY_LEN(escapes); i++)
+			as = escapes[i].c == *text ? escapes[i].as : as;
+		if (as)
+			strbuf_adds(out, as);
+		else
+			strbuf_addc(out, *text);
+	}
+}
+
+static void add_case(struct strbuf *out, const struct burn_report_of *r, uint32_t i)
+{
+	const struct burnt *d = &r->state->devices[i];
+	const struct burn_judgement *j = &r->judgements[i];
+	char gpu[CELL];
+
+	strbuf_addf(out, "  <testcase classname=\"");
+	add_xml(out, r->node);
+	strbuf_addf(out, "\" name=\"gpu %s ", label(&d->dev, gpu));
+	add_xml(out, d->dev.uuid);
+	strbuf_addf(out, "\" time=\"%.3f\">", seconds_of(d));
+	if (j->verdict != BURN_GOOD) {
+		strbuf_addf(out, "<%s message=\"", j->verdict == BURN_BAD ? "failure" : "skipped");
+		for (size_t k = 0; k < j->reasons.n; k++) {
+			strbuf_adds(out, k ? "; " : "");
+			add_xml(out, j->reasons.texts[k]);
+		}
+		strbuf_adds(out, "\"/>");
+	}
+	strbuf_adds(out, "</testcase>\n");
+}
+
+int burn_report_junit(const struct burn_report_of *r, const char *path, struct err *e)
+{
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	unsigned int failures = 0, skipped = 0;
+
+	for (uint32_t i = 0; i < r->state->n; i++) {
+		failures += r->judgements[i].verdict == BURN_BAD;
+		skipped += r->judgements[i].verdict == BURN_UNTESTED ||
+			   r->judgements[i].verdict == BURN_YIELDED;
+	}
+	strbuf_addf(&out,
+		    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"tenure burn\" "
+		    "tests=\"%u\" failures=\"%u\" skipped=\"%u\" errors=\"0\">\n",
+		    (unsigned int)r->state->n, failures, skipped);
+	for (uint32_t i = 0; i < r->state->n; i++)
+		add_case(&out, r, i);
+	strbuf_adds(&out, "</testsuite>\n");
+	return fs_write_atomic(path, out.data, out.len, 0644, e);
+}

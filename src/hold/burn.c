@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+#include "hold/burn.h"
+
+#include "base/enumstr.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+
+static const char *const load_names[] = {
+	[BURN_TENSOR] = "tensor",
+	[BURN_MEMORY] = "memory",
+	[BURN_MIXED] = "mixed",
+};
+_Static_assert(ARRAY_LEN(load_names) == BURN_LOAD_MAX, "a name for every load");
+
+static const struct {
+	const char *name;
+	uint32_t bytes;
+} precisions[] = {
+	[PRECISION_F16] = { "fp16", 2 },
+	[PRECISION_BF16] = { "bf16", 2 },
+	[PRECISION_TF32] = { "tf32", 4 },
+	[PRECISION_E4M3] = { "fp8", 1 },
+};
+_Static_assert(ARRAY_LEN(precisions) == PRECISION_MAX, "a name for every precision");
+
+const char *burn_load_name(uint32_t load)
+{
+	return enum_name(load_names, BURN_LOAD_MAX, load);
+}
+
+const char *precision_name(uint32_t precision)
+{
+	return precision < PRECISION_MAX ? precisions[precision].name : "?";
+}
+
+uint32_t precision_bytes(uint32_t precision)
+{
+	return precision < PRECISION_MAX ? precisions[precision].bytes : 0;
+}
+
+void burn_report_end(struct burn_report *r)
+{
+	r->kernel[sizeof(r->kernel) - 1] = '\0';
+	(void)utf8_clean(r->kernel);
+	if (r->records > BURN_RECORDS)
+		r->records = BURN_RECORDS;
+	if (r->word_records > BURN_RECORDS)
+		r->word_records = BURN_RECORDS;
+}

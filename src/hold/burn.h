@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_HOLD_BURN_H
+#define TENURE_HOLD_BURN_H
+
+/*
+ * A burn: a hold whose load is a test of the device. What is to be tested travels with the policy
+ * (hold/policy.h) from the client to the guard and on to the holders; what each of them has found
+ * travels back. A device that burns is held like any other: the guard yields it to a newcomer, and
+ * the memory is free as soon as that of any hold.
+ */
+
+#include <stdint.h>
+
+enum burn_load {
+	BURN_TENSOR, /* products on the tensor cores, each compared with what the host knows */
+	BURN_MEMORY, /* all that is held is written and read in patterns */
+	BURN_MIXED,  /* by turns */
+	BURN_LOAD_MAX
+};
+
+/* Of the elements of a product; sums are single precision. */
+enum precision {
+	PRECISION_F16,
+	PRECISION_BF16,
+	PRECISION_TF32,
+	PRECISION_E4M3, /* fp8 */
+	PRECISION_MAX
+};
+
+#define BURN_RECORDS 4
+
+/* One thing that was found wrong. */
+struct burn_record {
+	uint64_t at;	    /* row * n + column of a product, or a byte of the hold */
+	uint32_t got, want; /* bits: of a float, or of a word of memory */
+};
+
+/* What a holder has found since its burn began. Counters only grow. */
+struct burn_report {
+	/* Products. */
+	uint64_t product_ns;	  /* time in which they were computed */
+	uint64_t gflop;		  /* 10^9 operations in that time */
+	uint64_t elements;	  /* that were compared */
+	uint64_t wrong, nan, inf; /* of these, each apart */
+	uint64_t repeated;	  /* wrong ones that were so before, at the same place */
+	uint64_t reference_wrong; /* words of what is compared with that have changed */
+	/* Memory. */
+	uint64_t memory_ns;
+	uint64_t memory_bytes; /* that were read or written in that time */
+	uint64_t words;	       /* of 32 bits, that were compared */
+	uint64_t words_wrong, words_repeated;
+	uint32_t passes;		/* whole ones */
+	uint32_t n;			/* of n x n products; 0: none was made yet */
+	uint32_t precision;		/* enum precision of them */
+	uint32_t records, word_records; /* in record[] and word[] */
+	char kernel[16];		/* which products: "9.0", "8.0", "7.0" */
+	struct burn_record record[BURN_RECORDS], word[BURN_RECORDS]; /* the first of each */
+};
+
+/* Terminate its strings and bound its numbers: it came over a socket. */
+void burn_report_end(struct burn_report *r);
+
+/* "tensor", "memory", "mixed"; "?" out of range. */
+const char *burn_load_name(uint32_t load);
+/* "fp16", "bf16", "tf32", "fp8"; "?" out of range. */
+const char *precision_name(uint32_t precision);
+/* Of an element; 0 out of range. */
+uint32_t precision_bytes(uint32_t precision);
+
+#endif

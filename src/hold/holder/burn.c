@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One slice is a launch of the products or of a pass over memory, the comparison of those products
+ * that are written over next, and a copy of what was found to host memory. Its results are read
+ * when the stream is idle.
+ */
+#include "hold/holder/burn.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "hold/holder/product.h"
+
+#define PERIOD	      64U /* rows of a matrix repeat after it; also in kernels/burn.cu */
+#define TABLE_WORDS   (PERIOD * PERIOD)
+#define N_STEP	      256U
+#define N_MIN	      1024U
+#define FOUND_MAX     16U
+#define CHUNK_BYTES   (1ULL << 20)
+#define THREADS	      256U
+#define BLOCKS_PER_SM 8U
+#define SEED_A	      0U
+#define SEED_B	      PERIOD
+#define LOOK_NS	      NS_PER_S /* the table is read back so often */
+#define RING_NS	      (1200 * NS_PER_MS)
+#define RING_AFTER_NS (300 * NS_PER_MS)
+#define MIXED_SLICES  200U /* of products; then a round of patterns, and again */
+
+extern const char kernel_burn[];
+
+/* As in kernels/burn.cu. */
+struct found {
+	uint64_t looked_at, wrong, nan, inf, records;
+	struct {
+		uint64_t at;
+		uint32_t got, want;
+	} record[FOUND_MAX];
+};
+
+enum pattern { PATTERN_NONE, PATTERN_WORD, PATTERN_ADDRESS, PATTERN_RANDOM };
+
+/* Moving inversions of fixed words, then words that tell where they are, then ones that nothing
+ * foretells: each pass looks for what the one before has written. */
+static const struct pattern_row {
+	enum pattern pattern;
+	uint32_t seed;
+} patterns[] = {
+	{ PATTERN_WORD, 0 },
+	{ PATTERN_WORD, 0xffffffff },
+	{ PATTERN_WORD, 0x55555555 },
+	{ PATTERN_WORD, 0xaaaaaaaa },
+	{ PATTERN_ADDRESS, 0 },
+	{ PATTERN_ADDRESS, 0xffffffff },
+	{ PATTERN_RANDOM, 0x9e3779b9 },
+	{ PATTERN_RANDOM, 0x61c88646 },
+};
+#define ROUND ARRAY_LEN(patterns)
+
+/* What lies in device memory in front of everything, and is copied back after each slice. */
+struct words {
+	struct turns {
+		uint64_t next, stopped_ns;
+	} tiles, bands, chunks; /* of products, of their comparison, of a pass */
+	struct found product, memory;
+};
+#define WORDS_BYTES  4096U
+#define HEADER_BYTES (WORDS_BYTES + TABLE_WORDS * 4U)
+_Static_assert(sizeof(struct words) <= WORDS_BYTES, "the header has room for its words");
+
+/* Host memory that the device reads and writes. */
+struct pinned {
+	struct words words;
+	uint32_t table[TABLE_WORDS], table_back[TABLE_WORDS];
+};
+
+struct burn {
+	struct burn_setup with;
+	struct burn_job job;
+	CUfunction matrix, check, memory; /* NULL: not compiled yet */
+	CUfunction gemm;
+	const struct product *product;
+	enum precision gemm_precision;
+	CUevent begin, end;
+	struct pinned *pinned;
+	uint32_t n, range, buffers, table_n, table_range;
+	CUdeviceptr a, b, c;
+	bool filled; /* counters, table and matrices are there */
+	bool testing_memory;
+	struct words seen;   /* what the device had counted at the last look */
+	uint64_t products;   /* whole ones then */
+	uint64_t checked;    /* of these, compared or on their way */
+	uint64_t pass;	     /* number of the pass over the memory */
+	unsigned int piece;  /* where that is */
+	unsigned int slices; /* of products since the last round of patterns */
+	uint64_t looked_ns;  /* the table was read back last */
+	bool table_comes;    /* and is on its way */
+	struct burn_report found;
+};
+
+/* --- pure --- */
+
+static uint64_t matrices_bytes(uint32_t n, enum precision precision)
+{
+	return HEADER_BYTES + 2ULL * n * n * precision_bytes(precision);
+}
+
+uint32_t burn_product_n(uint64_t total_bytes, uint64_t piece_bytes, enum precision precision)
+{
+	uint32_t n = product_side(total_bytes) / 2 / N_STEP * N_STEP;
+
+	while (n >= N_MIN && matrices_bytes(n, precision) + 8ULL * n * n > piece_bytes)
+		n -= N_STEP;
+	return n >= N_MIN ? n : 0;
+}
+
+/* Sums of n products of numbers of either sign up to r are about sqrt(n) r^2 / 3, and stay below
+ * six times that. */
+uint32_t burn_range(uint32_t n, enum precision precision)
+{
+	const uint32_t most = precision == PRECISION_E4M3 ? 4 : 255;
+	uint32_t r = 1;
+
+	while (r < most && 2.0 * (r + 1) * (r + 1) * sqrt(n) < 16777216.0)
+		r++;
+	return r;
+}
+
+static uint32_t hash(uint32_t x)
+{
+	x = (x ^ x >> 16) * 0x7feb352dU;
+	x = (x ^ x >> 15) * 0x846ca68bU;
+	return x ^ x >> 16;
+}
+
+static int16_t *matrix_rows(uint32_t n, uint32_t range, uint32_t seed)
+{
+	int16_t *rows = xmalloc(sizeof(*rows) * PERIOD * n);
+
+	for (uint32_t r = 0; r < PERIOD; r++)
+		for (uint32_t k = 0; k < n; k++)
+			rows[(size_t)r * n + k] =
+				(int16_t)((int)(hash((seed + r) * 0x9e3779b9U + k * 0x85ebca6bU) %
+						(2 * range + 1)) -
+					  (int)range);
+	return rows;
+}
+
+static int32_t dot(const int16_t *x, const int16_t *y, uint32_t n)
+{
+	int32_t sum = 0;
+
+	for (uint32_t k = 0; k < n; k++)
+		sum += x[k] * y[k];
+	return sum;
+}
+
+static void make_table(uint32_t *table, uint32_t n, uint32_t range)
+{
+	cleanup_free int16_t *a = matrix_rows(n, range, SEED_A);
+	cleanup_free int16_t *b = matrix_rows(n, range, SEED_B);
+
+	for (uint32_t i = 0; i < PERIOD; i++)
+		for (uint32_t j = 0; j < PERIOD; j++) {
+			float sum = (float)dot(a + (size_t)i * n, b + (size_t)j * n, n);
+
+			memcpy(&table[i * PERIOD + j], &sum, sizeof(sum));
+		}
+}
+
+/* --- the beginning --- */
+
+int burn_create(const struct burn_setup *setup, struct burn **ret, struct err *e)
+{
+	const struct cuda *cu = setup->cu;
+	struct burn *b = xcalloc(1, sizeof(*b));
+	void *host = NULL;
+	CUresult code = cu->host_alloc(&host, sizeof(*b->pinned), CU_MEMHOSTALLOC_PORTABLE);
+
+	if (code == CUDA_SUCCESS)
+		code = cu->event_create(&b->begin, CU_EVENT_DEFAULT);
+	if (code == CUDA_SUCCESS)
+		code = cu->event_create(&b->end, CU_EVENT_DEFAULT);
+	if (code != CUDA_SUCCESS) {
+		free(b);
+		return cuda_result(cu, code, e, "host memory and events of a burn");
+	}
+	b->with = *setup;
+	b->pinned = host;
+	*ret = b;
+	return 0;
+}
+
+static int compile(struct burn *b, struct err *e)
+{
+	const struct cuda *cu = b->with.cu;
+	CUmodule module;
+	CUresult code;
+
+	if (b->memory)
+		return 0;
+	if (b->with.capability < 70)
+		return err_set(e, -ENOSYS, "a burn needs a card of compute capability 7.0 or more");
+	code = cu->module_load(&module, kernel_burn);
+	if (code == CUDA_SUCCESS)
+		code = cu->module_function(&b->matrix, module, "tenure_matrix");
+	if (code == CUDA_SUCCESS)
+		code = cu->module_function(&b->check, module, "tenure_check");
+	if (code == CUDA_SUCCESS)
+		code = cu->module_function(&b->memory, module, "tenure_memory");
+	return cuda_result(cu, code, e, "kernels of a burn");
+}
+
+static int compile_product(struct burn *b, struct err *e)
+{
+	const enum precision precision = b->job.precision;
+
+	if (b->gemm && b->gemm_precision == precision)
+		return 0;
+	b->gemm = product_find(b->with.cu, b->with.capability, precision, &b->product);
+	b->gemm_precision = precision;
+	if (!b->gemm)
+		return err_set(e, -ENOSYS,
+			       "this card, or its driver, has no products in %s (compute "
+			       "capability %d.%d)",
+			       precision_name(precision), b->with.capability / 10,
+			       b->with.capability % 10);
+	return 0;
+}
+
+static int lay_out(struct burn *b, struct err *e)
+{
+	const struct burn_piece *first = &b->job.pieces[0];
+	const uint64_t total = b->job.total_bytes;
+	const uint32_t n = burn_product_n(total, first->bytes, b->job.precision);
+
+	if (!n)
+		return err_set(e, -ENOMEM, "%.1f GiB are too little for products",
+			       (double)first->bytes / (double)(1ULL << 30));
+	b->n = n;
+	b->range = burn_range(n, b->job.precision);
+	b->a = first->at + HEADER_BYTES;
+	b->b = b->a + (uint64_t)n * n * precision_bytes(b->job.precision);
+	b->c = first->at + matrices_bytes(n, b->job.precision);
+	b->buffers = (uint32_t)((first->bytes - matrices_bytes(n, b->job.precision)) /
+				((uint64_t)n * n * 4));
+	if (b->table_n != n || b->table_range != b->range)
+		make_table(b->pinned->table, n, b->range);
+	b->table_n = n;
+	b->table_range = b->range;
+	return 0;
+}
+
+int burn_begin(struct burn *b, const struct burn_job *job, struct err *e)
+{
+	int r;
+
+	b->job = *job;
+	b->filled = false;
+	b->testing_memory = job->load != BURN_TENSOR; /* of a mixed one a round of it comes first */
+	if (!job->n_pieces || job->pieces[0].bytes <= HEADER_BYTES)
+		return err_set(e, -ENOMEM, "nothing is held to burn");
+	r = compile(b, e);
+	if (r == 0 && job->load != BURN_MEMORY)
+		r = compile_product(b, e);
+	return r == 0 && job->load != BURN_MEMORY ? lay_out(b, e) : r;
+}
+
+/* --- launches --- */
+
+static CUdeviceptr word_at(const struct burn *b, size_t offset)
+{
+	return b->job.pieces[0].at + offset;
+}
+
+static CUresult launch(struct burn *b, CUfunction f, void **args)
+{
+	return b->with.cu->launch(f, b->with.sm_count * BLOCKS_PER_SM, 1, 1, THREADS, 1, 1, 0,
+				  b->with.stream, args, NULL);
+}
+
+static CUresult fill_matrix(struct burn *b, CUdeviceptr at, uint32_t seed)
+{
+	uint64_t duration_ns = BURN_SLICE_NS;
+	uint32_t period = PERIOD, element = b->job.precision;
+	uint32_t pitch = b->n * precision_bytes(b->job.precision);
+	void *args[] = { &b->with.stop, &duration_ns, &at,	 &b->n, &pitch,
+			 &element,	&period,      &b->range, &seed };
+
+	return launch(b, b->matrix, args);
+}
+
+static CUresult fill(struct burn *b)
+{
+	const struct cuda *cu = b->with.cu;
+	CUresult code = cu->memset_d8_async(word_at(b, 0), 0, WORDS_BYTES, b->with.stream);
+
+	b->seen = (struct words){ 0 };
+	b->products = b->checked = 0;
+	b->piece = b->slices = 0;
+	b->pass = 0;
+	b->filled = true;
+	if (b->testing_memory || code != CUDA_SUCCESS)
+		return code;
+	code = cu->copy_in_async(word_at(b, WORDS_BYTES), b->pinned->table, TABLE_WORDS * 4,
+				 b->with.stream);
+	if (code == CUDA_SUCCESS)
+		code = fill_matrix(b, b->a, SEED_A);
+	return code == CUDA_SUCCESS ? fill_matrix(b, b->b, SEED_B) : code;
+}
+
+/* As many products as the last slice has finished are written over in this one: the oldest. */
+static CUresult check_products(struct burn *b)
+{
+	uint64_t duration_ns = BURN_SLICE_NS, fresh = b->products - b->checked;
+	uint32_t count = (uint32_t)(fresh < b->buffers ? fresh : b->buffers);
+	uint64_t oldest = b->products < b->buffers ? b->checked : b->products + 1;
+	uint32_t first = (uint32_t)(oldest % b->buffers);
+	CUdeviceptr turns = word_at(b, offsetof(struct words, bands));
+	CUdeviceptr table = word_at(b, WORDS_BYTES);
+	CUdeviceptr found = word_at(b, offsetof(struct words, product));
+	void *args[] = { &b->with.stop, &duration_ns, &turns, &b->c,  &table,
+			 &found,	&b->n,	      &first, &count, &b->buffers };
+
+	b->checked = b->products;
+	if (!count)
+		return CUDA_SUCCESS;
+
+	CUresult code =
+		b->with.cu->memset_d8_async(turns, 0, sizeof(b->seen.bands), b->with.stream);
+
+	return code == CUDA_SUCCESS ? launch(b, b->check, args) : code;
+}
+
+static CUresult launch_products(struct burn *b)
+{
+	const struct cuda *cu = b->with.cu;
+	struct product_args args = { .stop = b->with.stop,
+				     .duration_ns = BURN_SLICE_NS,
+				     .turns = word_at(b, offsetof(struct words, tiles)),
+				     .a = b->a,
+				     .b = b->b,
+				     .c = b->c,
+				     .n = b->n,
+				     .bytes = precision_bytes(b->job.precision),
+				     .buffers = b->buffers };
+	CUresult code = check_products(b);
+
+	if (code == CUDA_SUCCESS)
+		code = cu->event_record(b->begin, b->with.stream);
+	if (code == CUDA_SUCCESS)
+		code = product_launch(cu, b->product, b->gemm, b->with.sm_count, b->with.stream,
+				      &args);
+	b->slices++;
+	return code == CUDA_SUCCESS ? cu->event_record(b->end, b->with.stream) : code;
+}
+
+static uint64_t piece_offset(const struct burn *b)
+{
+	return b->piece == 0 ? HEADER_BYTES : 0;
+}
+
+static uint64_t piece_bytes(const struct burn *b)
+{
+	return (b->job.pieces[b->piece].bytes - piece_offset(b)) / 16 * 16;
+}
+
+static uint64_t piece_chunks(const struct burn *b)
+{
+	return (piece_bytes(b) + CHUNK_BYTES - 1) / CHUNK_BYTES;
+}
+
+static struct pattern_row pattern_of(uint64_t pass)
+{
+	struct pattern_row row = patterns[pass % ROUND];
+
+	if (row.pattern == PATTERN_RANDOM)
+		row.seed += (uint32_t)(pass / ROUND);
+	return row;
+}
+
+static CUresult launch_pass(struct burn *b)
+{
+	const struct cuda *cu = b->with.cu;
+	uint64_t duration_ns = BURN_SLICE_NS, bytes = piece_bytes(b);
+	CUdeviceptr turns = word_at(b, offsetof(struct words, chunks));
+	CUdeviceptr at = b->job.pieces[b->piece].at + piece_offset(b);
+	CUdeviceptr found = word_at(b, offsetof(struct words, memory));
+	struct pattern_row before = { PATTERN_NONE, 0 }, after = pattern_of(b->pass);
+	CUresult code = CUDA_SUCCESS;
+
+	if (b->pass > 0)
+		before = pattern_of(b->pass - 1);
+
+	uint32_t expected = before.pattern, written = after.pattern;
+	void *args[] = { &b->with.stop, &duration_ns, &turns,	    &at,      &bytes,
+			 &found,	&expected,    &before.seed, &written, &after.seed };
+
+	if (b->seen.chunks.next == 0)
+		code = cu->memset_d8_async(turns, 0, sizeof(b->seen.chunks), b->with.stream);
+	if (code == CUDA_SUCCESS)
+		code = cu->event_record(b->begin, b->with.stream);
+	if (code == CUDA_SUCCESS)
+		code = launch(b, b->memory, args);
+	return code == CUDA_SUCCESS ? cu->event_record(b->end, b->with.stream) : code;
+}
+
+/* So that the next ones have room: those that were seen are noted. */
+static CUresult forget_records(struct burn *b, size_t of, struct found *seen)
+{
+	if (!seen->records)
+		return CUDA_SUCCESS;
+	seen->records = 0;
+	return b->with.cu->memset_d8_async(word_at(b, of + offsetof(struct found, records)), 0,
+					   sizeof(seen->records), b->with.stream);
+}
+
+static CUresult copy_back(struct burn *b)
+{
+	const struct cuda *cu = b->with.cu;
+	const uint64_t now = clock_mono_ns();
+	CUresult code = cu->copy_out_async(&b->pinned->words, word_at(b, 0), sizeof(struct words),
+					   b->with.stream);
+
+	b->table_comes = !b->testing_memory && now - b->looked_ns >= LOOK_NS;
+	if (!b->table_comes || code != CUDA_SUCCESS)
+		return code;
+	b->looked_ns = now;
+	return cu->copy_out_async(b->pinned->table_back, word_at(b, WORDS_BYTES), TABLE_WORDS * 4,
+				  b->with.stream);
+}
+
+CUresult burn_launch(struct burn *b)
+{
+	CUresult code = b->filled ? CUDA_SUCCESS : fill(b);
+
+	if (code == CUDA_SUCCESS)
+		code = forget_records(b, offsetof(struct words, product), &b->seen.product);
+	if (code == CUDA_SUCCESS)
+		code = forget_records(b, offsetof(struct words, memory), &b->seen.memory);
+	if (code == CUDA_SUCCESS)
+		code = b->testing_memory ? launch_pass(b) : launch_products(b);
+	return code == CUDA_SUCCESS ? copy_back(b) : code;
+}
+
+/* --- what it found --- */
+
+static bool is_known(const struct burn_record *kept, uint32_t n, const struct burn_record *r)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (kept[i].at == r->at && kept[i].got == r->got)
+			return true;
+	return false;
+}
+
+/* Those that are new go to kept; the number of those that were there already. */
+static uint64_t note_records(const struct found *f, uint64_t modulo, struct burn_record *kept,
+			     uint32_t *n_kept)
+{
+	uint64_t again = 0;
+
+	for (uint64_t i = 0; i < f->records && i < FOUND_MAX; i++) {
+		struct burn_record r = { .at = f->record[i].at % modulo,
+					 .got = f->record[i].got,
+					 .want = f->record[i].want };
+
+		if (is_known(kept, *n_kept, &r))
+			again++;
+		else if (*n_kept < BURN_RECORDS)
+			kept[(*n_kept)++] = r;
+	}
+	return again;
+}
+
+static uint64_t elapsed_ns(const struct burn *b)
+{
+	float ms = 0;
+
+	return b->with.cu->event_elapsed(&ms, b->begin, b->end) == CUDA_SUCCESS && ms > 0
+		       ? (uint64_t)((double)ms * 1e6)
+		       : 0;
+}
+
+/* A product is compared again just before it is written over, so the fewer there are, the sooner
+ * what has happened to one of them is seen. */
+static void shorten_ring(struct burn *b)
+{
+	const struct burn_report *f = &b->found;
+	const double flop = 2.0 * b->n * b->n * b->n;
+	double most;
+
+	if (f->product_ns < RING_AFTER_NS || b->products < 2)
+		return;
+	most = (double)f->gflop * 1e9 / flop / (double)f->product_ns * RING_NS;
+	if (most < b->buffers)
+		b->buffers = most > 2 ? (uint32_t)most : 2;
+}
+
+static void note_products(struct burn *b, const struct words *w)
+{
+	const uint64_t tiles = w->tiles.next - b->seen.tiles.next;
+	const uint64_t elements = (uint64_t)b->n * b->n;
+	struct burn_report *f = &b->found;
+
+	f->n = b->n;
+	f->precision = b->job.precision;
+	(void)str_copy(f->kernel, sizeof(f->kernel), b->product->name);
+	f->product_ns += elapsed_ns(b);
+	f->gflop += (uint64_t)((double)tiles * b->product->tile_elements * 2 * b->n / 1e9 + 0.5);
+	f->elements += w->product.looked_at - b->seen.product.looked_at;
+	f->wrong += w->product.wrong - b->seen.product.wrong;
+	f->nan += w->product.nan - b->seen.product.nan;
+	f->inf += w->product.inf - b->seen.product.inf;
+	f->repeated += note_records(&w->product, elements, f->record, &f->records);
+	b->products = w->tiles.next * b->product->tile_elements / elements;
+	shorten_ring(b);
+}
+
+static void note_table(struct burn *b)
+{
+	uint64_t wrong = 0;
+
+	for (size_t i = 0; b->table_comes && i < TABLE_WORDS; i++)
+		wrong += b->pinned->table_back[i] != b->pinned->table[i];
+	if (wrong > b->found.reference_wrong)
+		b->found.reference_wrong = wrong;
+}
+
+/* The next piece, the next pass, or after a whole round the products again. */
+static void go_on(struct burn *b)
+{
+	b->seen.chunks.next = 0;
+	if (++b->piece < b->job.n_pieces)
+		return;
+	b->piece = 0;
+	b->pass++;
+	b->found.passes++;
+	if (b->job.load == BURN_MIXED && b->pass > ROUND) {
+		b->testing_memory = false;
+		b->filled = false;
+	}
+}
+
+static void note_pass(struct burn *b, const struct words *w)
+{
+	const uint64_t chunks = piece_chunks(b);
+	const uint64_t now = w->chunks.next < chunks ? w->chunks.next : chunks;
+	const unsigned int ways = b->pass > 0 ? 2 : 1; /* read and written, or written */
+	struct burn_report *f = &b->found;
+
+	f->memory_ns += elapsed_ns(b);
+	f->memory_bytes += (now - b->seen.chunks.next) * CHUNK_BYTES * ways;
+	f->words += w->memory.looked_at - b->seen.memory.looked_at;
+	f->words_wrong += w->memory.wrong - b->seen.memory.wrong;
+	f->words_repeated += note_records(&w->memory, UINT64_MAX, f->word, &f->word_records);
+	b->seen = *w;
+	b->seen.chunks.next = now;
+	if (now >= chunks)
+		go_on(b);
+}
+
+CUresult burn_finish(struct burn *b)
+{
+	CUresult code = b->with.cu->stream_synchronize(b->with.stream);
+	const struct words w = b->pinned->words;
+
+	if (code != CUDA_SUCCESS)
+		return code;
+	if (b->testing_memory) {
+		note_pass(b, &w);
+		return code;
+	}
+	note_products(b, &w);
+	note_table(b);
+	b->seen = w;
+	if (b->job.load == BURN_MIXED && b->slices >= MIXED_SLICES) {
+		b->testing_memory = true;
+		b->filled = false;
+	}
+	return code;
+}
+
+const struct burn_report *burn_found(const struct burn *b)
+{
+	return &b->found;
+}

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+"""`tenure burn` on simulated machines: every verdict, and what it does to newcomers, tasks and holds."""
+import json
+import signal
+import subprocess
+import xml.etree.ElementTree
+
+import pytest
+
+from holdlib import GIB, machine  # noqa: F401  (machine is a fixture)
+from patience import HANG, must_come, wait_for
+
+
+def burn(m, *args, seconds="3s"):
+    """Exit code, document and the devices by number."""
+    done = m.cmd("burn", "--json", "--for", seconds, *args)
+    doc = json.loads(done.stdout) if done.stdout else None
+    return done, doc, {d["gpu"]: d for d in doc["devices"]} if doc else {}
+
+
+def start(m, *args, seconds="60s"):
+    """One in the background, when it tests its devices."""
+    p = subprocess.Popen([m.tenure, "burn", "--json", "--for", seconds, *args], env=m.env, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    m.others.append(p)
+    must_come(lambda: min(m.used()) > 100 * GIB)
+    return p
+
+
+def end(p):
+    out, errors = p.communicate(timeout=HANG)
+    return p.returncode, json.loads(out)["devices"], errors
+
+
+def test_good_cards(machine, tmp_path):  # noqa: F811
+    m = machine()
+    done, doc, gpus = burn(m, "--junit", tmp_path / "burn.xml")
+    assert done.returncode == 0 == doc["exit_code"] and sorted(gpus) == [0, 1]
+    for d in gpus.values():
+        assert d["verdict"] == "good" and d["reasons"] == []
+        assert d["products"]["precision"] == "bf16" and d["products"]["kernel"] == "9.0"
+        assert 500 < d["products"]["tflops"] < 800 and d["products"]["of_its_like"] == pytest.approx(1, abs=0.05)
+        assert d["products"]["compared"] > 1e8 and d["products"]["wrong"] == d["products"]["nan"] == 0
+        assert d["memory"]["words"] > 1e9 and d["memory"]["passes"] >= 2 and d["memory"]["gb_per_s"] > 1000
+        assert d["tested_s"] >= 3 and d["power_most_w"] > 121 and d["temperature_most_c"] > 30
+    suite = xml.etree.ElementTree.parse(tmp_path / "burn.xml").getroot()
+    assert suite.attrib["tests"] == "2" and suite.attrib["failures"] == suite.attrib["skipped"] == "0"
+    # Nothing is left of it, neither memory nor a guard.
+    assert wait_for(lambda: m.used() == [0, 0]) and wait_for(lambda: not m.pids("tenure"))
+    text = m.cmd("burn", "--for", "1s", "--gpus", "0").stdout
+    assert "gpu 0  good" in text and "its speed is not judged" not in text  # an H200's is known
+
+
+@pytest.mark.parametrize("load, precision, products, memory", [
+    ("tensor", "fp16", True, False), ("tensor", "tf32", True, False), ("tensor", "fp8", True, False), ("memory", "bf16", False, True)])
+def test_loads(machine, load, precision, products, memory):  # noqa: F811
+    _, doc, gpus = burn(machine(gpus=1), "--load", load, "--precision", precision, seconds="1s")
+    assert doc["load"] == load and doc["exit_code"] == 0
+    assert (gpus[0]["products"] is not None, gpus[0]["memory"] is not None) == (products, memory)
+    assert not products or gpus[0]["products"]["precision"] == precision
+
+
+@pytest.mark.parametrize("figure, n, load, reason", [
+    ("wrong-results", 3, "tensor", "results are wrong"), ("nan-results", 1, "tensor", "no numbers (NaN)"),
+    ("inf-results", 1, "tensor", "are infinite"), ("wrong-reference", 1, "tensor", "words that results are compared with have changed"),
+    ("wrong-words", 1, "memory", "words of memory were not what was written"), ("slowness", 30, "tensor", "70 % of the median of its model"),
+    ("heat", 60, "tensor", "slowed down for"), ("rows-failed", 1, "tensor", "the card is to be exchanged")])
+def test_bad_card(machine, tmp_path, figure, n, load, reason):  # noqa: F811
+    m = machine(gpus=3)
+    m.ctl("health", 1, figure, n)
+    done, doc, gpus = burn(m, "--load", load, "--junit", tmp_path / "burn.xml", seconds="6s" if figure == "heat" else "2s")
+    assert done.returncode == 1 == doc["exit_code"]
+    assert [gpus[i]["verdict"] for i in range(3)] == ["good", "bad", "good"], gpus
+    assert any(reason in r for r in gpus[1]["reasons"]), gpus[1]["reasons"]
+    [failure] = xml.etree.ElementTree.parse(tmp_path / "burn.xml").getroot().iter("failure")
+    assert reason in failure.attrib["message"]
+
+
+def test_repeated_wrong_result_is_told(machine):  # noqa: F811
+    m = machine(gpus=1)
+    m.ctl("health", 0, "wrong-results", 1)
+    _, _, gpus = burn(m, "--load", "tensor")
+    p = gpus[0]["products"]
+    assert p["wrong"] > p["repeated"] > 0 and p["nan"] == p["inf"] == p["reference_wrong"] == 0
+    assert any("at row 0, column 0 of" in t for t in gpus[0]["notes"]) and any("came again" in t for t in gpus[0]["notes"])
+
+
+@pytest.mark.parametrize("what, args, reason", [
+    ("xid", (1, 79), "XID"), ("health", (1, "ecc-uncorrected", 5), "5 memory errors that ECC could not correct"),
+    ("lose", (1,), "")])
+def test_what_happens_meanwhile(machine, what, args, reason):  # noqa: F811
+    m = machine()
+    p = start(m, seconds="8s")
+    m.ctl(what, *args)
+    code, devices, _ = end(p)
+    assert code == 1 and devices[1]["verdict"] == "bad" and devices[0]["verdict"] == "good", devices
+    assert any(reason in r for r in devices[1]["reasons"])
+
+
+def test_speed_of_a_model_that_nobody_knows(machine):  # noqa: F811
+    _, doc, gpus = burn(machine(gpus=1, options=("--model", "a10")), "--load", "tensor", seconds="1s")
+    assert doc["exit_code"] == 0 and gpus[0]["products"]["kernel"] == "8.0" and gpus[0]["products"]["of_its_like"] is None
+    assert any("its speed is not judged: it is the only NVIDIA A10 here" in t for t in gpus[0]["notes"])
+
+
+def test_what_a_card_cannot(machine):  # noqa: F811
+    """fp8 on an Ampere card, and a card whose driver gives no memory: not tested, with the reason."""
+    m = machine(gpus=1, options=("--model", "a100-80"))
+    done, doc, gpus = burn(m, "--load", "tensor", "--precision", "fp8", seconds="1s")
+    assert done.returncode == 3 and gpus[0]["verdict"] == "not-tested"
+    assert any("no products in fp8 (compute capability 8.0)" in r for r in gpus[0]["reasons"]), gpus[0]
+    # Of that nothing is left for the next one.
+    m.ctl("fail", "cuMemAlloc", "all", "CUDA_ERROR_OUT_OF_MEMORY")
+    done, doc, gpus = burn(m, seconds="1s")
+    assert done.returncode == 3 and any("no memory to be had" in r for r in gpus[0]["reasons"]), gpus[0]
+
+
+def test_a_newcomer_ends_it_on_that_device(machine):  # noqa: F811
+    m = machine(speed=1)
+    p = start(m, seconds="12s")
+    new = m.newcomer("--device", 0, "--take", "90%", "--stay", "1")
+    assert new["result"] == 0 and new["retries"] == 0
+    code, devices, _ = end(p)
+    assert code == 4 and [d["verdict"] for d in devices] == ["yielded", "good"], devices
+    assert devices[0]["reasons"][0].startswith(f"to PID {new['pid']}") and devices[1]["tested_s"] >= 12
+
+
+def test_what_others_use_is_not_tested(machine):  # noqa: F811
+    m = machine()
+    new = m.start("--device", 1, "--take", "10%", "--stay", "60")
+    assert wait_for(lambda: m.used()[1] > 0)
+    done, doc, gpus = burn(m, seconds="1s")
+    assert done.returncode == 3 and gpus[0]["verdict"] == "good" and gpus[1]["verdict"] == "not-tested"
+    assert f"PID {new.pid}" in gpus[1]["reasons"][0]
+
+
+def test_what_an_agent_holds_is_tested_and_goes_back(queue):
+    q = queue()
+    q.start("--memory", "50%", "--load", "light")
+    assert wait_for(lambda: q.held() == [0, 1])
+    done = q.m.cmd("burn", "--json", "--for", "2s")
+    gpus = json.loads(done.stdout)["devices"]
+    assert done.returncode == 0 and [d["verdict"] for d in gpus] == ["good", "good"]
+    must_come(lambda: q.held() == [0, 1] and max(q.m.used()) < 90 * GIB)
+    must_come(lambda: {d["load"] for d in q.status()["devices"]} == {"light"})
+    # It was never let go, so nobody could have come in between.
+    events = q.m.run(q.m.tenure, "events", "--json").stdout
+    assert not [e for e in map(json.loads, events.splitlines()) if e["event"] in ("yield", "release", "released", "gone")], events
+
+
+def test_a_task_goes_before_it(queue):
+    q = queue()
+    q.start("--memory", "95%")
+    assert wait_for(lambda: q.held() == [0, 1])
+    p = start(q.m, seconds="8s")
+    i = q.submit("-g", "1", "--", q.newcomer, "--take", "60%", "--stay", "1")
+    q.wait(i, "done")
+    code, devices, _ = end(p)
+    assert code == 4 and sorted(d["verdict"] for d in devices) == ["good", "yielded"], devices
+    assert f"to task {i}" in next(d for d in devices if d["verdict"] == "yielded")["reasons"][0]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_interrupted(machine, how):  # noqa: F811
+    m = machine()
+    p = start(m)
+    p.send_signal(how)
+    out, _ = p.communicate(timeout=HANG)
+    if how != signal.SIGKILL:
+        doc = json.loads(out)
+        assert p.returncode == 3 and {d["verdict"] for d in doc["devices"]} == {"not-tested"}
+        assert all("interrupted" in d["reasons"][0] for d in doc["devices"])
+    assert wait_for(lambda: m.used() == [0, 0], 20)
+
+
+def test_one_at_a_time(machine):  # noqa: F811
+    m = machine()
+    start(m)
+    done = m.cmd("burn", "--for", "1s")
+    assert done.returncode == 3 and "an agent of burn runs already" in done.stderr
+
+
+@pytest.mark.parametrize("args, why", [
+    (["--for", "1ms"], "--for"), (["--load", "tensr"], "did you mean tensor"), (["--precision", "int4"], "precision"),
+    (["--gpus", "7"], "7"), (["--memory", "200%"], "memory"), (["--junit"], "junit"), (["0"], "unexpected argument")])
+def test_mistakes(machine, args, why):  # noqa: F811
+    done = machine().cmd("burn", *args)
+    assert done.returncode == 2 and why in done.stderr, done

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A burn: the sizes of its products, and what is thought of what it finds. */
+
+#include "unit.h"
+
+#include <string.h>
+
+#include "agent/burn/judge.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "gpu/nvml_abi.h"
+#include "hold/holder/burn.h"
+
+#define GIB_ (1ULL << 30)
+
+static void test_products_fit(void **state)
+{
+	for (int p = 0; p < PRECISION_MAX; p++) {
+		const uint64_t bytes = precision_bytes((uint32_t)p);
+		uint32_t before = 0;
+
+		for (uint64_t gib = 1; gib <= 192; gib++) {
+			uint32_t n =
+				burn_product_n(gib * GIB_, gib * GIB_ / 10 * 9, (enum precision)p);
+
+			assert_int_equal(n % 256, 0);
+			assert_true(n >= 1024 && n >= before);
+			assert_true(2ULL * n * n * bytes + 8ULL * n * n < gib * GIB_);
+			before = n;
+		}
+	}
+	/* In a small hold of a large card the product is what has room. */
+	assert_int_equal(burn_product_n(141 * GIB_, 127 * GIB_, PRECISION_BF16), 17408);
+	assert_in_range(burn_product_n(141 * GIB_, GIB_, PRECISION_BF16), 1024, 17407);
+	assert_int_equal(burn_product_n(141 * GIB_, 1 << 20, PRECISION_BF16), 0);
+	assert_int_equal(burn_product_n(141 * GIB_, 0, PRECISION_E4M3), 0);
+}
+
+/* What a sum of n products of random numbers of both signs comes to stays far below 2^24. */
+static void test_sums_are_exact(void **state)
+{
+	for (uint32_t n = 1024; n <= 40960; n += 1024) {
+		double r = burn_range(n, PRECISION_TF32);
+		double sigma2 = n * (r * (r + 1) / 3) * (r * (r + 1) / 3);
+
+		assert_true(r >= 1 && r <= 255);
+		assert_true(sigma2 * 25 < 16777216.0 * 16777216.0); /* five sigma */
+	}
+	assert_true(burn_range(1024, PRECISION_F16) >= burn_range(40960, PRECISION_F16));
+	assert_int_equal(burn_range(17408, PRECISION_E4M3), 4);
+}
+
+static struct burnt good(const char *name, double tflops)
+{
+	struct burnt d = { .began_ns = NS_PER_S,
+			   .ended_ns = 61 * NS_PER_S,
+			   .seen_ns = 60 * NS_PER_S };
+
+	(void)str_copy(d.dev.name, sizeof(d.dev.name), name);
+	d.dev.mig = -1;
+	d.found = (struct burn_report){ .product_ns = NS_PER_S,
+					.gflop = (uint64_t)(tflops * 1000),
+					.elements = 1000000,
+					.n = 1024,
+					.precision = PRECISION_BF16 };
+	return d;
+}
+
+static bool has(const struct text_list *l, const char *part)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (strstr(l->texts[i], part))
+			return true;
+	return false;
+}
+
+static void set_throttled(struct burnt *d, uint64_t bit, uint64_t ns)
+{
+	d->throttled_ns[__builtin_ctzll(bit)] = ns;
+}
+
+#define CASES(X)                                                                                   \
+	X(wrong, d->found.wrong = 3, BURN_BAD, "3 of 1000000 results are wrong")                   \
+	X(nan, d->found.nan = 1, BURN_BAD, "1 of 1000000 results are no numbers (NaN)")            \
+	X(inf, d->found.inf = 1, BURN_BAD, "1 of 1000000 results are infinite")                    \
+	X(reference, d->found.reference_wrong = 2, BURN_BAD, "2 words that results are compared")  \
+	X(words, d->found.words_wrong = 1, BURN_BAD, "1 of 0 words of memory")                     \
+	X(slow, d->found.gflop = 500000, BURN_BAD, "74 % of what this model is known for (672.0)") \
+	X(fast_enough, d->found.gflop = 620000, BURN_GOOD, NULL)                                   \
+	X(hot, set_throttled(d, nvmlClocksThrottleReasonHwThermalSlowdown, 4 * NS_PER_S),          \
+	  BURN_BAD, "slowed down for 4 of 60 s: hw-thermal")                                       \
+	X(hot_for_a_moment,                                                                        \
+	  set_throttled(d, nvmlClocksThrottleReasonHwThermalSlowdown, 2 * NS_PER_S), BURN_GOOD,    \
+	  NULL)                                                                                    \
+	X(power_cap, set_throttled(d, nvmlClocksEventReasonSwPowerCap, 60 * NS_PER_S), BURN_GOOD,  \
+	  NULL)                                                                                    \
+	X(xid, d->xid = 79, BURN_BAD, "error (XID) 79")                                            \
+	X(lost, d->lost = true, BURN_BAD, "it is gone")                                            \
+	X(yielded, d->yielded = true, BURN_YIELDED, NULL)                                          \
+	X(trouble, (void)str_copy(d->trouble, sizeof(d->trouble), "busy: PID 7"), BURN_UNTESTED,   \
+	  "busy: PID 7")                                                                           \
+	X(nothing, d->found = (struct burn_report){ 0 }, BURN_UNTESTED, "too short")               \
+	X(yielded_and_wrong, (d->yielded = true, d->found.wrong = 1), BURN_BAD, "results are wrong")
+
+#define MAKE(name, change, verdict, reason)                                                        \
+	static void make_##name(struct burnt *d)                                                   \
+	{                                                                                          \
+		change;                                                                            \
+	}
+CASES(MAKE)
+
+static void test_verdicts(void **state)
+{
+#define ROW(name, change, verdict, reason) { #name, make_##name, verdict, reason },
+	static const struct {
+		const char *name;
+		void (*make)(struct burnt *d);
+		enum burn_verdict verdict;
+		const char *reason;
+	} cases[] = { CASES(ROW) };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct burnt d = good("NVIDIA H200", 672);
+		struct burn_judgement j;
+
+		cases[i].make(&d);
+		burn_judge(&d, 1, &j);
+		if (j.verdict != cases[i].verdict ||
+		    (cases[i].reason && !has(&j.reasons, cases[i].reason)))
+			fail_msg("%s: %s, %s", cases[i].name, burn_verdict_name(j.verdict),
+				 j.reasons.n ? j.reasons.texts[0] : "no reason");
+		burn_judgement_clear(&j);
+	}
+}
+
+/* Against the median of its own model, with whatever others there are. */
+static void test_stragglers(void **state)
+{
+	struct burnt d[5] = { good("A", 100), good("A", 102), good("A", 80), good("B", 50),
+			      good("A", 101) };
+	struct burn_judgement j[5];
+
+	burn_judge(d, 5, j);
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(j[i].verdict, i == 2 ? BURN_BAD : BURN_GOOD);
+	assert_true(has(&j[2].reasons, "80.0 TFLOP/s: 80 % of the median of its model (100.5)"));
+	assert_true(has(&j[3].notes, "it is the only B here"));
+	assert_true(j[3].of_median == 0);
+	assert_int_equal(burn_exit_code(j, 5), 1);
+	for (int i = 0; i < 5; i++)
+		burn_judgement_clear(&j[i]);
+}
+
+static void test_counters(void **state)
+{
+	const uint64_t uncorrected = (uint64_t)HEALTH_ECC << ECC_VOLATILE_UNCORRECTED;
+	struct burnt d = good("NVIDIA H200", 672);
+	struct burn_judgement j;
+
+	/* What was there before is not of this test; what is not known says nothing. */
+	d.first.known = d.last.known = uncorrected | HEALTH_ROWS | HEALTH_PCIE_REPLAYS;
+	d.first.ecc[ECC_VOLATILE_UNCORRECTED] = d.last.ecc[ECC_VOLATILE_UNCORRECTED] = 7;
+	d.first.rows_uncorrected = d.last.rows_uncorrected = 2;
+	d.last.pcie_replays = 16;
+	burn_judge(&d, 1, &j);
+	assert_int_equal(j.verdict, BURN_GOOD);
+	burn_judgement_clear(&j);
+	d.last.ecc[ECC_VOLATILE_UNCORRECTED] = 9;
+	d.last.rows_uncorrected = 3;
+	d.last.pcie_replays = 17;
+	d.last.rows_pending = d.last.rows_failed = 1;
+	burn_judge(&d, 1, &j);
+	assert_int_equal(j.verdict, BURN_BAD);
+	assert_int_equal(j.reasons.n, 5);
+	assert_true(has(&j.reasons, "2 memory errors that ECC could not correct"));
+	burn_judgement_clear(&j);
+	d.first.known = 0;
+	burn_judge(&d, 1, &j);
+	assert_int_equal(j.reasons.n, 2); /* the two that are so whenever they began */
+	burn_judgement_clear(&j);
+}
+
+static void test_exit_codes(void **state)
+{
+	struct burn_judgement j[4] = { { .verdict = BURN_GOOD },
+				       { .verdict = BURN_YIELDED },
+				       { .verdict = BURN_UNTESTED },
+				       { .verdict = BURN_BAD } };
+
+	assert_int_equal(burn_exit_code(j, 1), 0);
+	assert_int_equal(burn_exit_code(j, 2), 4);
+	assert_int_equal(burn_exit_code(j, 3), 3);
+	assert_int_equal(burn_exit_code(j, 4), 1);
+	assert_int_equal(burn_exit_code(j, 0), 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_products_fit), cmocka_unit_test(test_sums_are_exact),
+		cmocka_unit_test(test_verdicts),     cmocka_unit_test(test_stragglers),
+		cmocka_unit_test(test_counters),     cmocka_unit_test(test_exit_codes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
