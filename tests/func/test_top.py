@@ -197,10 +197,11 @@ def test_a_card_in_mig_mode(queue, top_built):
     must_come(lambda: [d["state"] for d in (q.status() or {"devices": []})["devices"]] == ["mig", "held", "held"])
     i = q.submit("-n", "runs", "--", "sleep", "600")
     q.wait(i, "running")
-    shown = must_come(lambda: next((text for text in [q.run("top", "--once").stdout] if "GPU 0/" in text), None), 20)
-    part = re.search(rf"{i} running .* on .*, GPU (0/[01])$", shown, re.M)[1]
+    row = re.compile(rf"{i} running .* on .*, GPU (0/[01])$", re.M)
+    shown = must_come(lambda: next((text for text in [q.run("top", "--once").stdout] if row.search(text)), None), 20)
+    part = row.search(shown)[1]
     assert re.search("^   0 H200 +mig +[0-9]+s in parts: ", shown, re.M) and "in MIG mode: its instances" in shown
-    assert f"task {i} (runs) has started on GPU {part}" in q.run("events").stdout
+    assert f"task {i} (runs) has started on GPU {part}" in " ".join(q.run("events").stdout.split())
     assert re.search(r"^  0  mig ", q.run("status").stdout, re.M) and f"running on gpu {part} " in q.run("status").stdout
     assert f"on vm, GPU {part}\n" in q.run("list").stdout.replace(q.task(i)["agent"], "vm")
     assert q.task(i)["devices"] == [part] and re.search(rf"^devices +GPU {part}$", q.run("show", str(i)).stdout, re.M)
