@@ -2,11 +2,14 @@
 """Programs that look on: the agent's `watch`, a snapshot and then what changes."""
 import json
 import pathlib
+import socket
 import subprocess
+import time
 
 import pytest
 
-from patience import must_come, wait_for
+import fakeguard
+from patience import HANG, must_come, wait_for
 from watchlib import Watcher
 
 MOST = 16  # programs that can watch one agent
@@ -33,6 +36,19 @@ def number(event):
 
 def events_of(q):
     return [json.loads(line) for line in pathlib.Path(q.status()["agent"]["events"]).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("size", [1, 39, 40, 41, 64, 1000])
+def test_what_is_no_request_is_refused_at_once(queue, size):
+    """Not when its time is up (CTL_SLOW_MS), which is for who says nothing."""
+    q = queue()
+    q.start("--no-hold")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        s.settimeout(HANG)
+        s.connect(fakeguard.address(q.env, q.m.dev_dir, "default/agent"))
+        began = time.monotonic()
+        s.send(b"\xa5" * size)
+        assert s.recv(100) == b"" and time.monotonic() - began < 4
 
 
 def test_a_snapshot_and_then_what_changes(queue, watchers):
