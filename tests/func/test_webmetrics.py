@@ -354,7 +354,7 @@ def test_each_expression_of_the_dashboard_has_data(prometheus):
     q.run("up", "--engine", "local", "--min", "0")  # a pool, which wants no node
     q.submit("-g", "0", "--paused", "-l", "week", "--", "true")
     grafana = Grafana(p, [(v["name"], v["query"]["query"]) for v in DASHBOARD["templating"]["list"] if v["type"] == "query"])
-    must_come(lambda: len(p.values("tenure_device_use_seconds_total")) == 10)  # of two devices: a rate has what to begin with
+    must_come(lambda: len(p.values("tenure_device_use_seconds_total")) == 12)  # of two devices: a rate has what to begin with
     must_come(lambda: p.values("tenure_task_wait_seconds_count") == [0])
     q.wait(q.submit("-g", "0", "--", "true"), "done")
     must_come(lambda: len(q.held()) == 2)
