@@ -182,7 +182,7 @@ def test_one_at_a_time(machine):  # noqa: F811
 
 @pytest.mark.parametrize("args, why", [
     (["--for", "1ms"], "--for"), (["--load", "tensr"], "did you mean tensor"), (["--precision", "int4"], "precision"),
-    (["--gpus", "7"], "7"), (["--memory", "200%"], "memory"), (["--junit"], "junit"), (["0"], "unexpected argument")])
+    (["--gpus", "7"], "7"), (["--memory", "200%"], "memory"), (["--junit"], "junit"), (["--idle-for", "5m"], "unknown option --idle-for"), (["0"], "unexpected argument")])
 def test_mistakes(machine, args, why):  # noqa: F811
     done = machine().cmd("burn", *args)
     assert done.returncode == 2 and why in done.stderr, done
