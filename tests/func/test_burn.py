@@ -11,7 +11,7 @@ from holdlib import GIB, machine  # noqa: F401  (machine is a fixture)
 from patience import HANG, must_come, wait_for
 
 
-def burn(m, *args, seconds="3s"):
+def burn(m, *args, seconds="2s"):
     """Exit code, document and the devices by number."""
     done = m.cmd("burn", "--json", "--for", seconds, *args)
     doc = json.loads(done.stdout) if done.stdout else None
@@ -42,7 +42,7 @@ def test_good_cards(machine, tmp_path):  # noqa: F811
         assert 500 < d["products"]["tflops"] < 800 and d["products"]["of_its_like"] == pytest.approx(1, abs=0.05)
         assert d["products"]["compared"] > 1e8 and d["products"]["wrong"] == d["products"]["nan"] == 0
         assert d["memory"]["words"] > 1e9 and d["memory"]["passes"] >= 2 and d["memory"]["gb_per_s"] > 1000
-        assert d["tested_s"] >= 3 and d["power_most_w"] > 121 and d["temperature_most_c"] > 30
+        assert d["tested_s"] >= 2 and d["power_most_w"] > 121 and d["temperature_most_c"] > 30
     suite = xml.etree.ElementTree.parse(tmp_path / "burn.xml").getroot()
     assert suite.attrib["tests"] == "2" and suite.attrib["failures"] == suite.attrib["skipped"] == "0"
     # Nothing is left of it, neither memory nor a guard.
@@ -68,7 +68,7 @@ def test_loads(machine, load, precision, products, memory):  # noqa: F811
 def test_bad_card(machine, tmp_path, figure, n, load, reason):  # noqa: F811
     m = machine(gpus=3)
     m.ctl("health", 1, figure, n)
-    done, doc, gpus = burn(m, "--load", load, "--junit", tmp_path / "burn.xml", seconds="6s" if figure == "heat" else "2s")
+    done, doc, gpus = burn(m, "--load", load, "--junit", tmp_path / "burn.xml", seconds="5s" if figure == "heat" else "1s")
     assert done.returncode == 1 == doc["exit_code"]
     assert [gpus[i]["verdict"] for i in range(3)] == ["good", "bad", "good"], gpus
     assert any(reason in r for r in gpus[1]["reasons"]), gpus[1]["reasons"]
@@ -90,11 +90,13 @@ def test_repeated_wrong_result_is_told(machine):  # noqa: F811
     ("lose", (1,), "")])
 def test_what_happens_meanwhile(machine, what, args, reason):  # noqa: F811
     m = machine()
-    p = start(m, seconds="8s")
+    p = start(m, seconds="5s")
     m.ctl(what, *args)
     code, devices, _ = end(p)
     assert code == 1 and devices[1]["verdict"] == "bad" and devices[0]["verdict"] == "good", devices
     assert any(reason in r for r in devices[1]["reasons"])
+    # What is let go for it is not tested on.
+    assert what != "xid" or devices[1]["tested_s"] < 4 and any("XID" in t for t in devices[1]["notes"])
 
 
 def test_speed_of_a_model_that_nobody_knows(machine):  # noqa: F811
@@ -117,12 +119,12 @@ def test_what_a_card_cannot(machine):  # noqa: F811
 
 def test_a_newcomer_ends_it_on_that_device(machine):  # noqa: F811
     m = machine(speed=1)
-    p = start(m, seconds="12s")
+    p = start(m, seconds="8s")
     new = m.newcomer("--device", 0, "--take", "90%", "--stay", "1")
     assert new["result"] == 0 and new["retries"] == 0
     code, devices, _ = end(p)
     assert code == 4 and [d["verdict"] for d in devices] == ["yielded", "good"], devices
-    assert devices[0]["reasons"][0].startswith(f"to PID {new['pid']}") and devices[1]["tested_s"] >= 12
+    assert devices[0]["reasons"][0].startswith(f"to PID {new['pid']}") and devices[1]["tested_s"] >= 8
 
 
 def test_what_others_use_is_not_tested(machine):  # noqa: F811
@@ -152,7 +154,7 @@ def test_a_task_goes_before_it(queue):
     q = queue()
     q.start("--memory", "95%")
     assert wait_for(lambda: q.held() == [0, 1])
-    p = start(q.m, seconds="8s")
+    p = start(q.m, seconds="6s")
     i = q.submit("-g", "1", "--", q.newcomer, "--take", "60%", "--stay", "1")
     q.wait(i, "done")
     code, devices, _ = end(p)

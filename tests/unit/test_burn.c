@@ -141,6 +141,15 @@ static void test_stragglers(void **state)
 			      good("A", 101) };
 	struct burn_judgement j[5];
 
+	/* One that was given away after a moment is no measure for others, nor measured by them. */
+	d[4].found.product_ns /= 4;
+	d[4].yielded = true;
+	burn_judge(d, 5, j);
+	assert_true(j[4].tflops == 0 && j[4].verdict == BURN_YIELDED);
+	assert_true(has(&j[2].reasons, "80 % of the median of its model (100.0)"));
+	for (int i = 0; i < 5; i++)
+		burn_judgement_clear(&j[i]);
+	d[4] = good("A", 101);
 	burn_judge(d, 5, j);
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(j[i].verdict, i == 2 ? BURN_BAD : BURN_GOOD);

@@ -118,14 +118,19 @@ static void judge_memory(const struct burnt *d, struct burn_judgement *j)
 
 /* -------- speed -------- */
 
+/* 0: there were too few to tell. */
 static double tflops_of(const struct burnt *d)
 {
-	return d->found.product_ns ? (double)d->found.gflop / (double)d->found.product_ns * 1e6 : 0;
+	return d->found.product_ns >= BURN_SPEED_LEAST
+		       ? (double)d->found.gflop / (double)d->found.product_ns * 1e6
+		       : 0;
 }
 
 static double memory_speed_of(const struct burnt *d)
 {
-	return d->found.memory_ns ? (double)d->found.memory_bytes / (double)d->found.memory_ns : 0;
+	return d->found.memory_ns >= BURN_SPEED_LEAST
+		       ? (double)d->found.memory_bytes / (double)d->found.memory_ns
+		       : 0;
 }
 
 static int compare_doubles(const void *a, const void *b)

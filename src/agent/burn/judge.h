@@ -19,7 +19,8 @@
 #include "hold/burn.h"
 #include "hold/proto.h"
 
-#define BURN_SLOW_PERMILLE  900 /* of the median of its model, or of the known figure */
+#define BURN_SLOW_PERMILLE  900		   /* of the median of its model, or of the known figure */
+#define BURN_SPEED_LEAST    (NS_PER_S / 2) /* of products, or of memory, to speak of a speed */
 #define BURN_THROTTLE_LEAST NS_PER_S
 #define BURN_THROTTLE_SHARE 20 /* and at least a 20th of the time */
 #define BURN_REPLAYS_MOST   16 /* of PCIe, that say nothing */

@@ -269,7 +269,8 @@ static void on_event(void *user, const struct guard_event *ev)
 		yield_device(d, ev);
 	if (ev->kind == EVENT_LOST)
 		d->lost = true;
-	if (ev->kind != EVENT_FAILED && ev->kind != EVENT_BLIND && ev->kind != EVENT_LOST)
+	if (ev->kind != EVENT_FAILED && ev->kind != EVENT_BLIND && ev->kind != EVENT_LOST &&
+	    ev->kind != EVENT_RELEASE)
 		return;
 	why = reason_text(&ev->reason);
 	set_trouble(d, why);
