@@ -68,7 +68,7 @@ def test_loads(machine, load, precision, products, memory):  # noqa: F811
 def test_bad_card(machine, tmp_path, figure, n, load, reason):  # noqa: F811
     m = machine(gpus=3)
     m.ctl("health", 1, figure, n)
-    done, doc, gpus = burn(m, "--load", load, "--junit", tmp_path / "burn.xml", seconds="5s" if figure == "heat" else "1s")
+    done, doc, gpus = burn(m, "--load", load, "--junit", tmp_path / "burn.xml", seconds={"heat": "5s", "slowness": "3s", "wrong-reference": "3s"}.get(figure, "1s"))
     assert done.returncode == 1 == doc["exit_code"]
     assert [gpus[i]["verdict"] for i in range(3)] == ["good", "bad", "good"], gpus
     assert any(reason in r for r in gpus[1]["reasons"]), gpus[1]["reasons"]
