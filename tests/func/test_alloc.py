@@ -612,6 +612,7 @@ def test_an_engine_that_takes_no_job(queue, tmp_path):
     fakes.mkdir()
     (fakes / "sbatch").write_text("#!/bin/sh\necho 'sbatch: error: Batch job submission failed: Invalid partition name' >&2\nexit 1\n")
     (fakes / "squeue").write_text("#!/bin/sh\n")
+    (fakes / "sinfo").write_text("#!/bin/sh\necho slurm 22.05.8\n")
     for f in fakes.iterdir():
         f.chmod(0o755)
     q.env["PATH"] = f"{fakes}:{q.env['PATH']}"
@@ -647,6 +648,7 @@ def test_now_on_an_engine_takes_its_job_back(queue, tmp_path):
     fakes.mkdir()
     (fakes / "sbatch").write_text("#!/bin/sh\necho 7\n")
     (fakes / "squeue").write_text("#!/bin/sh\n")
+    (fakes / "sinfo").write_text("#!/bin/sh\necho slurm 22.05.8\n")
     (fakes / "scancel").write_text(f'#!/bin/sh\necho "$*" > {gone}\n')
     for f in fakes.iterdir():
         f.chmod(0o755)

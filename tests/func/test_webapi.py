@@ -705,7 +705,7 @@ def test_pools_come_and_go(web, build, env, tmp_path, queue):
     (site.dir / "refuse").unlink()
     assert w.ask("DELETE", "/api/v1/pools/badly?now=true").status == 200
     answer = w.ask("POST", "/api/v1/pools", {"name": "ghost", "engine": "sge", "nodes": 1})
-    assert answer.status == 409 and "there is no such command on PATH here; no pool was made" in answer.json["detail"], answer.text
+    assert answer.status == 409 and "no pool was made: call this where sge is" in answer.json["detail"], answer.text
     assert "ghost" not in w.node.run("instances", "--json").stdout
     answer = w.ask("DELETE", "/api/v1/pools/big?now=true")
     assert answer.status == 200 and "Pool big of instance default is down" in answer.json["text"]

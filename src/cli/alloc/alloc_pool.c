@@ -131,6 +131,7 @@ int alloc_pool_up(const struct cmd_ctx *ctx, const char *engine, const char *poo
 	text_list_take(&words, xasprintf("--engine=%s", engine));
 	text_list_add(&words, "--max=1");
 	text_list_add(&words, "--only");
+	text_list_add(&words, "--at-once");
 	if (prefix)
 		text_list_take(&words, xasprintf("--prefix=%s", prefix));
 	for (size_t i = 0; i < ARRAY_LEN(passed); i++)

@@ -62,6 +62,10 @@ static int open_if_there(const struct cmd_ctx *ctx, struct spool **ret, struct e
 
 static const struct opt up_opts[] = {
 	POOL_CALL_OPT,
+	{ .name = "at-once",
+	  .spec = { VALUE_FLAG },
+	  .flags = OPT_HIDDEN,
+	  .help = "it is a failure when the engine takes no job now (tenure alloc)" },
 	{ .name = "engine",
 	  .words = WORDS_ENGINES,
 	  .spec = { VALUE_NAME },
@@ -642,7 +646,9 @@ static int say_up(const struct cmd_ctx *ctx, struct spool **sp, uint64_t seen_ns
 		print_report(ctx, p, &report);
 	(void)fflush(stdout);
 	/* What is wanted is written, and is asked for again. */
-	if (r == 0 && report.state.error[0])
+	if (r == 0 && report.state.error[0] && opts_flag(ctx->opts, "at-once"))
+		r = err_set(e, -EIO, "%s: %s", p->engine, report.state.error);
+	else if (r == 0 && report.state.error[0])
 		cmd_warn("warning", "the pool is there, but %s gave an error: %s", p->engine,
 			 report.state.error);
 	if (r == 0)
