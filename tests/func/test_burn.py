@@ -136,6 +136,15 @@ def test_what_others_use_is_not_tested(machine):  # noqa: F811
     assert f"PID {new.pid}" in gpus[1]["reasons"][0]
 
 
+@pytest.mark.parametrize("leave, named, code", [(1, [], 0), (1, ["--gpus", "1"], 3), (2, [], 3)])
+def test_what_is_left_for_others_is_not_touched(machine, leave, named, code):  # noqa: F811
+    """Whatever is asked for, and by whom: the setting of the machine is a promise to others."""
+    m = machine()
+    done = m.cmd("burn", "--json", "--for", "1s", *named, TENURE_LEAVE=str(leave))
+    assert done.returncode == code and [d["gpu"] for d in json.loads(done.stdout)["devices"]] == ([] if code else [0])
+    assert not code or "left for others (setting leave)" in done.stderr
+
+
 def test_what_an_agent_holds_is_tested_and_goes_back(queue):
     q = queue()
     q.start("--memory", "50%", "--load", "light")

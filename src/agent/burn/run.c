@@ -15,9 +15,11 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "hold/device_state.h"
 
 #define INSTANCE   "burn" /* to the guard: one burn of a user at a time */
 #define TICK_MS	   250
+#define SELECT_NS  (3 * NS_PER_S)  /* for the guard to say which devices are ours */
 #define START_NS   (20 * NS_PER_S) /* for a device to be held and its kernels to be compiled */
 #define SILENCE_NS (10 * NS_PER_S) /* no report of a device that is held: its load hangs */
 #define END_NS	   (5 * NS_PER_S)  /* for the guard to take everything back */
@@ -153,7 +155,8 @@ static void on_policy_reply(void *user, int code, const char *text)
 
 static bool is_selected(const struct run *r, const struct dev_status *dev)
 {
-	return strcmp(dev->instance, INSTANCE) == 0 && !(dev->flags & DEVICE_MIG_CARD);
+	return strcmp(dev->instance, INSTANCE) == 0 && dev->state != DEV_LEFT &&
+	       !(dev->flags & DEVICE_MIG_CARD);
 }
 
 /* The sums of what was seen since the last time, while it is tested. */
@@ -333,7 +336,7 @@ static void look_at_device(struct run *r, uint32_t at, uint64_t now)
 
 static bool is_over(const struct run *r, uint64_t now)
 {
-	if (!r->accepted_ns || (!r->state->n && now - r->accepted_ns < START_NS))
+	if (!r->accepted_ns || (!r->state->n && now - r->accepted_ns < SELECT_NS))
 		return false;
 	for (uint32_t i = 0; i < r->state->n; i++)
 		if (!is_ended(&r->state->devices[i]))

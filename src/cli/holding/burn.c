@@ -67,7 +67,7 @@ static void make_order(const struct cmd_ctx *ctx, struct burn_order *ret)
 	p->memory = (struct mem_amount){ .kind = kinds[memory->kind],
 					 .permille = memory->permille,
 					 .bytes = memory->bytes };
-	p->together = p->leave = 0;
+	p->together = 0;
 	p->work_ms = p->rest_ms = 0;
 	p->idle_for_ms = 0;
 	p->refresh_ms = 200;
@@ -128,8 +128,8 @@ static int report(const struct cmd_ctx *ctx, const struct burn_report_of *r, str
 		return CMD_FAILED;
 	if (!r->state->n)
 		(void)err_set(e, -1,
-			      "no GPU could be tested: none of those that were named is "
-			      "there, or others have all of them");
+			      "no GPU can be tested: those that are meant are left for others "
+			      "(setting leave), or are cards in MIG mode without instances");
 	return code;
 }
 
