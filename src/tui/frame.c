@@ -750,7 +750,7 @@ static void draw_help(struct canvas *c)
 		"Keys",
 		"  Tab        from the queue to GPUs, nodes, events, and back; so does a click",
 		"  up, down, PgUp, PgDn, Home, End, wheel   choose a row there",
-		"  /          names, lanes, ids, states, nodes that have what you type; Esc: all",
+		"  /          names, lanes, ids, states, nodes with what you type; Esc: all",
 		"  o          order: as planned, by id, by name, by start",
 		"  e          with or without what has ended",
 		"  l          follow the task's log; q comes back",

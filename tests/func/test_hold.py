@@ -481,6 +481,7 @@ def test_all_json_is_documented(machine):  # noqa: F811
     new.kill()
     settings = json.loads(m.cmd("config", "show", "--json").stdout)
     assert documents[1].pop("options").keys() == {"idle_for", "gpus"} <= settings.keys()
+    assert {"idle_for", "gpus"} < documents[1].pop("settings").keys() <= settings.keys() | {"hold"}
     events = [json.loads(line) for line in person(m, "--json", "--gpus", 0, ends_it='"held"').stdout.splitlines()]
     for o in [*documents, *settings.values(), *events]:
         assert keys_of(o) <= named, keys_of(o) - named

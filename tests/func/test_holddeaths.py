@@ -315,7 +315,7 @@ def test_mig_instances_are_devices(machine):  # noqa: F811
     h = m.hold()
     first, second = h.next("held"), h.next("held")
     assert {first["mig"], second["mig"]} == {0, 1} or first["mig"] != second["mig"]
-    m.wait_state(0, "busy", reason="MIG mode")
+    m.wait_state(0, "mig", reason="MIG mode")
     assert h.end() == 0 and m.empty()
 
 

@@ -323,7 +323,7 @@ def test_a_priority_is_a_number(page):
     field.send_keys("7")
     p.click("#task-tools button", "Set priority")
     must_come(lambda: p.web.node.task(i)["priority"] == 7)
-    p.get("#task-facts", "Priority 7 ")
+    p.get("#task-facts", "Priority\n7\n")
 
 
 def test_what_is_refused_is_not_shown_as_new(page):
