@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * tenure_gemm for compute capability 8.0 and later: the same product in the same slices as in
- * gemm.cu (read that first), three times as fast.
+ * gemm.cu (read that first), seven times as fast on an H200.
  *
  * A block is 8 warps and takes tiles of 128 x 256, of which each warp computes 64 x 64. It goes
  * along the rows of A and B in slabs of 64 bytes. Three slabs are on their way to shared memory
