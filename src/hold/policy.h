@@ -54,7 +54,8 @@ struct hold_policy {
 	uint32_t site_devices;	/* the same for all instances together: the site's limit */
 	uint8_t burn_load;	/* enum burn_load, with LOAD_BURN */
 	uint8_t burn_precision; /* enum precision, with LOAD_BURN */
-	uint8_t pad[2];
+	uint8_t burn_exclusive; /* with LOAD_BURN: no task of ours ends it, but newcomers do */
+	uint8_t pad[1];
 	struct mem_amount memory;
 	uint64_t idle_below_bytes; /* a device that uses more than this is not idle */
 	uint64_t idle_for_ms;	   /* idle for so long before it is held; 0 = at once */

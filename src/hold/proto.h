@@ -315,6 +315,7 @@ enum dev_flags {
 	DEVICE_MIG_CARD = 1 << 3,    /* in MIG mode: its instances are the devices */
 	DEVICE_UNJUDGED = 1 << 4, /* selected since the last look: its state is not from one yet */
 	DEVICE_UNSEEN = 1 << 5,	  /* given to the job and not visible to NVML: for tasks alone */
+	DEVICE_TESTED = 1 << 6,	  /* by an exclusive burn, for whose end tasks wait */
 };
 
 /* How often an error was reported; xid 0: all others, for which there is no room. */

@@ -23,6 +23,7 @@ static struct board_dev board_dev_of(const struct sched_device *d)
 		.shut = d->state < SCHED_DEV_STATE_MAX ? shut_by[d->state] : CAUSE_UNSEEN,
 		.foreign = d->foreign || d->state == SCHED_DEV_BUSY,
 		.lent = d->state == SCHED_DEV_LENT,
+		.tested = d->tested,
 		.one_process = d->exclusive_process,
 		.own_python = d->own_python,
 		.mem_known = d->mem_known,

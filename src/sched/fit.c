@@ -27,6 +27,11 @@ static bool lent_elsewhere(const struct shape *s, const struct fit_dev *d)
 	return d->lent;
 }
 
+static bool tested(const struct shape *s, const struct fit_dev *d)
+{
+	return d->tested;
+}
+
 static bool ours_there(const struct shape *s, const struct fit_dev *d)
 {
 	return d->alone || (d->runs && !s->shared);
@@ -57,10 +62,11 @@ static const struct {
 	enum sched_cause cause;
 	breaks_fn breaks;
 } rules[] = {
-	{ CAUSE_SMALL, too_small },	 { CAUSE_FOREIGN, others_there },
-	{ CAUSE_LENT, lent_elsewhere },	 { CAUSE_OURS, ours_there },
-	{ CAUSE_PYTHON, python_there },	 { CAUSE_PROCESS, process_there },
-	{ CAUSE_BLIND, memory_unknown }, { CAUSE_MEMORY, memory_taken },
+	{ CAUSE_SMALL, too_small },	  { CAUSE_FOREIGN, others_there },
+	{ CAUSE_LENT, lent_elsewhere },	  { CAUSE_TESTED, tested },
+	{ CAUSE_OURS, ours_there },	  { CAUSE_PYTHON, python_there },
+	{ CAUSE_PROCESS, process_there }, { CAUSE_BLIND, memory_unknown },
+	{ CAUSE_MEMORY, memory_taken },
 };
 
 enum sched_cause fit_check(const struct shape *s, const struct fit_dev *d, bool model_ok)

@@ -22,6 +22,7 @@ enum sched_cause {
 	CAUSE_SMALL,   /* it never has so much memory */
 	CAUSE_FOREIGN, /* somebody else uses it */
 	CAUSE_LENT,    /* lent by the guard to something that this queue does not know */
+	CAUSE_TESTED,  /* a burn of ours tests it, and is not to be disturbed */
 	CAUSE_OURS,    /* our tasks are there, and it or they want to be alone */
 	CAUSE_PYTHON,  /* another Python process of the owner's */
 	CAUSE_PROCESS, /* one process at a time, and there is one */
@@ -36,6 +37,7 @@ struct fit_dev {
 	enum sched_cause shut; /* EXCLUDED .. QUARANTINED, or NONE */
 	bool foreign;
 	bool lent; /* to something that is not ours */
+	bool tested;
 	bool one_process, own_python, mem_known, unmeasured;
 	uint64_t total_bytes;
 	int64_t room_bytes; /* free now, without our holder, less what is promised; negative where

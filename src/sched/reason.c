@@ -145,6 +145,7 @@ static const struct {
 	[CAUSE_SMALL] = { "small", NULL, say_small },
 	[CAUSE_FOREIGN] = { "foreign", NULL, say_foreign },
 	[CAUSE_LENT] = { "lent", NULL, say_lent },
+	[CAUSE_TESTED] = { "tested", "tested by tenure burn --exclusive", NULL },
 	[CAUSE_OURS] = { "task", NULL, say_ours },
 	[CAUSE_PYTHON] = { "own-python", "used by another Python process of yours", NULL },
 	[CAUSE_PROCESS] = { "one-process", "in use, and for one process at a time", NULL },

@@ -101,6 +101,7 @@ struct sched_device {
 	uint64_t free_bytes; /* now, beside everything that runs and is held */
 	uint64_t hold_bytes; /* of our holder, which would be free without it */
 	bool foreign;	     /* somebody else is there */
+	bool tested;	     /* by a burn of ours, for whose end tasks wait */
 	/* SCHED_DEV_LENT to another instance: NULL = to ours */
 	const char *lent_instance;
 	struct sched_ref lent_task; /* id 0: its workload */

@@ -171,6 +171,32 @@ def test_a_task_goes_before_it(queue):
     assert f"to task {i}" in next(d for d in devices if d["verdict"] == "yielded")["reasons"][0]
 
 
+def test_exclusive_has_tasks_wait(queue):
+    """For as long as it takes, and with the reason; then they run."""
+    q = queue()
+    q.start("--memory", "95%")
+    assert wait_for(lambda: q.held() == [0, 1])
+    p = start(q.m, "--exclusive", seconds="5s")
+    must_come(lambda: {d["load"] for d in q.status()["devices"]} == {"burn"})
+    i = q.submit("-g", "1", "--", q.newcomer, "--take", "60%", "--stay", "1")
+    must_come(lambda: "tested by tenure burn --exclusive" in q.why(i))
+    code, devices, _ = end(p)
+    assert code == 0 and {d["verdict"] for d in devices} == {"good"} and min(d["tested_s"] for d in devices) >= 5, devices
+    q.wait(i, "done")
+    must_come(lambda: q.log(i, attempt=1))
+
+
+def test_exclusive_yields_to_newcomers(machine):  # noqa: F811
+    """He is never kept waiting; and who wanted the GPU for the test alone is told that it was not tested so."""
+    m = machine(speed=1)
+    p = start(m, "--exclusive", seconds="8s")
+    new = m.newcomer("--device", 0, "--take", "90%", "--stay", "1")
+    assert new["result"] == 0 and new["retries"] == 0
+    code, devices, _ = end(p)
+    assert code == 3 and [d["verdict"] for d in devices] == ["not-tested", "good"], devices
+    assert devices[0]["reasons"][0].startswith(f"it was not left alone: yielded to PID {new['pid']}")
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_interrupted(machine, how):  # noqa: F811
     m = machine()
@@ -193,7 +219,8 @@ def test_one_at_a_time(machine):  # noqa: F811
 
 @pytest.mark.parametrize("args, why", [
     (["--for", "1ms"], "--for"), (["--load", "tensr"], "did you mean tensor"), (["--precision", "int4"], "precision"),
-    (["--gpus", "7"], "7"), (["--memory", "200%"], "memory"), (["--junit"], "junit"), (["--idle-for", "5m"], "unknown option --idle-for"), (["0"], "unexpected argument")])
+    (["--gpus", "7"], "7"), (["--memory", "200%"], "memory"), (["--junit"], "junit"), (["--idle-for", "5m"], "unknown option --idle-for"), (["0"], "unexpected argument"),
+    (["--yield", "--exclusive"], "one of them")])
 def test_mistakes(machine, args, why):  # noqa: F811
     done = machine().cmd("burn", *args)
     assert done.returncode == 2 and why in done.stderr, done

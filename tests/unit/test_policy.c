@@ -41,6 +41,8 @@ static void test_defaults_are_valid(void **state)
 static void test_wrong_policies(void **state)
 {
 	WRONG("load", p.load = LOAD_MAX);
+	WRONG("burn", p.burn_exclusive = 1);
+	WRONG("burn", (p.load = LOAD_BURN, p.burn_exclusive = 2));
 	WRONG("gpus", p.n_gpus = POLICY_GPUS_MAX + 1);
 	WRONG("ignore_pid", p.n_ignore = POLICY_IGNORE_MAX + 1);
 	WRONG("gpus", p.all = 0);

@@ -313,13 +313,15 @@ static void test_aside(void **state)
 
 static void test_devices_that_are_not_used(void **state)
 {
-	bench_open(&b, 6);
+	bench_open(&b, 7);
+	b.d[6].state = SCHED_DEV_HELD;
+	b.d[6].tested = true;
 	b.d[0].state = SCHED_DEV_LEFT;
 	b.d[1].state = SCHED_DEV_UNSEEN;
 	b.d[2].state = SCHED_DEV_EXCLUDED;
 	b.d[3].foreign = true;
 	b.d[4].state = SCHED_DEV_LENT;
-	b.view.policy.leave = 1;
+	b.view.policy.leave = 2;
 	bench_add(&b, T(.id = 1, .gpus = 1));
 	bench_add(&b, T(.id = 2, .gpus = 1, .rules = SCHED_RULES_COMPETE, .mem_bytes = GIB));
 	expect("start 2 3");

@@ -153,6 +153,19 @@ static void test_other_instances(void **state)
 	close_bench();
 }
 
+/* Held, and not to be had all the same; but the machine may be as it is. */
+static void test_a_test_goes_on(void **state)
+{
+	bench_open(&b, 2);
+	b.d[0].state = SCHED_DEV_HELD;
+	b.d[0].tested = true;
+	b.d[1].foreign = true;
+	bench_add(&b, T(.id = 1, .gpus = 1));
+	expect_why(1, "waits for 1 GPU: 0 of 2 free, GPU 0 tested by tenure burn --exclusive, "
+		      "GPU 1 taken by somebody else; 1st in order");
+	close_bench();
+}
+
 static void test_lanes_and_arrays(void **state)
 {
 	bench_open(&b, 8);
@@ -363,6 +376,7 @@ int main(void)
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_busy),
 		cmocka_unit_test(test_other_instances),
+		cmocka_unit_test(test_a_test_goes_on),
 		cmocka_unit_test(test_lanes_and_arrays),
 		cmocka_unit_test(test_behind_in_an_array),
 		cmocka_unit_test(test_lane_that_was_forgotten),

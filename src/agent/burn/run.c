@@ -248,15 +248,19 @@ static void set_trouble(struct burnt *d, const char *why)
 	end_device(d);
 }
 
-/* "yielded to PID 77 (alice, python)" is "to PID 77 (alice, python)" behind the verdict. */
-static void yield_device(struct burnt *d, const struct guard_event *ev)
+/*
+ * "yielded to PID 77 (alice, python)" is "to PID 77 (alice, python)" behind the verdict. Who wanted
+ * the device for the test alone is told that it was not tested as it was to be.
+ */
+static void yield_device(struct burnt *d, const struct guard_event *ev, bool exclusive)
 {
 	struct dev_reason to = ev->reason;
 	cleanup_free char *whom = NULL;
 
-	(void)str_copy(to.lead, sizeof(to.lead), "to ");
+	(void)str_copy(to.lead, sizeof(to.lead),
+		       exclusive ? "it was not left alone: yielded to " : "to ");
 	whom = reason_text(&to);
-	d->yielded = true;
+	d->yielded = !exclusive;
 	set_trouble(d, whom);
 }
 
@@ -269,7 +273,7 @@ static void on_event(void *user, const struct guard_event *ev)
 	if (!d || is_ended(d) || r->ending_ns)
 		return;
 	if (ev->kind == EVENT_YIELD || ev->kind == EVENT_LENT)
-		yield_device(d, ev);
+		yield_device(d, ev, r->order->policy.burn_exclusive);
 	if (ev->kind == EVENT_LOST)
 		d->lost = true;
 	if (ev->kind != EVENT_FAILED && ev->kind != EVENT_BLIND && ev->kind != EVENT_LOST &&

@@ -110,6 +110,7 @@ static struct sched_device planned_device(const struct view *view, const char *i
 				  .own_python = d->own_python > 0,
 				  .exclusive_process = d->flags & DEVICE_ONE_PROCESS,
 				  .foreign = is_foreign(d),
+				  .tested = d->flags & DEVICE_TESTED,
 				  .peers = peers_of(d) };
 
 	if (!view->seen[slot])
@@ -183,7 +184,7 @@ unsigned int planview_free(const struct view *view, const char *instance, struct
 
 	planview_make(view, instance, devices, &v);
 	for (unsigned int i = 0; i < v.n_devices; i++)
-		n += !devset_has(busy, i) && !devices[i].foreign &&
+		n += !devset_has(busy, i) && !devices[i].foreign && !devices[i].tested &&
 		     (devices[i].state == SCHED_DEV_IDLE || devices[i].state == SCHED_DEV_HELD);
 	if (v.policy.limits_devices && used + n > v.policy.max_devices)
 		n = v.policy.max_devices > used ? v.policy.max_devices - used : 0;

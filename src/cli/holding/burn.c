@@ -45,6 +45,13 @@ static const struct opt burn_opts[] = {
 	  .arg = "AMOUNT",
 	  .def = "90%",
 	  .help = "memory to test on each GPU: a size, a share of what is free, or all-SIZE" },
+	{ .name = "yield",
+	  .spec = { VALUE_FLAG },
+	  .help = "tasks of your own end the test of a GPU that they need, as newcomers do (the "
+		  "default)" },
+	{ .name = "exclusive",
+	  .spec = { VALUE_FLAG },
+	  .help = "tasks of your own wait for the end; a GPU that a newcomer takes is not tested" },
 	{ .name = "junit",
 	  .words = WORDS_FILES,
 	  .spec = { VALUE_STRING },
@@ -73,6 +80,7 @@ static void make_order(const struct cmd_ctx *ctx, struct burn_order *ret)
 	p->refresh_ms = 200;
 	/* Whoever comes has it: the test of that device is over. */
 	p->rehold_ms = 24ULL * 3600 * 1000;
+	p->burn_exclusive = opts_flag(ctx->opts, "exclusive");
 	ret->for_ms = opts_value(ctx->opts, "for")->num;
 	ret->dev_dir = settings_str(ctx->settings, SET_DEV_DIR);
 }
@@ -167,6 +175,8 @@ static int run_burn(const struct cmd_ctx *ctx, struct err *e)
 
 	/* The guard outlives us, and whoever waits for that. */
 	proc_fds_keep_private();
+	if (opts_flag(ctx->opts, "yield") && opts_flag(ctx->opts, "exclusive"))
+		return err_set(e, CMD_USAGE, "--yield or --exclusive: one of them");
 	if (policy_from_settings(ctx->settings, true, &order.policy, e) < 0)
 		return CMD_USAGE;
 	make_order(ctx, &order);
@@ -214,7 +224,9 @@ const struct cmd cmd_burn = {
 		"that of its like, heat, errors that ECC could not correct, reports of the driver.\n"
 		"\n"
 		"A GPU is yielded to a newcomer as a held one is, and to tasks of your own; its test "
-		"is over then. What an agent of yours held goes back to it.\n"
+		"is over then. What an agent of yours held goes back to it. With --exclusive tasks of "
+		"your own wait for the end. A newcomer is never kept waiting, and a GPU that one took "
+		"counts as not tested then: a node where nobody can come is for the site to drain.\n"
 		"\n"
 		"Exit codes: 0 all are good, 1 one is bad, 3 one could not be tested, 4 one was "
 		"yielded before its time was over.",

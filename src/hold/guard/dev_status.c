@@ -86,7 +86,7 @@ static uint32_t count_python(struct guard *g, const struct device *d)
 	return n;
 }
 
-static uint32_t flags_of(const struct device *d)
+static uint32_t flags_of(const struct guard *g, const struct device *d)
 {
 	const struct gpu_look *look = &d->sample.look;
 	bool known = d->sample.seq && look->valid & GPU_VALID_MODE;
@@ -94,6 +94,7 @@ static uint32_t flags_of(const struct device *d)
 	return (d->seen.room != ROOM_NONE ? DEVICE_VACANT : 0) |
 	       (d->id.mig_parent ? DEVICE_MIG_CARD : 0) | (d->id.unseen ? DEVICE_UNSEEN : 0) |
 	       (d->state == DEV_BUSY && !d->announced ? DEVICE_UNJUDGED : 0) |
+	       (device_is_reserved_for_test(g, d) ? DEVICE_TESTED : 0) |
 	       (known && look->mode == NVML_COMPUTEMODE_EXCLUSIVE_PROCESS ? DEVICE_ONE_PROCESS
 									  : 0) |
 	       (known && look->mode == NVML_COMPUTEMODE_PROHIBITED ? DEVICE_PROHIBITED : 0);
@@ -122,7 +123,7 @@ static void fill_status(struct guard *g, const struct device *d, struct dev_stat
 	s->load = d->state == DEV_HELD ? d->load.told : LOAD_NONE;
 	s->duty_permille = s->load ? d->load.told_duty : 0;
 	s->yields = d->hold.yields;
-	s->flags = flags_of(d);
+	s->flags = flags_of(g, d);
 	s->xid = d->seen.xid;
 	(void)memcpy(s->xids, d->seen.xids, sizeof(s->xids));
 	for (size_t i = 0; i < ARRAY_LEN(s->peers); i++)

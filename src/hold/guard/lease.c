@@ -220,6 +220,13 @@ int lease_check_errors(const struct device *d, struct dev_reason *why)
 			   : 0;
 }
 
+int lease_check_test(const struct guard *g, const struct device *d, struct dev_reason *why)
+{
+	return device_is_reserved_for_test(g, d)
+		       ? dev_reason_set(why, -EBUSY, "tested (tenure burn --exclusive)")
+		       : 0;
+}
+
 /* --- the answer to a GRANT --- */
 
 void lease_ungrant(struct guard *g, struct lease *l)
@@ -238,6 +245,8 @@ static void decide(struct guard *g, struct lease *l)
 
 	if (r == 0)
 		r = lease_check_errors(d, &l->reason);
+	if (r == 0)
+		r = lease_check_test(g, d, &l->reason);
 	if (r == 0)
 		r = lease_check_foreign(g, d, l->flags, &l->reason);
 

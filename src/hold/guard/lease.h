@@ -32,6 +32,7 @@ void lease_set_over(struct guard *g, struct lease *l, bool unleased);
  */
 int lease_check_sample(const struct device *d, struct dev_reason *why);
 int lease_check_errors(const struct device *d, struct dev_reason *why);
+int lease_check_test(const struct guard *g, const struct device *d, struct dev_reason *why);
 int lease_check_foreign(struct guard *g, struct device *d, uint32_t flags, struct dev_reason *why);
 int lease_check_memory(const struct guard *g, const struct device *d, uint64_t bytes,
 		       struct dev_reason *why);

@@ -59,6 +59,8 @@ static int check_lease(struct guard *g, struct device *d, const struct client *c
 	if (r < 0 || m->pid) /* what runs already is there, whatever is said against it */
 		return r;
 	r = lease_check_errors(d, why);
+	if (r == 0)
+		r = lease_check_test(g, d, why);
 	if (r == 0 && d->leaver >= 0)
 		r = dev_reason_set(why, -EPERM, "left for others by the policy of %s",
 				   g->clients[d->leaver].instance);

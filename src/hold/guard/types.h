@@ -325,6 +325,14 @@ static inline bool client_burns(const struct client *c)
 	return c->has_policy && c->policy.hold && c->policy.load == LOAD_BURN;
 }
 
+/* It is tested, and tasks of this user wait for the end of that. */
+static inline bool device_is_reserved_for_test(const struct guard *g, const struct device *d)
+{
+	const struct client *c = d->owner < 0 ? NULL : &g->clients[d->owner];
+
+	return c && client_burns(c) && c->policy.burn_exclusive && device_holds(d);
+}
+
 /* The client of that instance; NULL: it has none, not even one that is waited for. */
 static inline struct client *client_find(struct guard *g, const char *instance)
 {
