@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/oldlibc.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -102,25 +103,23 @@ int __isoc23_sscanf(const char *text, const char *format, ...)
 #endif
 
 #if !__GLIBC_PREREQ(2, 31)
-#define NS_PER_S 1000000000L
+#define LOOK_NS 5000000L
 
 int pthread_clockjoin_np(pthread_t thread, void **ret, clockid_t clock,
 			 const struct timespec *until)
 {
-	struct timespec now, day;
+	static const struct timespec step = { .tv_nsec = LOOK_NS };
+	struct timespec now;
+	int r;
 
-	(void)clock_gettime(clock, &now);
-	(void)clock_gettime(CLOCK_REALTIME, &day);
-	day.tv_sec += until->tv_sec - now.tv_sec;
-	day.tv_nsec += until->tv_nsec - now.tv_nsec;
-	if (day.tv_nsec < 0) {
-		day.tv_nsec += NS_PER_S;
-		day.tv_sec--;
-	} else if (day.tv_nsec >= NS_PER_S) {
-		day.tv_nsec -= NS_PER_S;
-		day.tv_sec++;
+	while ((r = pthread_tryjoin_np(thread, ret)) == EBUSY) {
+		(void)clock_gettime(clock, &now);
+		if (now.tv_sec > until->tv_sec ||
+		    (now.tv_sec == until->tv_sec && now.tv_nsec >= until->tv_nsec))
+			return ETIMEDOUT;
+		(void)nanosleep(&step, NULL);
 	}
-	return pthread_timedjoin_np(thread, ret, &day);
+	return r;
 }
 #endif
 

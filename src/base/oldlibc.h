@@ -45,8 +45,7 @@ int statx(int dir_fd, const char *path, int flags, unsigned int mask, struct sta
 #if !__GLIBC_PREREQ(2, 31)
 #include <pthread.h>
 
-/* That limit was a time of day before: it comes sooner or later where the clock is set meanwhile.
- */
+/* That limit was a time of day before, so here it looks again and again. */
 int pthread_clockjoin_np(pthread_t thread, void **ret, clockid_t clock,
 			 const struct timespec *until);
 #endif

@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
@@ -187,7 +186,6 @@ static int check_settings(const struct settings *s, struct err *e)
 }
 
 struct look {
-	sem_t done;
 	char *root;
 	const char *instance, *node_name, *dev_dir, *job;
 	struct spool_trust trust;
@@ -245,7 +243,6 @@ static void *look_at_queue(void *data)
 	if (l->code == 0)
 		l->code = look_for_rival(l, sp, &l->e);
 	(void)spool_close(sp);
-	(void)sem_post(&l->done);
 	return NULL;
 }
 
@@ -256,7 +253,7 @@ static void *look_at_queue(void *data)
 static int check_queue(const struct agent_setup *r, const struct settings *s, struct err *e)
 {
 	struct look *l = xcalloc(1, sizeof(*l));
-	struct timespec until;
+	const struct timespec until = clock_timespec(clock_mono_ns() + LOOK_LIMIT_S * NS_PER_S);
 	pthread_t thread;
 
 	*l = (struct look){ .root = xstrdup(r->root),
@@ -265,20 +262,15 @@ static int check_queue(const struct agent_setup *r, const struct settings *s, st
 			    .dev_dir = settings_str(s, SET_DEV_DIR),
 			    .job = r->config.job ? r->config.job->key : NULL,
 			    .trust = trust_from_settings(s) };
-	(void)sem_init(&l->done, 0, 0);
 	if (pthread_create(&thread, NULL, look_at_queue, l) != 0) {
 		free(l->root);
 		free(l);
 		return 0;
 	}
-	(void)clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += LOOK_LIMIT_S;
-	while (sem_timedwait(&l->done, &until) < 0)
-		if (errno != EINTR) {
-			(void)pthread_detach(thread); /* it has l */
-			return 0;
-		}
-	(void)pthread_join(thread, NULL);
+	if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
+		(void)pthread_detach(thread); /* it has l */
+		return 0;
+	}
 
 	int code = l->code == -EPERM				 ? CMD_DENIED
 		   : l->code == -ELOOP || l->code == -EADDRINUSE ? CMD_FAILED

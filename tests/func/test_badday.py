@@ -13,7 +13,7 @@ import time
 import pytest
 
 from machine import Machine, proc_exists
-from patience import HANG, Stopwatch, wait_for
+from patience import HANG, Stopwatch, must_come, wait_for
 
 HERE = pathlib.Path(__file__).resolve().parent
 GIB = 1 << 30
@@ -401,6 +401,55 @@ def test_clock_steps_while_we_wait(machine, tmp_path, build):
     h = m.hold("--for", "2s", LD_PRELOAD=str(shim))
     assert h.process.wait(HANG) == 0
     assert 2 <= t0.wall() and t0.took() < 4.5
+
+
+AHEAD = r"""
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+/* The wall clock is so many seconds ahead, for whoever reads it here. The kernel's own is not, as after a step. */
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	long r = syscall(SYS_clock_gettime, id, ts);
+	if (id == CLOCK_REALTIME)
+		ts->tv_sec += atol(getenv("AHEAD"));
+	return (int)r;
+}
+"""
+
+
+@pytest.fixture
+def ahead(tmp_path, build):
+    """ahead(s): the environment of a program that has read the wall clock before it was set back by so many seconds."""
+    if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
+        pytest.skip("the sanitizer wants to be first")
+    (tmp_path / "ahead.c").write_text(AHEAD)
+    library = compile_c(tmp_path / "ahead.c", tmp_path / "ahead.so", "-shared", "-fPIC")
+    return lambda seconds: {"LD_PRELOAD": str(library), "AHEAD": str(seconds)}
+
+
+def test_a_queue_is_refused_whatever_the_time_of_day(machine, tmp_path, ahead):
+    """Whether it may be served is waited for, also where the clock was set forward meanwhile."""
+    m = machine(1)
+    spool = tmp_path / "root/default"
+    spool.mkdir(parents=True, mode=0o700)
+    spool.chmod(0o777)
+    done = m.run(m.tenure, "agent", "--no-hold", "--root", spool.parent, check=False, env={**m.env, **ahead(-86400)})
+    assert done.returncode == 4 and "others can write in" in done.stderr, done
+
+
+def test_a_queue_that_hangs_is_waited_for_no_day(machine, tmp_path, faultfs, ahead):
+    m = machine(1)
+    server = faultfs(tmp_path / "below", tmp_path / "mnt")
+    server.hang("stopped")
+    try:
+        h = m.hold("--root", tmp_path / "mnt", command="agent", **ahead(86400))
+        must_come(lambda: m.run(m.tenure, "status", check=False).returncode == 0)
+    finally:
+        server.go_on()
+    assert h.stop() < 5
 
 
 def test_file_system_that_hangs(machine, tmp_path, build, faultfs):

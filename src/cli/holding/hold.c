@@ -2,15 +2,14 @@
 
 /* `hold` and `agent`: the agent in the foreground. */
 
-#include <errno.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/strbuf.h"
 #include "cli/agent_setup.h"
 #include "cli/commands.h"
@@ -64,7 +63,6 @@ static void warn(const char *line)
 struct last_word {
 	int code;
 	const char *text;
-	sem_t said;
 };
 
 static void *say(void *data)
@@ -72,7 +70,6 @@ static void *say(void *data)
 	struct last_word *w = data;
 
 	(void)cmd_fail(w->code, w->text);
-	(void)sem_post(&w->said);
 	return NULL;
 }
 
@@ -80,15 +77,11 @@ static void *say(void *data)
 static void __attribute__((noreturn)) end_stuck(void *user, enum agent_end end, const struct err *e)
 {
 	struct last_word w = { .code = agent_setup_exit_code(end), .text = e->text };
-	struct timespec until;
+	const struct timespec until = clock_timespec(clock_mono_ns() + LAST_WORD_S * NS_PER_S);
 	pthread_t thread;
 
-	(void)sem_init(&w.said, 0, 0);
-	(void)clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += LAST_WORD_S;
 	if (w.code != CMD_OK && w.text[0] && pthread_create(&thread, NULL, say, &w) == 0)
-		while (sem_timedwait(&w.said, &until) < 0 && errno == EINTR)
-			;
+		(void)pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until);
 	_exit(w.code);
 }
 
