@@ -24,6 +24,10 @@ def proc_exists(pid):
         return False
 
 
+# A duration as people are told it (base/units.h): how long something has taken by now is nobody's to know here.
+DURATION = r"(?:\d+m?s|\d+m \d\ds|\d+h \d\dm|\d+d \d+h)"
+
+
 def until(path):
     """Of a script: it goes on when the file is there."""
     return f"until [ -e {path} ]; do sleep 0.02; done"

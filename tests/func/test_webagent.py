@@ -62,7 +62,12 @@ def config(q, **settings):
 
 
 def log(q):
+    """As far as it is written: a thread of its own does that, a moment after the status tells of what is in it."""
     return " ".join(next(pathlib.Path(q.spool, "logs").glob("agent-*.log")).read_text().split())
+
+
+def logged(q, text):
+    must_come(lambda: text in log(q))
 
 
 def test_an_agent_has_it_served(queue):
@@ -74,12 +79,12 @@ def test_an_agent_has_it_served(queue):
     status, body = health(q)
     assert status == 200 and body["instance"] == "default"
     assert f"serve   http://{h['address']}/" in q.run("status").stdout
-    assert f"tenure-serve: {h['text']}" in log(q)
+    logged(q, f"tenure-serve: {h['text']}")
     # One that is killed comes again, and says so.
     os.kill(h["pid"], signal.SIGKILL)
     again = served(q, but=h["pid"])
     assert health(q)[0] == 200
-    assert "tenure-serve has ended (signal 9); it is started again in" in log(q)
+    logged(q, "tenure-serve has ended (signal 9); it is started again in")
     q.end()
     must_come(lambda: not proc_exists(again["pid"]))
 
@@ -119,12 +124,13 @@ def test_a_port_that_somebody_has(queue):
         troubled(q, f"cannot listen on 127.0.0.1:{port}: Address already in use")
         must_come(lambda: (h := helper(q)) and h["state"] == "waiting" and h["again_s"] is not None, 30)
         assert "Address already in use" in " ".join(q.run("status").stdout.split())
-        assert f"tenure-serve: cannot listen on 127.0.0.1:{port}: Address already in use" in log(q)
+        logged(q, f"tenure-serve: cannot listen on 127.0.0.1:{port}: Address already in use")
         q.wait(q.submit("-g", "0", "--", "true"), "done")
         done = q.run("web", check=False)
         assert done.returncode == 1 and "Address already in use" in " ".join(done.stderr.split())
         # It is tried again, each time later.
         must_come(lambda: (h := helper(q)) and h["again_s"] and h["again_s"] > 1, 30)
+        logged(q, "tenure-serve has ended")
         assert log(q).count("tenure-serve has ended") == 1
     assert served(q)["address"] == f"127.0.0.1:{port}"
     assert helper(q)["trouble"] is None
@@ -153,7 +159,7 @@ def test_a_token_that_is_none(queue):
     path.chmod(0o644)
     q.start("--no-hold", "--listen", ANY_PORT)
     troubled(q, "it is secret no more")
-    must_come(lambda: "it is secret no more" in log(q))
+    logged(q, "it is secret no more")
     path.unlink()
     served(q)
     assert health(q)[0] == 200
