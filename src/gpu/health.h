@@ -96,8 +96,4 @@ void gpu_health_read_all(const struct nvml *n, const struct gpu_device *dev, str
  * what somebody has set are none. */
 const char *health_throttle(uint64_t bits, unsigned int i, bool *ret_fault);
 
-/* Pure: the i-th thing that is wrong with the card, as a word for programs, and as a phrase for
- * people; NULL: there are no more. */
-const char *health_fault(const struct gpu_health *h, unsigned int i, const char **ret_phrase);
-
 #endif

@@ -86,7 +86,7 @@ def test_repeated_wrong_result_is_told(machine):  # noqa: F811
 
 
 @pytest.mark.parametrize("what, args, reason", [
-    ("xid", (1, 79), "XID"), ("health", (1, "ecc-uncorrected", 5), "5 memory errors that ECC could not correct"),
+    ("xid", (1, 79), "XID"), ("health", (1, "ecc-uncorrected", 5), "5 uncorrected ECC errors"),
     ("lose", (1,), "")])
 def test_what_happens_meanwhile(machine, what, args, reason):  # noqa: F811
     m = machine()

@@ -77,7 +77,7 @@ def test_what_is_counted(machine):  # noqa: F811
     assert h["pcie"]["replays"] == 7 and h["pcie"]["width"] == 8 and h["pcie"]["width_max"] == 16
     assert h["nvlink"] == {"links": 18, "up": 16, "down": [0, 5], "replays": 8, "recoveries": 9, "crc_flit": 10,
                            "crc_data": 11}
-    assert h["faults"] == ["ecc-uncorrected", "row-remap-pending", "row-remap-failed"]
+    assert h["faults"] == ["ecc-uncorrected", "row-remap-pending", "row-remap-failed", "pcie-narrow"]
     assert health(m)["faults"] == []
     said = m.cmd("devices", "-v").stdout
     assert "16/18" in said and "1/2" in said and "5x8" in said and "could not be replaced" in said

@@ -95,7 +95,7 @@ static void set_throttled(struct burnt *d, uint64_t bit, uint64_t ns)
 	  NULL)                                                                                    \
 	X(power_cap, set_throttled(d, nvmlClocksEventReasonSwPowerCap, 60 * NS_PER_S), BURN_GOOD,  \
 	  NULL)                                                                                    \
-	X(xid, d->xid = 79, BURN_BAD, "error (XID) 79")                                            \
+	X(xid, d->xid = 79, BURN_BAD, "reported XID 79 (GPU has fallen off the bus)")              \
 	X(lost, d->lost = true, BURN_BAD, "it is gone")                                            \
 	X(yielded, d->yielded = true, BURN_YIELDED, NULL)                                          \
 	X(trouble, (void)str_copy(d->trouble, sizeof(d->trouble), "busy: PID 7"), BURN_UNTESTED,   \
@@ -182,7 +182,7 @@ static void test_counters(void **state)
 	burn_judge(&d, 1, &j);
 	assert_int_equal(j.verdict, BURN_BAD);
 	assert_int_equal(j.reasons.n, 5);
-	assert_true(has(&j.reasons, "2 memory errors that ECC could not correct"));
+	assert_true(has(&j.reasons, "2 uncorrected ECC errors"));
 	burn_judgement_clear(&j);
 	d.first.known = 0;
 	burn_judge(&d, 1, &j);

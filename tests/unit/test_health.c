@@ -2,10 +2,12 @@
 
 /* What is known of a card's health, over a driver that is made up here. */
 
+#include <stdio.h>
 #include <string.h>
 
 #include "unit.h"
 
+#include "gpu/card_sign.h"
 #include "gpu/device.h"
 #include "gpu/health.h"
 
@@ -192,13 +194,25 @@ static void test_an_instance_has_none(void **state)
 	assert_int_equal(driver.calls, 0);
 }
 
+static const char *signs_of(const struct gpu_health *h)
+{
+	static char buf[200];
+	struct card_signs signs;
+
+	buf[0] = '\0';
+	card_signs(NULL, h, CARD_ALL, &signs);
+	for (uint32_t i = 0; i < signs.n; i++)
+		(void)snprintf(buf + strlen(buf), sizeof(buf) - strlen(buf), "%s%s", i ? " " : "",
+			       card_sign_word(signs.s[i].code));
+	return buf;
+}
+
 /* Idling and the power limit are what cards do; heat is not. */
 static void test_reasons_and_faults(void **state)
 {
 	struct gpu_health h = { .known = HEALTH_THROTTLE,
 				.throttle = nvmlClocksEventReasonGpuIdle |
 					    nvmlClocksEventReasonSwPowerCap };
-	const char *phrase;
 	bool fault = true;
 
 	assert_string_equal(health_throttle(h.throttle, 0, &fault), "idle");
@@ -206,20 +220,93 @@ static void test_reasons_and_faults(void **state)
 	assert_string_equal(health_throttle(h.throttle, 1, &fault), "power-cap");
 	assert_false(fault);
 	assert_null(health_throttle(h.throttle, 2, NULL));
-	assert_null(health_fault(&h, 0, NULL));
+	assert_string_equal(signs_of(&h), "");
 	h.throttle |=
 		nvmlClocksThrottleReasonHwThermalSlowdown | nvmlClocksThrottleReasonHwSlowdown;
 	assert_string_equal(health_throttle(h.throttle, 3, &fault), "hw-thermal");
 	assert_true(fault);
-	assert_string_equal(health_fault(&h, 0, &phrase), "hot");
-	assert_non_null(strstr(phrase, "too hot"));
-	assert_null(health_fault(&h, 1, NULL)); /* that the hardware slows down is the same */
+	assert_string_equal(signs_of(&h), "hot"); /* that the hardware slows down is the same */
 	h.rows_failed = 1;
-	assert_null(health_fault(&h, 1, NULL)); /* not known */
+	assert_string_equal(signs_of(&h), "hot"); /* not known */
 	h.known |= HEALTH_ROWS;
-	assert_string_equal(health_fault(&h, 1, NULL), "row-remap-failed");
+	assert_string_equal(signs_of(&h), "hot row-remap-failed");
 	h.known &= ~(uint64_t)HEALTH_THROTTLE;
-	assert_string_equal(health_fault(&h, 0, NULL), "row-remap-failed");
+	assert_string_equal(signs_of(&h), "row-remap-failed");
+	h.known |= HEALTH_PCIE_WIDTH | HEALTH_PCIE_WIDTH_MAX;
+	h.pcie_width = h.pcie_width_max = 16;
+	assert_string_equal(signs_of(&h), "row-remap-failed");
+	h.pcie_width = 8;
+	assert_string_equal(signs_of(&h), "row-remap-failed pcie-narrow");
+}
+
+static struct gpu_health counters(uint64_t uncorrected, uint32_t rows, uint32_t replays)
+{
+	return (struct gpu_health){ .known = (uint64_t)HEALTH_ECC << ECC_VOLATILE_UNCORRECTED |
+					     HEALTH_ROWS | HEALTH_PCIE_REPLAYS,
+				    .ecc[ECC_VOLATILE_UNCORRECTED] = uncorrected,
+				    .rows_uncorrected = rows,
+				    .pcie_replays = replays };
+}
+
+/* Text of the first sign since an earlier look. */
+static char *counted_since(const struct gpu_health *since, const struct gpu_health *now)
+{
+	static char buf[200];
+	struct strbuf text = STRBUF_INIT;
+	struct card_signs signs;
+
+	card_signs(since, now, CARD_COUNT, &signs);
+	if (signs.n)
+		card_sign_text(&signs.s[0], "since then", &text);
+	(void)snprintf(buf, sizeof(buf), "%s", strbuf_str(&text));
+	strbuf_clear(&text);
+	return buf;
+}
+
+static void test_what_was_counted(void **state)
+{
+	struct gpu_health none = { 0 }, a = counters(2, 1, 100), b = counters(5, 1, 110);
+
+	assert_string_equal(counted_since(&a, &b), "3 uncorrected ECC errors since then");
+	assert_string_equal(counted_since(&b, &b), "");
+	assert_string_equal(counted_since(&none, &b), ""); /* nobody knows since when */
+	assert_string_equal(counted_since(NULL, &b), "5 uncorrected ECC errors since then");
+	b.ecc[ECC_VOLATILE_UNCORRECTED] = 1; /* a reset */
+	assert_string_equal(counted_since(&a, &b), "1 uncorrected ECC error since then");
+	b = counters(2, 3, 100);
+	assert_string_equal(counted_since(&a, &b), "2 rows of its memory were replaced since then");
+	assert_string_equal(counted_since(NULL, &(struct gpu_health){ .known = HEALTH_ROWS,
+								      .rows_corrected = 9 }),
+			    ""); /* in the life of the card */
+	b = counters(2, 1, 117);
+	assert_string_equal(counted_since(&a, &b),
+			    "17 transfers over PCIe had to be repeated since then");
+	b.pcie_replays = 116;
+	assert_string_equal(counted_since(&a, &b), "");
+}
+
+/* A board without bridges has none up, and one that others have and it has not is down. */
+static void test_links_beside_others(void **state)
+{
+	struct gpu_health up = { .known = HEALTH_LINKS, .links = 0xff, .links_up = 0xff };
+	struct gpu_health half = { .known = HEALTH_LINKS, .links = 0xff, .links_up = 0x0f };
+	struct gpu_health none = { .known = HEALTH_LINKS, .links = 0xff };
+	struct card_signs signs = { 0 };
+
+	assert_int_equal(card_links_usual((const struct gpu_health *[]){ &half }, 1), 0);
+	assert_int_equal(card_links_usual((const struct gpu_health *[]){ &none, &none }, 2), 0);
+	assert_int_equal(card_links_usual((const struct gpu_health *[]){ &half, &up }, 2), 8);
+	assert_int_equal(
+		card_links_usual((const struct gpu_health *[]){ &half, &up, &half, &none }, 4), 4);
+	card_sign_links(&up, 4, &signs);
+	card_sign_links(&half, 4, &signs);
+	card_sign_links(&(struct gpu_health){ 0 }, 4, &signs);
+	assert_int_equal(signs.n, 0);
+	card_sign_links(&none, 4, &signs);
+	assert_int_equal(signs.n, 1);
+	assert_int_equal(signs.s[0].code, SIGN_NVLINK_DOWN);
+	card_signs_add(&signs, &signs.s[0]); /* each once */
+	assert_int_equal(signs.n, 1);
 }
 
 int main(void)
@@ -232,6 +319,8 @@ int main(void)
 		cmocka_unit_test(test_a_card_without_links_is_asked_once),
 		cmocka_unit_test(test_an_instance_has_none),
 		cmocka_unit_test(test_reasons_and_faults),
+		cmocka_unit_test(test_what_was_counted),
+		cmocka_unit_test(test_links_beside_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include "base/enumstr.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
+#include "gpu/card_sign.h"
 
 /*
  * Figures of single good cards, for one that has none of its kind beside it: TFLOP/s of the
@@ -208,44 +209,43 @@ static void judge_throttling(const struct burnt *d, struct burn_judgement *j)
 	}
 }
 
-static bool both_know(const struct burnt *d, uint64_t what)
+/* Those of its model whose state is known, this one included. */
+static uint32_t usual_links(const struct burnt *devices, uint32_t n, const struct burnt *d)
 {
-	return d->first.known & d->last.known & what;
+	const struct gpu_health *like[PROTO_DEVICES_MAX];
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; i < n && k < PROTO_DEVICES_MAX; i++)
+		if (!strcmp(devices[i].dev.name, d->dev.name) &&
+		    devices[i].last.known & HEALTH_LINKS)
+			like[k++] = &devices[i].last;
+	return card_links_usual(like, k);
 }
 
-static void judge_counters(const struct burnt *d, struct burn_judgement *j)
+/* What makes any card bad (gpu/card_sign.h). That it was hot is judged by how long it was. */
+static void judge_signs(const struct burnt *devices, uint32_t n, const struct burnt *d,
+			struct burn_judgement *j)
 {
-	const struct gpu_health *a = &d->first, *b = &d->last;
-	const uint64_t ecc = (uint64_t)HEALTH_ECC;
+	const uint64_t corrected = (uint64_t)HEALTH_ECC << ECC_VOLATILE_CORRECTED;
+	struct card_signs signs;
 
-	if (both_know(d, ecc << ECC_VOLATILE_UNCORRECTED) &&
-	    b->ecc[ECC_VOLATILE_UNCORRECTED] > a->ecc[ECC_VOLATILE_UNCORRECTED])
-		say(&j->reasons, "%llu memory errors that ECC could not correct",
-		    (unsigned long long)(b->ecc[ECC_VOLATILE_UNCORRECTED] -
-					 a->ecc[ECC_VOLATILE_UNCORRECTED]));
-	if (both_know(d, ecc << ECC_VOLATILE_CORRECTED) &&
-	    b->ecc[ECC_VOLATILE_CORRECTED] > a->ecc[ECC_VOLATILE_CORRECTED])
-		say(&j->notes, "%llu memory errors that ECC has corrected",
-		    (unsigned long long)(b->ecc[ECC_VOLATILE_CORRECTED] -
-					 a->ecc[ECC_VOLATILE_CORRECTED]));
-	if (both_know(d, HEALTH_ROWS) &&
-	    (b->rows_uncorrected > a->rows_uncorrected || b->rows_corrected > a->rows_corrected))
-		say(&j->reasons, "%u rows of its memory were replaced",
-		    b->rows_uncorrected - a->rows_uncorrected + b->rows_corrected -
-			    a->rows_corrected);
-	if (b->known & HEALTH_ROWS && b->rows_pending)
-		say(&j->reasons, "a faulty row of its memory is replaced at the next reset");
-	if (b->known & HEALTH_ROWS && b->rows_failed)
-		say(&j->reasons, "a faulty row of its memory could not be replaced: the card is to "
-				 "be exchanged");
-	if (both_know(d, HEALTH_PCIE_REPLAYS) &&
-	    b->pcie_replays - a->pcie_replays > BURN_REPLAYS_MOST)
-		say(&j->reasons, "%u transfers over PCIe had to be repeated",
-		    b->pcie_replays - a->pcie_replays);
+	card_signs(&d->first, &d->last, CARD_STATE | CARD_COUNT, &signs);
+	card_sign_links(&d->last, usual_links(devices, n, d), &signs);
 	if (d->xid)
-		say(&j->reasons, "its driver has reported error (XID) %u", (unsigned int)d->xid);
+		card_signs_add(&signs, &(struct card_sign){ .code = SIGN_XID, .n = d->xid });
 	if (d->lost)
-		say(&j->reasons, "it is gone: nothing can be seen of it any more");
+		card_signs_add(&signs, &(struct card_sign){ .code = SIGN_LOST });
+	for (uint32_t i = 0; i < signs.n; i++) {
+		struct strbuf text = STRBUF_INIT;
+
+		card_sign_text(&signs.s[i], NULL, &text);
+		text_list_take(&j->reasons, strbuf_take(&text));
+	}
+	if (d->first.known & d->last.known & corrected &&
+	    d->last.ecc[ECC_VOLATILE_CORRECTED] > d->first.ecc[ECC_VOLATILE_CORRECTED])
+		say(&j->notes, "%llu memory errors that ECC has corrected",
+		    (unsigned long long)(d->last.ecc[ECC_VOLATILE_CORRECTED] -
+					 d->first.ecc[ECC_VOLATILE_CORRECTED]));
 }
 
 /* -------- the verdict -------- */
@@ -268,7 +268,7 @@ static void judge_one(const struct burnt *devices, uint32_t n, const struct burn
 	if (was_tested(d))
 		judge_speed(devices, n, d, j);
 	judge_throttling(d, j);
-	judge_counters(d, j);
+	judge_signs(devices, n, d, j);
 	j->verdict = verdict_of(d, j);
 	if (d->trouble[0])
 		text_list_add(j->verdict == BURN_BAD ? &j->notes : &j->reasons, d->trouble);

@@ -7,8 +7,8 @@
  * found, and what NVML has said meanwhile, follow a verdict for each device and the reasons for it.
  *
  * Bad is what no good card does: a wrong result, memory that does not keep what was written, a
- * speed below that of its like, heat or hardware that slows it down, errors that ECC could not
- * correct, an error report that points at the card. The limit of its power is none of them.
+ * speed below that of its like, heat or hardware that slows it down, and what makes any card bad
+ * (gpu/card_sign.h). The limit of its power is none of them.
  */
 
 #include <stdbool.h>
@@ -23,7 +23,6 @@
 #define BURN_SPEED_LEAST    (NS_PER_S / 2) /* of products, or of memory, to speak of a speed */
 #define BURN_THROTTLE_LEAST NS_PER_S
 #define BURN_THROTTLE_SHARE 20 /* and at least a 20th of the time */
-#define BURN_REPLAYS_MOST   16 /* of PCIe, that say nothing */
 
 enum burn_verdict {
 	BURN_GOOD,

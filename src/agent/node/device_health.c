@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "gpu/card_sign.h"
 
 static void set(json_t *o, const char *key, json_t *value)
 {
@@ -42,11 +43,12 @@ static json_t *throttle_json(const struct gpu_health *h)
 
 static json_t *faults_json(const struct gpu_health *h)
 {
+	struct card_signs signs;
 	json_t *a = json_array();
-	const char *name;
 
-	for (unsigned int i = 0; (name = health_fault(h, i, NULL)); i++)
-		(void)json_array_append_new(a, json_string(name));
+	card_signs(NULL, h, CARD_ALL, &signs);
+	for (uint32_t i = 0; i < signs.n; i++)
+		(void)json_array_append_new(a, json_string(card_sign_word(signs.s[i].code)));
 	return a;
 }
 

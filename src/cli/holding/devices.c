@@ -14,6 +14,7 @@
 #include "cli/holding/device_history.h"
 #include "cli/machine.h"
 #include "cli/table.h"
+#include "gpu/card_sign.h"
 
 #define CELL	    48
 #define COMMAND_MIN 16
@@ -138,9 +139,11 @@ static void add_health_row(struct table *t, const struct gpu_device *dev,
 	char energy[CELL], slowed[2 * CELL];
 	uint64_t volatile_ecc = (uint64_t)HEALTH_ECC << ECC_VOLATILE_CORRECTED;
 	uint64_t uncorrected = (uint64_t)HEALTH_ECC << ECC_VOLATILE_UNCORRECTED;
+	struct card_signs signs;
 
 	(void)str_print(energy, CELL, "%.2f", (double)h->energy_mj / 3.6e9);
-	table_add(t, health_fault(h, 0, NULL) ? TERM_YELLOW : TABLE_PLAIN, label(dev, gpu),
+	card_signs(NULL, h, CARD_ALL, &signs);
+	table_add(t, signs.n ? TERM_YELLOW : TABLE_PLAIN, label(dev, gpu),
 		  pair(sm, h, HEALTH_CLOCK_SM, h->clock_sm_mhz, HEALTH_CLOCK_SM_MAX,
 		       h->clock_sm_max_mhz),
 		  pair(mem, h, HEALTH_CLOCK_MEM, h->clock_mem_mhz, HEALTH_CLOCK_MEM_MAX,
@@ -154,6 +157,21 @@ static void add_health_row(struct table *t, const struct gpu_device *dev,
 				  HEALTH_LINKS, (uint64_t)__builtin_popcount(h->links))
 			   : "-",
 		  slowed_cell(slowed, h));
+}
+
+static void print_signs(const struct gpu_device *dev, const struct gpu_health *h)
+{
+	struct card_signs signs;
+
+	card_signs(NULL, h, CARD_ALL, &signs);
+	for (uint32_t i = 0; i < signs.n; i++) {
+		cleanup_strbuf struct strbuf text = STRBUF_INIT;
+		char gpu[CELL];
+		int indent = printf("  gpu %s  ", label(dev, gpu));
+
+		card_sign_text(&signs.s[i], "since the driver was loaded", &text);
+		term_print_wrapped(stdout, strbuf_str(&text), (size_t)indent);
+	}
 }
 
 static void print_health(const struct machine *m)
@@ -171,7 +189,6 @@ static void print_health(const struct machine *m)
 		{ 0 },
 	};
 	struct table *t = table_new(columns);
-	const char *phrase;
 
 	for (uint32_t i = 0; i < m->list.n; i++)
 		add_health_row(t, &m->list.d[i], &m->devices[i].health);
@@ -179,12 +196,7 @@ static void print_health(const struct machine *m)
 	table_print(t, stdout);
 	(void)table_free(t);
 	for (uint32_t i = 0; i < m->list.n; i++)
-		for (unsigned int k = 0; health_fault(&m->devices[i].health, k, &phrase); k++) {
-			char gpu[CELL];
-			int indent = printf("  gpu %s  ", label(&m->list.d[i], gpu));
-
-			term_print_wrapped(stdout, phrase, (size_t)indent);
-		}
+		print_signs(&m->list.d[i], &m->devices[i].health);
 	printf("MHz: now/at most; ECC errors since the driver was loaded and rows of memory "
 	       "remapped:\ncorrected/uncorrected; links of NVLink: up/all; energy since the driver "
 	       "was loaded\n");
