@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
 /*
- * What the kernels of `--load gemm` reach, for bench/products: one line of JSON for each of them.
+ * What the kernels of `--load gemm` and `tenure burn` reach, for bench/products: one line of JSON
+ * for each of them.
  *
  *	product N SECONDS
  *
- * N x N matrices of whole numbers between -RANGE and RANGE, so that every sum is exact in single
- * precision, and rows that repeat after PERIOD, so that the host knows each element of the product
- * from PERIOD x PERIOD sums of its own. The first third of the time warms the card.
+ * N x N matrices of whole numbers between -RANGE and RANGE, so that every sum is exact, and rows
+ *that repeat after PERIOD, so that the host knows each element of the product from PERIOD x PERIOD
+ *sums of its own. The first third of the time warms the card.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -34,10 +35,11 @@ struct bench {
 	copy_in in;
 	copy_out out;
 	uint32_t n;
+	enum precision precision; /* of the kernel that is measured, as are all below */
 	int range;
 	double seconds;
 	CUdeviceptr words, a, b, c; /* words: counter, and a stop word that is never set */
-	float *sums;		    /* PERIOD x PERIOD */
+	uint32_t *sums;		    /* PERIOD x PERIOD */
 	unsigned int sms;
 	int major, minor;
 };
@@ -72,15 +74,29 @@ static uint16_t half_of(int v)
 				   ((m << (10 - exponent)) & 0x3ffU));
 }
 
+static void put_element(const struct bench *b, void *at, int v)
+{
+	const uint16_t half = half_of(v);
+	const float single = (float)v;
+	const double twice = v;
+
+	if (b->precision == PRECISION_F64)
+		memcpy(at, &twice, sizeof(twice));
+	else if (b->precision == PRECISION_F32)
+		memcpy(at, &single, sizeof(single));
+	else
+		memcpy(at, &half, sizeof(half));
+}
+
 static CUdeviceptr matrix(const struct bench *b, uint32_t seed)
 {
-	size_t row_bytes = (size_t)b->n * 2;
-	uint16_t *band = xmalloc(row_bytes * PERIOD);
+	const size_t bytes = precision_bytes(b->precision), row_bytes = b->n * bytes;
+	char *band = xmalloc(row_bytes * PERIOD);
 	CUdeviceptr at;
 
 	for (uint32_t r = 0; r < PERIOD; r++)
 		for (uint32_t k = 0; k < b->n; k++)
-			band[(size_t)r * b->n + k] = half_of(value(b, seed, r, k));
+			put_element(b, band + r * row_bytes + k * bytes, value(b, seed, r, k));
 	need(b, b->cu.mem_alloc(&at, row_bytes * b->n), "memory");
 	for (uint32_t r = 0; r < b->n; r += PERIOD)
 		need(b, b->in(at + r * row_bytes, band, row_bytes * PERIOD), "copy");
@@ -96,14 +112,14 @@ static void sum_on_the_host(struct bench *b)
 
 			for (uint32_t k = 0; k < b->n; k++)
 				sum += (int64_t)value(b, 0, i, k) * value(b, PERIOD, j, k);
-			b->sums[i * PERIOD + j] = (float)sum;
+			b->sums[i * PERIOD + j] = product_word(b->precision, sum);
 		}
 }
 
 static uint64_t count_wrong(const struct bench *b)
 {
 	size_t row_bytes = (size_t)b->n * 4;
-	float *row = xmalloc(row_bytes);
+	uint32_t *row = xmalloc(row_bytes);
 	uint64_t wrong = 0;
 
 	for (uint32_t i = 0; i < b->n; i++) {
@@ -132,7 +148,7 @@ static void slice(const struct bench *b, const struct product *p, CUfunction f)
 				     .b = b->b,
 				     .c = b->c,
 				     .n = b->n,
-				     .bytes = 2,
+				     .bytes = precision_bytes(b->precision),
 				     .buffers = 1 };
 
 	need(b, product_launch(&b->cu, p, f, b->sms, NULL, &args), "launch");
@@ -146,6 +162,7 @@ static void measure(const struct bench *b, const struct product *p, CUfunction f
 	double watts = 0;
 	int samples = 0;
 
+	need(b, b->cu.memset_d8(b->words, 0, 512), "memset");
 	need(b, b->cu.memset_d8(b->c, 0xff, (size_t)b->n * b->n * 4), "memset");
 	while (clock_mono_ns() < warm)
 		slice(b, p, f);
@@ -164,10 +181,11 @@ static void measure(const struct bench *b, const struct product *p, CUfunction f
 	double tiles = (double)(tiles_done(b) - before);
 	double flops = tiles * p->tile_elements * 2 * b->n;
 
-	(void)printf("{\"kernel\": \"%s\", \"n\": %u, \"tflops\": %.1f, \"watts\": %.0f, "
-		     "\"sums\": %.0f, \"wrong\": %llu}\n",
-		     p->name, (unsigned int)b->n, flops / took_s / 1e12, watts / samples,
-		     (double)b->n * b->n, (unsigned long long)count_wrong(b));
+	(void)printf("{\"precision\": \"%s\", \"kernel\": \"%s\", \"n\": %u, \"tflops\": %.1f, "
+		     "\"watts\": %.0f, \"sums\": %.0f, \"wrong\": %llu}\n",
+		     precision_name(p->precision), p->name, (unsigned int)b->n,
+		     flops / took_s / 1e12, watts / samples, (double)b->n * b->n,
+		     (unsigned long long)count_wrong(b));
 	(void)fflush(stdout);
 }
 
@@ -199,6 +217,23 @@ static void start(struct bench *b)
 		exit(1);
 }
 
+static void make_matrices(struct bench *b, enum precision precision)
+{
+	const double exact = precision == PRECISION_F64 ? 0x1p53 : 0x1p24;
+
+	if (b->a)
+		need(b, b->cu.mem_free(b->a), "memory");
+	if (b->b)
+		need(b, b->cu.mem_free(b->b), "memory");
+	b->precision = precision;
+	/* Sums of N products of both signs stay below it. */
+	b->range = (int)fmin(precision == PRECISION_F64 ? 1 << 21 : 255,
+			     sqrt(exact / sqrt(b->n) * 3 / 6));
+	sum_on_the_host(b);
+	b->a = matrix(b, 0);
+	b->b = matrix(b, PERIOD);
+}
+
 int main(int argc, char **argv)
 {
 	struct bench b = { .n = argc == 3 ? (uint32_t)atoi(argv[1]) : 0 };
@@ -208,21 +243,18 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	b.seconds = atof(argv[2]);
-	/* Sums of N products of both signs stay below 2^24. */
-	b.range = (int)fmin(255, sqrt(16777216.0 / sqrt(b.n) * 3 / 6));
 	start(&b);
-	b.sums = xmalloc(sizeof(float) * PERIOD * PERIOD);
-	sum_on_the_host(&b);
+	b.sums = xmalloc(sizeof(*b.sums) * PERIOD * PERIOD);
 	need(&b, b.cu.mem_alloc(&b.words, 512), "memory");
-	need(&b, b.cu.memset_d8(b.words, 0, 512), "memset");
 	need(&b, b.cu.mem_alloc(&b.c, (size_t)b.n * b.n * 4), "memory");
-	b.a = matrix(&b, 0);
-	b.b = matrix(&b, PERIOD);
 	for (const struct product *p = products; p->name; p++) {
-		CUfunction f = product_load(&b.cu, p, b.major * 10 + b.minor, PRECISION_F16);
+		CUfunction f = product_load(&b.cu, p, b.major * 10 + b.minor, p->precision);
 
-		if (f)
-			measure(&b, p, f);
+		if (!f)
+			continue;
+		if (!b.a || b.precision != p->precision)
+			make_matrices(&b, p->precision);
+		measure(&b, p, f);
 	}
 	return 0;
 }

@@ -46,7 +46,14 @@ DEVICE u32 all_threads(void)
 	return __nvvm_read_ptx_sreg_nctaid_x() * __nvvm_read_ptx_sreg_ntid_x();
 }
 
-enum element { ELEMENT_F16, ELEMENT_BF16, ELEMENT_TF32, ELEMENT_E4M3 };
+enum element {
+	ELEMENT_F16,
+	ELEMENT_BF16,
+	ELEMENT_TF32,
+	ELEMENT_E4M3,
+	ELEMENT_F32,
+	ELEMENT_F64,
+};
 
 /* A whole number as an element of a matrix. Those of 8 bits hold up to 16 exactly, and are never
  * more here. */
@@ -57,7 +64,9 @@ DEVICE void store_element(u64 row, u32 k, u32 element, int v)
 	unsigned short half;
 
 	asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(x));
-	if (element == ELEMENT_TF32)
+	if (element == ELEMENT_F64)
+		asm volatile("st.global.f64 [%0], %1;" ::"l"(row + 8ull * k), "d"((double)v));
+	else if (element == ELEMENT_TF32 || element == ELEMENT_F32)
 		asm volatile("st.global.f32 [%0], %1;" ::"l"(row + 4ull * k), "f"(x));
 	else if (element == ELEMENT_E4M3)
 		asm volatile("st.global.u8 [%0], %1;" ::"l"(row + k),

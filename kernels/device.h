@@ -178,13 +178,19 @@ DEVICE void store_two(u64 at, float x, float y)
 	asm volatile("st.global.v2.f32 [%0], {%1,%2};" ::"l"(at), "f"(x), "f"(y) : "memory");
 }
 
+/* The address of what lies in shared memory, as instructions take it. */
+DEVICE u32 in_shared(const void *p)
+{
+	return (u32)(u64)(__attribute__((address_space(3))) const char *)p;
+}
+
 /* The launch's own part of shared memory; its size is an argument of the launch. */
 extern SHARED char launch_shared[];
 
 /* Its address as instructions take it, a multiple of align, for which the launch has left room. */
 DEVICE u32 shared_address(u32 align)
 {
-	u32 at = (u32)(u64)(__attribute__((address_space(3))) char *)launch_shared;
+	u32 at = in_shared(launch_shared);
 
 	return (at + align - 1) & ~(align - 1);
 }

@@ -29,6 +29,7 @@ struct found {
 };
 
 struct arguments {
+	const char *kernel;
 	void **at;
 	unsigned int threads; /* of a block */
 	const struct sim_dev *dev;
@@ -56,16 +57,39 @@ static double slowed(const struct sim_dev *d, double rate)
 	return rate * (100 - d->health.slowness) / 100;
 }
 
-/* Operations per second of products of elements of so many bytes: six tenths of the peak, as an
- * H200 has been measured. */
-static double product_rate(const struct sim_dev *d, uint32_t bytes)
-{
-	const double of_halves = bytes == 1 ? 1.98 : bytes == 4 ? 0.565 : 1;
-	double per_clock = d->cc_major >= 9			  ? 4096
-			   : d->cc_major == 8 && d->cc_minor == 0 ? 2048
-								  : 1024;
+/* Operations per clock of a multiprocessor, by compute capability: this one and newer. */
+static const struct peak {
+	int cc;
+	double halves, single, twice; /* on tensor cores; without; in double precision on either */
+} peaks[] = {
+	{ 90, 4096, 256, 256 }, { 86, 1024, 256, 4 }, { 80, 2048, 128, 128 },
+	{ 71, 1024, 128, 4 },	{ 0, 1024, 128, 64 },
+};
 
-	return slowed(d, 0.63 * of_halves * per_clock * d->sm_count * d->clock_sm_mhz * 1e6);
+/* Operations per second of products of elements of so many bytes: the share of the peak that an
+ * H200 has been measured to have. */
+static double product_rate(const struct sim_dev *d, const char *kernel, uint32_t bytes)
+{
+	const struct peak *p = peaks;
+	double per_clock;
+
+	while (d->cc_major * 10 + d->cc_minor < p->cc)
+		p++;
+	if (strcmp(kernel, "tenure_gemm_f64") == 0)
+		per_clock = 0.85 * p->twice;
+	else if (strcmp(kernel, "tenure_gemm_f32") == 0)
+		per_clock = 0.75 * p->single;
+	else
+		per_clock = 0.63 * p->halves * (bytes == 1 ? 1.98 : bytes == 4 ? 0.565 : 1);
+	return slowed(d, per_clock * d->sm_count * d->clock_sm_mhz * 1e6);
+}
+
+/* Elements of a tile of that kernel. */
+static double tile_of(const char *kernel, unsigned int threads)
+{
+	if (strcmp(kernel, "tenure_gemm") != 0)
+		return 128 * 128;
+	return threads == 128 ? 64 * 64 : 128 * 256;
 }
 
 /* Bytes per second, read and written: eight tenths of the bus. */
@@ -87,13 +111,14 @@ static void record(struct found *f, uint64_t at, uint32_t got, uint32_t want)
 /* (stop, duration_ns, turns, a, b, c, n, bytes, buffers) */
 static void leave_gemm(const struct arguments *a)
 {
-	const double tile = a->threads == 128 ? 64 * 64 : 128 * 256; /* elements */
+	const double tile = tile_of(a->kernel, a->threads);
 	const double seconds = (double)long_of(a, 1) / 1e9, n = word_of(a, 6);
 	struct turns t;
 
 	if (cu_read(&t, long_of(a, 2), sizeof(t)) != CUDA_SUCCESS)
 		return;
-	t.next += 1 + (uint64_t)(product_rate(a->dev, word_of(a, 7)) * seconds / (tile * 2 * n));
+	t.next += 1 + (uint64_t)(product_rate(a->dev, a->kernel, word_of(a, 7)) * seconds /
+				 (tile * 2 * n));
 	(void)cu_write(long_of(a, 2), &t, sizeof(t));
 }
 
@@ -160,11 +185,13 @@ void cu_kernel_leaves(const struct CUfunc_st *f, const struct sim_dev *dev, unsi
 		int nparams;
 		void (*leave)(const struct arguments *a);
 	} known[] = {
-		{ "tenure_gemm", 9, leave_gemm },
-		{ "tenure_check", 10, leave_check },
+		{ "tenure_gemm", 9, leave_gemm },      { "tenure_gemm_f32", 9, leave_gemm },
+		{ "tenure_gemm_f64", 9, leave_gemm },  { "tenure_check", 10, leave_check },
 		{ "tenure_memory", 10, leave_memory },
 	};
-	const struct arguments a = { .at = params, .threads = threads, .dev = dev };
+	const struct arguments a = {
+		.kernel = f->name, .at = params, .threads = threads, .dev = dev
+	};
 
 	for (size_t i = 0; params && i < sizeof(known) / sizeof(known[0]); i++)
 		if (strcmp(f->name, known[i].name) == 0 && f->nparams == known[i].nparams)

@@ -6,9 +6,8 @@
 #include "base/utf8.h"
 
 static const char *const load_names[] = {
-	[BURN_TENSOR] = "tensor",
-	[BURN_MEMORY] = "memory",
-	[BURN_MIXED] = "mixed",
+	[BURN_TENSOR] = "tensor", [BURN_FP32] = "fp32",	  [BURN_FP64] = "fp64",
+	[BURN_MEMORY] = "memory", [BURN_MIXED] = "mixed",
 };
 _Static_assert(ARRAY_LEN(load_names) == BURN_LOAD_MAX, "a name for every load");
 
@@ -16,10 +15,9 @@ static const struct {
 	const char *name;
 	uint32_t bytes;
 } precisions[] = {
-	[PRECISION_F16] = { "fp16", 2 },
-	[PRECISION_BF16] = { "bf16", 2 },
-	[PRECISION_TF32] = { "tf32", 4 },
-	[PRECISION_E4M3] = { "fp8", 1 },
+	[PRECISION_F16] = { "fp16", 2 },  [PRECISION_BF16] = { "bf16", 2 },
+	[PRECISION_TF32] = { "tf32", 4 }, [PRECISION_E4M3] = { "fp8", 1 },
+	[PRECISION_F32] = { "fp32", 4 },  [PRECISION_F64] = { "fp64", 8 },
 };
 _Static_assert(ARRAY_LEN(precisions) == PRECISION_MAX, "a name for every precision");
 
@@ -36,6 +34,16 @@ const char *precision_name(uint32_t precision)
 uint32_t precision_bytes(uint32_t precision)
 {
 	return precision < PRECISION_MAX ? precisions[precision].bytes : 0;
+}
+
+enum precision burn_precision(enum burn_load load, enum precision chosen)
+{
+	return load == BURN_FP32 ? PRECISION_F32 : load == BURN_FP64 ? PRECISION_F64 : chosen;
+}
+
+bool burn_has_products(enum burn_load load)
+{
+	return load != BURN_MEMORY;
 }
 
 void burn_report_end(struct burn_report *r)

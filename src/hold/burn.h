@@ -9,21 +9,27 @@
  * the memory is free as soon as that of any hold.
  */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum burn_load {
 	BURN_TENSOR, /* products on the tensor cores, each compared with what the host knows */
+	BURN_FP32,   /* the same in single precision, without tensor cores */
+	BURN_FP64,   /* in double precision, on tensor cores where they have it */
 	BURN_MEMORY, /* all that is held is written and read in patterns */
 	BURN_MIXED,  /* by turns */
 	BURN_LOAD_MAX
 };
 
-/* Of the elements of a product; sums are single precision. */
+/* Of the elements of a product; sums are single precision, or that of the elements if it is more.
+ */
 enum precision {
 	PRECISION_F16,
 	PRECISION_BF16,
 	PRECISION_TF32,
 	PRECISION_E4M3, /* fp8 */
+	PRECISION_F32,
+	PRECISION_F64,
 	PRECISION_MAX
 };
 
@@ -32,7 +38,8 @@ enum precision {
 /* One thing that was found wrong. */
 struct burn_record {
 	uint64_t at;	    /* row * n + column of a product, or a byte of the hold */
-	uint32_t got, want; /* bits: of a float, or of a word of memory */
+	uint32_t got, want; /* bits: of a float, of a double as product_word() folds them, or of a
+			     * word of memory */
 };
 
 /* What a holder has found since its burn began. Counters only grow. */
@@ -60,11 +67,16 @@ struct burn_report {
 /* Terminate its strings and bound its numbers: it came over a socket. */
 void burn_report_end(struct burn_report *r);
 
-/* "tensor", "memory", "mixed"; "?" out of range. */
+/* As the option has it ("tensor", "memory"); "?" out of range. */
 const char *burn_load_name(uint32_t load);
-/* "fp16", "bf16", "tf32", "fp8"; "?" out of range. */
+/* "fp16", "bf16", "tf32", "fp8", "fp32", "fp64"; "?" out of range. */
 const char *precision_name(uint32_t precision);
 /* Of an element; 0 out of range. */
 uint32_t precision_bytes(uint32_t precision);
+
+/* Of the products of such a load: its own, or that which was chosen. Pure. */
+enum precision burn_precision(enum burn_load load, enum precision chosen);
+/* Products are a part of it. */
+bool burn_has_products(enum burn_load load);
 
 #endif

@@ -52,9 +52,11 @@ def test_good_cards(machine, tmp_path):  # noqa: F811
 
 
 @pytest.mark.parametrize("load, precision, products, memory", [
-    ("tensor", "fp16", True, False), ("tensor", "tf32", True, False), ("tensor", "fp8", True, False), ("memory", "bf16", False, True)])
+    ("tensor", "fp16", True, False), ("tensor", "tf32", True, False), ("tensor", "fp8", True, False), ("fp32", "fp32", True, False),
+    ("fp64", "fp64", True, False), ("memory", "bf16", False, True)])
 def test_loads(machine, load, precision, products, memory):  # noqa: F811
-    _, doc, gpus = burn(machine(gpus=1), "--load", load, "--precision", precision, seconds="1s")
+    chosen = ["--precision", precision] if load == "tensor" else []
+    _, doc, gpus = burn(machine(gpus=1), "--load", load, *chosen, seconds="1s")
     assert doc["load"] == load and doc["exit_code"] == 0
     assert (gpus[0]["products"] is not None, gpus[0]["memory"] is not None) == (products, memory)
     assert not products or gpus[0]["products"]["precision"] == precision
@@ -103,6 +105,16 @@ def test_speed_of_a_model_that_nobody_knows(machine):  # noqa: F811
     _, doc, gpus = burn(machine(gpus=1, options=("--model", "a10")), "--load", "tensor", seconds="4s")
     assert doc["exit_code"] == 0 and gpus[0]["products"]["kernel"] == "8.0" and gpus[0]["products"]["of_its_like"] is None
     assert any("its speed is not judged: it is the only NVIDIA A10 here" in t for t in gpus[0]["notes"])
+
+
+@pytest.mark.parametrize("model, kernel", [("a100-80", "8.0"), ("v100", "7.0"), ("rtx4090", "8.0")])
+def test_double_precision_of_other_cards(machine, model, kernel):  # noqa: F811
+    """On tensor cores from 8.0 on; what is compared there is wrong as elsewhere, and told by its bits."""
+    m = machine(gpus=1, options=("--model", model))
+    m.ctl("health", "0", "wrong-results", "1")
+    done, _, gpus = burn(m, "--load", "fp64", seconds="1s")
+    assert done.returncode == 1 and gpus[0]["products"]["kernel"] == kernel and gpus[0]["products"]["wrong"] >= 1
+    assert any("the first: bits " in n for n in gpus[0]["notes"])
 
 
 def test_what_a_card_cannot(machine):  # noqa: F811
@@ -219,8 +231,8 @@ def test_one_at_a_time(machine):  # noqa: F811
 
 @pytest.mark.parametrize("args, why", [
     (["--for", "1ms"], "--for"), (["--load", "tensr"], "did you mean tensor"), (["--precision", "int4"], "precision"),
-    (["--gpus", "7"], "7"), (["--memory", "200%"], "memory"), (["--junit"], "junit"), (["--idle-for", "5m"], "unknown option --idle-for"), (["0"], "unexpected argument"),
-    (["--yield", "--exclusive"], "one of them")])
+    (["--load", "fp32", "--precision", "tf32"], "--load fp32 has none to choose"), (["--yield", "--exclusive"], "one of them"),
+    (["--gpus", "7"], "7"), (["--memory", "200%"], "memory"), (["--junit"], "junit"), (["--idle-for", "5m"], "unknown option --idle-for"), (["0"], "unexpected argument")])
 def test_mistakes(machine, args, why):  # noqa: F811
     done = machine().cmd("burn", *args)
     assert done.returncode == 2 and why in done.stderr, done

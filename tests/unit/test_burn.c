@@ -4,13 +4,16 @@
 
 #include "unit.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "agent/burn/judge.h"
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/str.h"
 #include "gpu/nvml_abi.h"
 #include "hold/holder/burn.h"
+#include "hold/holder/product.h"
 
 #define GIB_ (1ULL << 30)
 
@@ -49,6 +52,30 @@ static void test_sums_are_exact(void **state)
 	}
 	assert_true(burn_range(1024, PRECISION_F16) >= burn_range(40960, PRECISION_F16));
 	assert_int_equal(burn_range(17408, PRECISION_E4M3), 4);
+	/* In double precision far below 2^53, and in numbers that are not to be had in single. */
+	for (uint32_t n = 1024; n <= 40960; n += 1024) {
+		double r = burn_range(n, PRECISION_F64);
+
+		assert_true(r > 16777216.0 / 16 && r * r / 3 * sqrt(n) * 5 < 9007199254740992.0);
+	}
+}
+
+/* A double is compared by a word of it: no bit is overlooked, and no number is taken for NaN. */
+static void test_words_of_products(void **state)
+{
+	static const int64_t sums[] = { 0, 1, -1, 3, 16777217, -123456789012, (1LL << 53) - 1 };
+
+	assert_int_equal(product_word(PRECISION_F16, 1), 0x3f800000);
+	assert_int_equal(product_word(PRECISION_F32, -2), 0xc0000000);
+	assert_int_equal(product_word(PRECISION_F64, 0), 0);
+	for (size_t i = 0; i < ARRAY_LEN(sums); i++) {
+		const uint32_t word = product_word(PRECISION_F64, sums[i]);
+
+		assert_true((word & 0x7f800000) != 0x7f800000);
+		/* The next number differs in a few low bits of a mantissa. */
+		assert_true(word != product_word(PRECISION_F64, sums[i] + 1));
+		assert_true(word != product_word(PRECISION_F64, -sums[i] - 1));
+	}
 }
 
 static struct burnt good(const char *name, double tflops)
@@ -207,9 +234,10 @@ static void test_exit_codes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_products_fit), cmocka_unit_test(test_sums_are_exact),
-		cmocka_unit_test(test_verdicts),     cmocka_unit_test(test_stragglers),
-		cmocka_unit_test(test_counters),     cmocka_unit_test(test_exit_codes),
+		cmocka_unit_test(test_products_fit),	  cmocka_unit_test(test_sums_are_exact),
+		cmocka_unit_test(test_verdicts),	  cmocka_unit_test(test_stragglers),
+		cmocka_unit_test(test_counters),	  cmocka_unit_test(test_exit_codes),
+		cmocka_unit_test(test_words_of_products),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/enumstr.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/strbuf.h"
 #include "gpu/card_sign.h"
 
@@ -58,19 +59,30 @@ static bool was_tested(const struct burnt *d)
 
 /* -------- results -------- */
 
+/* The number; of one in double precision there is only a word of its bits. */
+static void print_word(char *buf, size_t size, uint32_t precision, uint32_t word)
+{
+	float number;
+
+	(void)memcpy(&number, &word, sizeof(number));
+	if (precision == PRECISION_F64)
+		(void)str_print(buf, size, "bits %08x", word);
+	else
+		(void)str_print(buf, size, "%.9g", (double)number);
+}
+
 static void say_record(struct text_list *l, const struct burnt *d)
 {
 	const struct burn_record *r = &d->found.record[0];
-	float got, want;
+	char got[16], want[16];
 
 	if (!d->found.records || !d->found.n)
 		return;
-	(void)memcpy(&got, &r->got, sizeof(got));
-	(void)memcpy(&want, &r->want, sizeof(want));
-	say(l, "the first: %.9g in the place of %.9g, at row %llu, column %llu of %u x %u",
-	    (double)got, (double)want, (unsigned long long)(r->at / d->found.n),
-	    (unsigned long long)(r->at % d->found.n), (unsigned int)d->found.n,
-	    (unsigned int)d->found.n);
+	print_word(got, sizeof(got), d->found.precision, r->got);
+	print_word(want, sizeof(want), d->found.precision, r->want);
+	say(l, "the first: %s in the place of %s, at row %llu, column %llu of %u x %u", got, want,
+	    (unsigned long long)(r->at / d->found.n), (unsigned long long)(r->at % d->found.n),
+	    (unsigned int)d->found.n, (unsigned int)d->found.n);
 }
 
 static void judge_products(const struct burnt *d, struct burn_judgement *j)

@@ -20,7 +20,7 @@
 #define CANNOT_TEST 3 /* exit code, also where there is no guard or no GPU */
 
 /* In the order of enum burn_load and enum precision (hold/burn.h). */
-static const char *const loads[] = { "tensor", "memory", "mixed", NULL };
+static const char *const loads[] = { "tensor", "fp32", "fp64", "memory", "mixed", NULL };
 static const char *const precisions[] = { "fp16", "bf16", "tf32", "fp8", NULL };
 
 static const struct opt burn_opts[] = {
@@ -33,12 +33,13 @@ static const struct opt burn_opts[] = {
 	  .spec = { VALUE_CHOICE, .choices = loads },
 	  .arg = "LOAD",
 	  .def = "mixed",
-	  .help = "products on the tensor cores, patterns in memory, or both by turns" },
+	  .help = "products on the tensor cores, products in single or double precision, patterns "
+		  "in memory, or the first and the last by turns (mixed)" },
 	{ .name = "precision",
 	  .spec = { VALUE_CHOICE, .choices = precisions },
 	  .arg = "PRECISION",
 	  .def = "bf16",
-	  .help = "of the elements of products" },
+	  .help = "of the elements of products on the tensor cores" },
 	{ .name = "memory",
 	  .short_name = 'm',
 	  .spec = { VALUE_MEM },
@@ -59,6 +60,21 @@ static const struct opt burn_opts[] = {
 	  .help = "also write the verdicts as JUnit has them, a test case for each GPU" },
 	{ 0 },
 };
+
+/* A precision is of the products on tensor cores alone. */
+static int check_options(const struct cmd_ctx *ctx, struct err *e)
+{
+	const enum burn_load load = (enum burn_load)opts_value(ctx->opts, "load")->num;
+
+	if (opts_flag(ctx->opts, "yield") && opts_flag(ctx->opts, "exclusive"))
+		return err_set(e, -EINVAL, "--yield or --exclusive: one of them");
+	if (!opts_given(ctx->opts, "precision") || load == BURN_TENSOR || load == BURN_MIXED)
+		return 0;
+	return err_set(
+		e, -EINVAL,
+		"--precision is for the loads tensor and mixed; --load %s has none to choose",
+		burn_load_name(load));
+}
 
 static void make_order(const struct cmd_ctx *ctx, struct burn_order *ret)
 {
@@ -175,9 +191,8 @@ static int run_burn(const struct cmd_ctx *ctx, struct err *e)
 
 	/* The guard outlives us, and whoever waits for that. */
 	proc_fds_keep_private();
-	if (opts_flag(ctx->opts, "yield") && opts_flag(ctx->opts, "exclusive"))
-		return err_set(e, CMD_USAGE, "--yield or --exclusive: one of them");
-	if (policy_from_settings(ctx->settings, true, &order.policy, e) < 0)
+	if (check_options(ctx, e) < 0 ||
+	    policy_from_settings(ctx->settings, true, &order.policy, e) < 0)
 		return CMD_USAGE;
 	make_order(ctx, &order);
 	(void)gethostname(host, sizeof(host) - 1);

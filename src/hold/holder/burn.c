@@ -89,7 +89,9 @@ struct burn {
 	enum precision gemm_precision;
 	CUevent begin, end;
 	struct pinned *pinned;
-	uint32_t n, range, buffers, table_n, table_range;
+	uint32_t n, range, buffers;
+	uint32_t table_n, table_range; /* what the table is for, and in which precision */
+	enum precision table_precision;
 	CUdeviceptr a, b, c;
 	bool filled; /* counters, table and matrices are there */
 	bool testing_memory;
@@ -120,16 +122,24 @@ uint32_t burn_product_n(uint64_t total_bytes, uint64_t piece_bytes, enum precisi
 	return n >= N_MIN ? n : 0;
 }
 
+/* The largest whole numbers of either sign that elements can be, and up to which sums are exact. */
+static const struct {
+	uint32_t element;
+	double sum;
+} exact[] = {
+	[PRECISION_F16] = { 255, 16777216 },  [PRECISION_BF16] = { 255, 16777216 },
+	[PRECISION_TF32] = { 255, 16777216 }, [PRECISION_E4M3] = { 4, 16777216 },
+	[PRECISION_F32] = { 255, 16777216 },  [PRECISION_F64] = { 1 << 21, 9007199254740992 },
+};
+_Static_assert(ARRAY_LEN(exact) == PRECISION_MAX, "numbers for every precision");
+
 /* Sums of n products of numbers of either sign up to r are about sqrt(n) r^2 / 3, and stay below
  * six times that. */
 uint32_t burn_range(uint32_t n, enum precision precision)
 {
-	const uint32_t most = precision == PRECISION_E4M3 ? 4 : 255;
-	uint32_t r = 1;
+	const double r = floor(sqrt(exact[precision].sum / 2 / sqrt(n)));
 
-	while (r < most && 2.0 * (r + 1) * (r + 1) * sqrt(n) < 16777216.0)
-		r++;
-	return r;
+	return r < exact[precision].element ? r < 1 ? 1 : (uint32_t)r : exact[precision].element;
 }
 
 static uint32_t hash(uint32_t x)
@@ -139,39 +149,42 @@ static uint32_t hash(uint32_t x)
 	return x ^ x >> 16;
 }
 
-static int16_t *matrix_rows(uint32_t n, uint32_t range, uint32_t seed)
+static int32_t *matrix_rows(uint32_t n, uint32_t range, uint32_t seed)
 {
-	int16_t *rows = xmalloc(sizeof(*rows) * PERIOD * n);
+	int32_t *rows = xmalloc(sizeof(*rows) * PERIOD * n);
 
 	for (uint32_t r = 0; r < PERIOD; r++)
 		for (uint32_t k = 0; k < n; k++)
 			rows[(size_t)r * n + k] =
-				(int16_t)((int)(hash((seed + r) * 0x9e3779b9U + k * 0x85ebca6bU) %
-						(2 * range + 1)) -
-					  (int)range);
+				(int32_t)(hash((seed + r) * 0x9e3779b9U + k * 0x85ebca6bU) %
+					  (2 * range + 1)) -
+				(int32_t)range;
 	return rows;
 }
 
-static int32_t dot(const int16_t *x, const int16_t *y, uint32_t n)
+static int64_t dot(const int32_t *x, const int32_t *y, uint32_t n)
 {
-	int32_t sum = 0;
+	int64_t sum = 0;
 
 	for (uint32_t k = 0; k < n; k++)
-		sum += x[k] * y[k];
+		sum += (int64_t)x[k] * y[k];
 	return sum;
 }
 
-static void make_table(uint32_t *table, uint32_t n, uint32_t range)
+static void make_table(struct burn *b)
 {
-	cleanup_free int16_t *a = matrix_rows(n, range, SEED_A);
-	cleanup_free int16_t *b = matrix_rows(n, range, SEED_B);
+	const enum precision precision = b->job.precision;
+	const size_t n = b->n;
+	cleanup_free int32_t *x = matrix_rows(b->n, b->range, SEED_A);
+	cleanup_free int32_t *y = matrix_rows(b->n, b->range, SEED_B);
 
 	for (uint32_t i = 0; i < PERIOD; i++)
-		for (uint32_t j = 0; j < PERIOD; j++) {
-			float sum = (float)dot(a + (size_t)i * n, b + (size_t)j * n, n);
-
-			memcpy(&table[i * PERIOD + j], &sum, sizeof(sum));
-		}
+		for (uint32_t j = 0; j < PERIOD; j++)
+			b->pinned->table[i * PERIOD + j] =
+				product_word(precision, dot(x + i * n, y + j * n, b->n));
+	b->table_n = b->n;
+	b->table_range = b->range;
+	b->table_precision = precision;
 }
 
 /* --- the beginning --- */
@@ -250,10 +263,8 @@ static int lay_out(struct burn *b, struct err *e)
 	b->c = first->at + matrices_bytes(n, b->job.precision);
 	b->buffers = (uint32_t)((first->bytes - matrices_bytes(n, b->job.precision)) /
 				((uint64_t)n * n * 4));
-	if (b->table_n != n || b->table_range != b->range)
-		make_table(b->pinned->table, n, b->range);
-	b->table_n = n;
-	b->table_range = b->range;
+	if (b->table_n != n || b->table_range != b->range || b->table_precision != b->job.precision)
+		make_table(b);
 	return 0;
 }
 
@@ -262,14 +273,16 @@ int burn_begin(struct burn *b, const struct burn_job *job, struct err *e)
 	int r;
 
 	b->job = *job;
+	b->job.precision = burn_precision(job->load, job->precision);
 	b->filled = false;
-	b->testing_memory = job->load != BURN_TENSOR; /* of a mixed one a round of it comes first */
+	/* Of a mixed one a round of it comes first. */
+	b->testing_memory = job->load == BURN_MEMORY || job->load == BURN_MIXED;
 	if (!job->n_pieces || job->pieces[0].bytes <= HEADER_BYTES)
 		return err_set(e, -ENOMEM, "nothing is held to burn");
 	r = compile(b, e);
-	if (r == 0 && job->load != BURN_MEMORY)
+	if (r == 0 && burn_has_products(job->load))
 		r = compile_product(b, e);
-	return r == 0 && job->load != BURN_MEMORY ? lay_out(b, e) : r;
+	return r == 0 && burn_has_products(job->load) ? lay_out(b, e) : r;
 }
 
 /* --- launches --- */

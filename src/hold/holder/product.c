@@ -11,11 +11,22 @@
 
 extern const char kernel_gemm_sm80[];
 extern const char kernel_gemm_sm90a[];
+extern const char kernel_gemm_simt[];
+extern const char kernel_gemm_f64_sm80[];
+extern const char kernel_gemm_f64_sm90[];
+
+#define HALVES "tenure_gemm", PRECISION_F16
+#define SINGLE "tenure_gemm_f32", PRECISION_F32
+#define DOUBLE "tenure_gemm_f64", PRECISION_F64
 
 const struct product products[] = {
-	{ "9.0", 90, 90, kernel_gemm_sm90a, 256, 1, 197632, 128 * 256 },
-	{ "8.0", 80, INT_MAX, kernel_gemm_sm80, 256, 1, 98304, 128 * 256 },
-	{ "7.0", 70, INT_MAX, kernel_gemm, 128, 4, 0, 64 * 64 },
+	{ "9.0", 90, 90, kernel_gemm_sm90a, HALVES, 256, 1, 197632, 128 * 256 },
+	{ "8.0", 80, INT_MAX, kernel_gemm_sm80, HALVES, 256, 1, 98304, 128 * 256 },
+	{ "7.0", 70, INT_MAX, kernel_gemm, HALVES, 128, 4, 0, 64 * 64 },
+	{ "7.0", 70, INT_MAX, kernel_gemm_simt, SINGLE, 256, 2, 0, 128 * 128 },
+	{ "9.0", 90, INT_MAX, kernel_gemm_f64_sm90, DOUBLE, 256, 1, 65664, 128 * 128 },
+	{ "8.0", 80, INT_MAX, kernel_gemm_f64_sm80, DOUBLE, 256, 1, 65664, 128 * 128 },
+	{ "7.0", 70, INT_MAX, kernel_gemm_simt, DOUBLE, 256, 2, 0, 64 * 64 },
 	{ 0 },
 };
 
@@ -92,7 +103,7 @@ static bool make_text(struct strbuf *text, const struct product *p, int capabili
 		      enum precision precision)
 {
 	strbuf_adds(text, p->ptx);
-	if (precision == PRECISION_F16)
+	if (precision == p->precision)
 		return true;
 	for (size_t i = 0; i < ARRAY_LEN(variants); i++) {
 		const struct variant *v = &variants[i];
@@ -117,7 +128,7 @@ CUfunction product_load(const struct cuda *cu, const struct product *p, int capa
 	if (capability < p->from || capability > p->to ||
 	    !make_text(&text, p, capability, precision) ||
 	    cu->module_load(&module, text.data) != CUDA_SUCCESS ||
-	    cu->module_function(&f, module, "tenure_gemm") != CUDA_SUCCESS ||
+	    cu->module_function(&f, module, p->entry) != CUDA_SUCCESS ||
 	    cu->function_set(f, shared, (int)p->shared_bytes) != CUDA_SUCCESS)
 		return NULL;
 	return f;
@@ -134,6 +145,29 @@ CUfunction product_find(const struct cuda *cu, int capability, enum precision pr
 			return f;
 	}
 	return NULL;
+}
+
+static uint32_t fold(double x)
+{
+	uint64_t bits;
+	uint32_t high, low;
+
+	memcpy(&bits, &x, sizeof(bits));
+	high = (uint32_t)(bits >> 32);
+	low = (uint32_t)bits;
+	high ^= low << 13 | low >> 19;
+	return (high ^ (high >> 30 & 1) << 7) & 0xbfffffff;
+}
+
+uint32_t product_word(enum precision precision, int64_t sum)
+{
+	const float single = (float)sum;
+	uint32_t word;
+
+	if (precision == PRECISION_F64)
+		return fold((double)sum);
+	memcpy(&word, &single, sizeof(word));
+	return word;
 }
 
 CUresult product_launch(const struct cuda *cu, const struct product *p, CUfunction f,
