@@ -64,6 +64,12 @@ static enum MHD_Result stop_at_unknown(void *data, enum MHD_ValueKind kind, cons
 
 bool request_queries_known(struct request *r)
 {
+	if (r->many_queries) {
+		answer_problem(&r->answer, MHD_HTTP_BAD_REQUEST,
+			       "there are too many parameters: nothing here has more than %d",
+			       ROUTE_QUERIES - 1);
+		return false;
+	}
 	(void)MHD_get_connection_values_n(r->mhd, MHD_GET_ARGUMENT_KIND, stop_at_unknown, r);
 	return !r->answer.status;
 }

@@ -56,6 +56,7 @@ struct request {
 	uint32_t element;
 	char name[REQUEST_NAME_MAX];
 	unsigned int queries; /* of the route's that are there: a bit each */
+	bool many_queries;    /* there are more than anything here has */
 	struct strbuf body;
 	struct answer answer;
 	struct request *next; /* in the line to the workers */

@@ -19,6 +19,7 @@
 #define DAEMONS_MAX 8
 #define HEAD_BYTES  (32UL * 1024)
 #define CROWDED	    (SERVER_CONNECTIONS / 4 * 3)
+#define QUERIES	    32 /* parameters of the URL that are told apart; no route has as many */
 
 enum connection_state {
 	CONNECTION_READING, /* nothing, or a request that is not complete */
@@ -312,11 +313,36 @@ static struct connection *connection_of(struct MHD_Connection *mhd)
 	return MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
-static struct request *begin(struct server *sv, struct MHD_Connection *mhd, const char *path,
-			     const char *method)
+/*
+ * Before the parameters of a URL are looked at. libmicrohttpd notes each of them in the memory of
+ * the connection, and has none left for an answer where they are many: so the rest are made part of
+ * the last one, which is refused with a word (request_queries_known()). The URL is a piece of that
+ * memory, which it is about to take apart itself.
+ */
+static void *on_url(void *cls, const char *url, struct MHD_Connection *mhd)
 {
-	struct request *r = xcalloc(1, sizeof(*r));
+	char *at = strchr((char *)(uintptr_t)url, '?');
+	struct request *r = NULL;
+	size_t n = 0;
 
+	(void)cls;
+	(void)mhd;
+	while (at && (at = strchr(at + 1, '&'))) {
+		if (++n < QUERIES)
+			continue;
+		*at = '\001';
+		if (!r)
+			r = xcalloc(1, sizeof(*r));
+		r->many_queries = true;
+	}
+	return r;
+}
+
+/* r: of on_url(), or NULL. */
+static struct request *begin(struct server *sv, struct MHD_Connection *mhd, struct request *r,
+			     const char *path, const char *method)
+{
+	r = r ? r : xcalloc(1, sizeof(*r));
 	r->serve = sv->serve;
 	r->mhd = mhd;
 	r->method = method;
@@ -375,8 +401,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
 	enum MHD_Result done = MHD_YES;
 
 	(void)version;
-	if (!r) {
-		r = *con_cls = begin(sv, mhd, url, method);
+	if (!r || !r->mhd) {
+		r = *con_cls = begin(sv, mhd, r, url, method);
 		if (r->answer.status)
 			done = finish(sv, r);
 	} else if (*upload_size) {
@@ -460,7 +486,8 @@ int server_listen(struct server *sv, int fd, bool local, struct err *e)
 		(unsigned int)SERVER_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, SERVER_SLOW_S,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, l, MHD_OPTION_NOTIFY_COMPLETED,
-		on_completed, l, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_END);
+		on_completed, l, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
+		MHD_OPTION_URI_LOG_CALLBACK, on_url, NULL, MHD_OPTION_END);
 	if (!l->mhd)
 		return err_set(e, -EIO, "libmicrohttpd does not start");
 	quiesce(sv, local);

@@ -296,6 +296,21 @@ def test_bytes_that_are_no_request(web, data):
     assert w.get("/api/v1/health").status == 200
 
 
+@pytest.mark.parametrize("query", ["&".join(f"a{i}=1" for i in range(2500)), "&".join("limit=1" for _ in range(3000)), "&" * 20000,
+                                   "limit=1&" + "a&" * 12000, "limit=1" + "&limit=1" * 40])
+def test_very_many_parameters(web, query):
+    """Each gets an answer, also where a library has no memory left for them."""
+    w = web()
+    head = f"Host: localhost\r\nAuthorization: Bearer {w.token()}\r\nConnection: close\r\n\r\n"
+    answer = w.raw(f"GET /api/v1/tasks?{query} HTTP/1.1\r\n{head}".encode())
+    assert answer.startswith(b"HTTP/1.1 400 ") and b"application/problem+json" in answer, answer
+    assert b"too many parameters" in answer
+    # The page takes no notice of any; whoever has no token learns nothing but that.
+    assert w.raw(f"GET /?{query} HTTP/1.1\r\n{head}".encode()).startswith(b"HTTP/1.1 200 ")
+    assert w.raw(f"GET /api/v1/tasks?{query} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()).startswith(b"HTTP/1.1 401 ")
+    assert w.get("/api/v1/tasks?limit=1&state=running&ended=true").status == 200
+
+
 @pytest.mark.parametrize("heads, body", [
     ("Content-Length: 5\r\nContent-Length: 60\r\n", b"{}   "),
     ("Content-Length: 60\r\nTransfer-Encoding: chunked\r\n", b"0\r\n\r\n"),
