@@ -25,11 +25,7 @@
 
 #define ACCESS_COOKIE_NAME_MAX 40
 
-enum access_right {
-	ACCESS_NONE,
-	ACCESS_READ,
-	ACCESS_WRITE,
-};
+enum access_right { ACCESS_NONE, ACCESS_READ, ACCESS_WRITE, ACCESS_MAX };
 
 struct access_tokens {
 	char write[WEB_TOKEN_MAX], read[WEB_TOKEN_MAX]; /* "": there is none */

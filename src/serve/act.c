@@ -58,12 +58,12 @@ static bool has_trouble(struct serve *s)
 }
 
 /* By a command that looks, which fails where there is none, or prints nothing. */
-static bool is_shown(struct serve *s, struct call look)
+static bool is_shown(struct serve *s, const struct request *r, struct call look)
 {
 	bool shown;
 
 	look.output = -1;
-	call_run(s, &look);
+	call_run(s, r, &look);
 	shown = look.code != CMD_FAILED && !(look.code == CMD_OK && !look.text[0]);
 	call_clear(&look);
 	return shown;
@@ -73,14 +73,15 @@ static bool has_task(struct serve *s, const struct request *r)
 {
 	char task[TASK_MAX];
 
-	return is_shown(s, (struct call){ .args = { "show", "--json", "--", task_text(r, task) } });
+	return is_shown(s, r,
+			(struct call){ .args = { "show", "--json", "--", task_text(r, task) } });
 }
 
 static bool has_lane(struct serve *s, const struct request *r)
 {
 	cleanup_free char *lane = xasprintf("--lane=%s", r->name);
 
-	return is_shown(s,
+	return is_shown(s, r,
 			(struct call){ .args = { "list", "--json", "--all", "--limit=1", lane } });
 }
 
@@ -105,7 +106,7 @@ static bool has_allocation(struct serve *s, const struct request *r)
 	json_t *doc;
 	bool found;
 
-	call_run(s, &look);
+	call_run(s, r, &look);
 	doc = call_object(&look);
 	found = !doc || is_among(json_object_get(doc, "allocations"), "name", r->name);
 	json_decref(doc);
@@ -157,7 +158,7 @@ static bool refused(struct serve *s, struct request *r, const struct call *c, ha
 static void read_by(struct serve *s, struct request *r, struct call c, const char *list)
 {
 	c.output = -1;
-	call_run(s, &c);
+	call_run(s, r, &c);
 	if (c.code == CMD_FAILED && r->task && !has_trouble(s))
 		answer_problem(&r->answer, MHD_HTTP_NOT_FOUND, "%s", c.error);
 	else
@@ -169,7 +170,7 @@ static void read_by(struct serve *s, struct request *r, struct call c, const cha
 static void do_by(struct serve *s, struct request *r, struct call c, has_fn has)
 {
 	c.output = -1;
-	call_run(s, &c);
+	call_run(s, r, &c);
 	model_look(s->model);
 	if (!refused(s, r, &c, has)) {
 		size_t len = strlen(c.text);
@@ -299,7 +300,7 @@ void act_submit(struct serve *s, struct request *r)
 		return;
 	if (!key || keys_run(s, r, key, &c)) {
 		if (!key)
-			call_run(s, &c);
+			call_run(s, r, &c);
 		answer_submitted(r, &c);
 	}
 	model_look(s->model);
@@ -483,7 +484,7 @@ void act_change_hold(struct serve *s, struct request *r)
 		answer_problem(&r->answer, MHD_HTTP_UNPROCESSABLE_CONTENT, "%s", e.text);
 	if (doc && code == 0) {
 		c.more = &argv;
-		call_run(s, &c);
+		call_run(s, r, &c);
 		answer_changed(r, &c);
 		model_look(s->model);
 		call_clear(&c);
@@ -605,7 +606,7 @@ void act_allocate(struct serve *s, struct request *r)
 		c.args[i++] = how_long;
 	c.args[i++] = "--";
 	c.args[i] = name;
-	call_run(s, &c);
+	call_run(s, r, &c);
 	model_look(s->model);
 	answer_output(r, &c, NULL);
 	call_clear(&c);

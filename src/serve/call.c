@@ -92,7 +92,7 @@ static char *sentences(char *text)
 	return strbuf_take(&b);
 }
 
-void call_run(struct serve *s, struct call *c)
+void call_run(struct serve *s, const struct request *r, struct call *c)
 {
 	size_t n = c->more ? c->more->n : 0, at = 0;
 	cleanup_free const char **argv = xcalloc(1 + CALL_ARGS_MAX + n + 1, sizeof(char *));
@@ -117,7 +117,7 @@ void call_run(struct serve *s, struct call *c)
 	spawn.session = true;
 	pid = spawn_start(&spawn);
 	c->code = pid < 0 ? (int)pid : wait_end(pid, CALL_LIMIT_MS, &used);
-	budget_take(&s->budget, processor_ns(&used));
+	budget_take(&s->budget, &r->payer, processor_ns(&used));
 	c->text = text_of(out);
 
 	cleanup_free char *said = text_of(err);

@@ -28,8 +28,8 @@ struct call {
 	char *error; /* what it said, in sentences; "" */
 };
 
-/* What the command uses of a processor is taken from the budget of the requests. */
-void call_run(struct serve *s, struct call *c);
+/* What the command uses of a processor is taken from the budget of whoever asks. */
+void call_run(struct serve *s, const struct request *r, struct call *c);
 void call_clear(struct call *c);
 /* The answer where it has failed; false: it has not. */
 bool call_refused(const struct call *c, struct request *r);

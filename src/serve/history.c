@@ -156,7 +156,7 @@ void history_yields(struct serve *s, struct request *r)
 		return;
 	(void)str_print(since, sizeof(since), "--since=%" PRIu64 "s", seconds);
 	(void)str_print(last, sizeof(last), "--limit=%" PRIu64, limit);
-	call_run(s, &c);
+	call_run(s, r, &c);
 	list = call_lines(&c);
 	if (call_refused(&c, r))
 		json_decref(list);

@@ -120,14 +120,15 @@ static bool tell_again(struct serve *s, struct request *r, const char *path, con
 }
 
 /* The command has the lock with the file, as long as it runs, whatever becomes of us. */
-static void run_first(struct serve *s, const char *path, int fd, struct call *c)
+static void run_first(struct serve *s, const struct request *r, const char *path, int fd,
+		      struct call *c)
 {
 	off_t head = lseek(fd, 0, SEEK_END);
 	char *text = NULL;
 	size_t len;
 
 	c->output = fd;
-	call_run(s, c);
+	call_run(s, r, c);
 	if (c->code == CMD_OK && fsync(fd) == 0 && lseek(fd, head, SEEK_SET) == head &&
 	    fs_read_open(fd, path, CALL_OUTPUT_MAX, &text, &len, NULL) == 0) {
 		free(c->text);
@@ -165,7 +166,7 @@ bool keys_run(struct serve *s, struct request *r, const char *key, struct call *
 		answer_problem(&r->answer, MHD_HTTP_INSUFFICIENT_STORAGE, "%s", e.text);
 		return false;
 	}
-	run_first(s, path, fd, c);
+	run_first(s, r, path, fd, c);
 	return true;
 }
 

@@ -61,7 +61,7 @@ static char *find(struct serve *s, struct request *r, uint64_t attempt, struct w
 
 	(void)str_print(task, sizeof(task), r->element ? "%" PRIu64 ".%u" : "%" PRIu64, r->task,
 			r->element);
-	call_run(s, &c);
+	call_run(s, r, &c);
 	doc = c.code == CMD_OK ? call_object(&c) : NULL;
 	ret->runs = strcmp(json_get_str(doc, "state") ?: "", "running") == 0;
 	ret->epoch = json_get_u64(doc, "epoch");

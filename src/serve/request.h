@@ -18,6 +18,7 @@
 #include "base/strbuf.h"
 #include "serve/access.h"
 #include "serve/answer.h"
+#include "serve/budget.h"
 
 #define REQUEST_NAME_MAX 256
 #define REQUEST_BODY_MAX (1UL << 20)
@@ -51,7 +52,8 @@ struct request {
 	const struct route *route;
 	enum request_state state;
 	enum access_right right;
-	bool secure; /* the browser's side is https */
+	struct budget_payer payer; /* of what it uses */
+	bool secure;		   /* the browser's side is https */
 	uint64_t task;
 	uint32_t element;
 	char name[REQUEST_NAME_MAX];

@@ -31,7 +31,7 @@ struct serve {
 	struct model *model;
 	struct metrics *metrics;
 	uint64_t started_ns;  /* monotonic */
-	struct budget budget; /* of all requests; begun by server_new() */
+	struct budget budget; /* of requests; begun by server_new() */
 
 	pthread_mutex_t tokens_lock;
 	struct access_tokens tokens;

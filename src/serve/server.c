@@ -2,6 +2,7 @@
 #include "serve/server.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,8 @@ struct connection {
 	bool local;
 	bool stranger; /* a process of another user, on the Unix socket */
 	enum connection_state state;
-	uint64_t since_ns; /* in this state */
+	uint64_t since_ns;	/* in this state */
+	unsigned char peer[16]; /* of struct budget_payer */
 	struct connection *prev, *next;
 };
 
@@ -94,6 +96,27 @@ static bool is_stranger(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0 || cred.uid != geteuid();
 }
 
+static void take_peer(struct MHD_Connection *mhd, struct connection *c)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	const struct sockaddr *addr = info ? info->client_addr : NULL;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+
+	if (addr && addr->sa_family == AF_INET) {
+		(void)memcpy(&v4, addr, sizeof(v4));
+		c->peer[10] = c->peer[11] = 0xff;
+		(void)memcpy(c->peer + 12, &v4.sin_addr, sizeof(v4.sin_addr));
+	} else if (addr && addr->sa_family == AF_INET6) {
+		bool mapped;
+
+		(void)memcpy(&v6, addr, sizeof(v6));
+		mapped = IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr);
+		(void)memcpy(c->peer, &v6.sin6_addr, mapped ? 16 : 8);
+	}
+}
+
 static void make_room(struct server *sv, bool local)
 {
 	for (struct connection *c = sv->oldest; c; c = c->next) {
@@ -115,6 +138,7 @@ static void begin_connection(struct listener *l, struct MHD_Connection *mhd, voi
 	c->fd = info ? info->connect_fd : -1;
 	c->local = l->local;
 	c->stranger = l->local && is_stranger(c->fd);
+	take_peer(mhd, c);
 	c->since_ns = clock_mono_ns();
 	(void)pthread_mutex_lock(&sv->lock);
 	if (++l->connected > CROWDED)
@@ -168,7 +192,7 @@ void server_pulse(struct server *sv)
 
 static bool may_ask(struct request *r)
 {
-	if (budget_left(&r->serve->budget, clock_mono_ns()))
+	if (budget_left(&r->serve->budget, &r->payer, clock_mono_ns()))
 		return true;
 	answer_problem(&r->answer, MHD_HTTP_TOO_MANY_REQUESTS,
 		       "too much is asked at once; try again in a second");
@@ -216,14 +240,23 @@ static struct access_claim claim_of(const struct request *r, bool local, size_t 
 	};
 }
 
-static bool admit_right(struct server *sv, struct request *r, const struct access_claim *c)
+/* Who asks, and by a cookie or not. */
+static bool find_right(struct server *sv, struct request *r, const struct access_claim *c,
+		       const struct connection *conn)
 {
 	struct access_tokens tokens;
-	unsigned int flags = r->route->flags;
 	bool cookie;
 
 	serve_tokens(sv->serve, &tokens);
-	r->right = access_right(c, &tokens, &cookie);
+	r->right = r->payer.right = access_right(c, &tokens, &cookie);
+	(void)memcpy(r->payer.peer, conn->peer, sizeof(conn->peer));
+	return cookie;
+}
+
+static bool admit_right(struct request *r, const struct access_claim *c, bool cookie)
+{
+	unsigned int flags = r->route->flags;
+
 	if (!(flags & ROUTE_OPEN) && r->right == ACCESS_NONE) {
 		answer_problem(&r->answer, MHD_HTTP_UNAUTHORIZED,
 			       "%s; tenure web prints the address with the token",
@@ -247,6 +280,7 @@ static bool admit(struct server *sv, struct request *r, const struct connection 
 	const char *coding = request_header(r, MHD_HTTP_HEADER_TRANSFER_ENCODING);
 	struct counts n = count_headers(r);
 	struct access_claim c = claim_of(r, conn->local, n.hosts);
+	bool cookie = find_right(sv, r, &c, conn);
 
 	r->secure = c.origin && str_has_prefix(c.origin, "https://");
 	/* libmicrohttpd would take what follows as a body without an end. */
@@ -281,7 +315,7 @@ static bool admit(struct server *sv, struct request *r, const struct connection 
 		r->route = request_route(r, sv->routes, method, path);
 	else if (!request_method_is(method, r->route->method))
 		request_refuse_method(r, r->route->method);
-	if (!r->route || r->answer.status || !admit_right(sv, r, &c))
+	if (!r->route || r->answer.status || !admit_right(r, &c, cookie))
 		return false;
 	/* A page is opened with whatever stands behind its path. */
 	return (!r->route->path[0] && !str_has_prefix(path, "/api/")) || request_queries_known(r);
@@ -369,7 +403,8 @@ static void work(void *data)
 
 	if (may_ask(r)) /* those before it in the line may have used it all */
 		r->route->answer(r->serve, r);
-	budget_take(&r->serve->budget, budget_thread_ns() - began);
+	budget_take(&r->serve->budget, &r->payer, budget_thread_ns() - began);
+	budget_served(&r->serve->budget, &r->payer);
 	r->state = REQUEST_DONE;
 	MHD_resume_connection(r->mhd);
 }
@@ -377,11 +412,16 @@ static void work(void *data)
 /* MHD_YES, and it is put aside; or the answer. */
 static enum MHD_Result hand_over(struct server *sv, struct request *r)
 {
+	struct budget *b = &sv->serve->budget;
+	bool may = budget_wait(b, &r->payer);
+
 	r->state = REQUEST_WORKING;
 	set_state(sv, connection_of(r->mhd), CONNECTION_WORKING);
 	MHD_suspend_connection(r->mhd);
-	if (workers_do(sv->serve->workers, work, r) == 0)
+	if (may && workers_do(sv->serve->workers, work, r) == 0)
 		return MHD_YES;
+	if (may)
+		budget_served(b, &r->payer);
 	MHD_resume_connection(r->mhd);
 	r->state = REQUEST_DONE;
 	answer_problem(&r->answer, MHD_HTTP_SERVICE_UNAVAILABLE,
@@ -417,7 +457,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
 		r->route->answer(r->serve, r);
 		done = finish(sv, r);
 	}
-	budget_take(&sv->serve->budget, budget_thread_ns() - began);
+	budget_take(&sv->serve->budget, &r->payer, budget_thread_ns() - began);
 	return done;
 }
 
@@ -459,7 +499,7 @@ struct server *server_new(struct serve *s, const struct route *routes)
 
 	sv->serve = s;
 	sv->routes = routes;
-	budget_begin(&s->budget, clock_mono_ns());
+	budget_begin(&s->budget);
 	(void)pthread_mutex_init(&sv->lock, NULL);
 	return sv;
 }

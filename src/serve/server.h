@@ -10,8 +10,8 @@
  * socket, and beyond three quarters of them each newcomer ends the one that has waited longest
  * without asking anything; a request has to have come SERVER_READ_MS after its connection or the
  * answer before, however it trickles; an answer that is no stream is taken within SERVER_WRITE_MS;
- * heads of 32 KiB, bodies of 1 MiB; and all requests together may use half a processor, beyond
- * which they are told to come again (429).
+ * heads of 32 KiB, bodies of 1 MiB; and of a processor each may use what budget.h leaves it, beyond
+ * which it is told to come again (429).
  */
 
 #include <stdbool.h>

@@ -820,7 +820,8 @@ def test_a_begin_time_is_said_as_on_the_command_line(web):
 
 
 def test_commands_count(web):
-    """What only commands tell is asked for as fast as can be: they use half a processor, and the rest is told to come again."""
+    """What only commands tell is asked for as fast as can be: they use a quarter of a processor, and the rest is told to come again.
+    Whoever may steer does not notice."""
     w = web(agent=None)
     i = submit(w, command="true")
     w.node.run("web", "--read-only")
@@ -840,11 +841,15 @@ def test_commands_count(web):
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for t in threads:
         t.start()
+    must_come(lambda: 429 in seen)
+    owner = [w.get(path, headers=w.bearer(), tcp=True).status for _ in range(10) for path in ("/api/v1/status", f"/api/v1/tasks/{i}")]
+    assert set(owner) == {200}, owner
+    assert w.get("/api/v1/session", tcp=True).status == 401 and w.get("/api/v1/health").status == 200
     for t in threads:
         t.join(HANG)
     used, took = processor_s(w.process.pid) - used, time.monotonic() - began
     assert set(seen) <= {200, 429} and 200 in seen
-    assert used <= 2 + took / 2 + 1, (used, took)  # what was under way counts; a busy machine may not give them as much
+    assert used <= 2 + took / 4 + 2, (used, took)  # the owner's are in it; what was under way counts; a busy machine may not give them as much
     must_come(lambda: w.get(f"/api/v1/tasks/{i}").status == 200)
 
 
