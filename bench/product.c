@@ -6,9 +6,9 @@
  *
  *	product N SECONDS
  *
- * N x N matrices of whole numbers between -RANGE and RANGE, so that every sum is exact, and rows
- *that repeat after PERIOD, so that the host knows each element of the product from PERIOD x PERIOD
- *sums of its own. The first third of the time warms the card.
+ * N x N matrices of whole numbers between -RANGE and RANGE, so that every sum is exact. Their rows
+ * repeat after PERIOD, so that the host knows each element of the product from PERIOD x PERIOD sums
+ * of its own. The first third of the time warms the card.
  */
 #include <dlfcn.h>
 #include <math.h>
