@@ -235,9 +235,15 @@ static void on_happened(void *user)
 	watch_happened(user);
 }
 
+static json_t *on_history_due(void *user, bool last)
+{
+	return history_to_share(user, last);
+}
+
 static void start_parts(struct agent *a)
 {
 	static const struct dispatch_ops ops = { .over = on_task_over,
+						 .history = on_history_due,
 						 .changed = on_tasks_changed,
 						 .closing = on_closing,
 						 .moved = on_moved,

@@ -8,6 +8,7 @@
  * declared in its own header; here is what several of them need.
  */
 
+#include <jansson.h>
 #include <limits.h>
 
 #include "agent/attempt/attempt.h"
@@ -33,6 +34,9 @@ struct dispatch_ops {
 	void (*moved)(void *user);
 	/* A task is over, after it is filed; or it is known now what ran before. */
 	void (*over)(void *user);
+	/* The last day of the devices, where others are due to be told of it, as the agent tells it
+	 * its clients; last: it ends now. A new reference, or NULL. */
+	json_t *(*history)(void *user, bool last);
 };
 
 /* It only rises. */

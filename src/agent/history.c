@@ -19,10 +19,12 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "spool/agent_history.h"
 
 #define WAITING_MAX 512		      /* samples that wait for the disk; more are lost */
 #define SWEEP_STEPS (3600 / SAMPLE_S) /* between two looks for files of devices that are gone */
 #define HANGS_NS    (60 * NS_PER_S)   /* a job that takes longer is told of */
+#define SHARE_NS    (AGENT_HISTORY_STEP_S * NS_PER_S)
 
 struct device_history {
 	char uuid[96];
@@ -48,6 +50,8 @@ struct history {
 	struct device_history *all[PROTO_DEVICES_MAX];
 	uint64_t lost, lost_told; /* samples that are in no file */
 	bool trouble;		  /* was told */
+	uint64_t shared_ns;	  /* history_to_share() gave the day of so many devices then */
+	unsigned int n_shared;
 	unsigned int n_waiting;
 	struct errand waiting[WAITING_MAX];
 	/* The job's while busy. */
@@ -321,11 +325,26 @@ json_t *history_report(const struct agent *a, uint64_t seconds, uint64_t step_s)
 			 (json_int_t)h->lost, "devices", devices);
 }
 
+json_t *history_to_share(struct agent *a, bool last)
+{
+	struct history *h = a->history;
+	uint64_t now = clock_mono_ns();
+	/* Of a device that is new what was before is not read yet. */
+	bool others = h->n != h->n_shared && !h->busy && !h->n_waiting;
+
+	if (!h->n || !(last || others || now - h->shared_ns >= SHARE_NS))
+		return NULL;
+	h->shared_ns = now;
+	h->n_shared = h->n;
+	return history_report(a, AGENT_HISTORY_DAY_S, AGENT_HISTORY_STEP_S);
+}
+
 struct history *history_new(struct agent *a)
 {
 	struct history *h = xcalloc(1, sizeof(*h));
 
 	h->a = a;
+	h->shared_ns = clock_mono_ns();
 	h->here = strcmp(a->c->dev_dir, "/dev") == 0;
 	h->state_dir = xstrdup(a->c->state_dir);
 	h->instance = xstrdup(a->c->instance);

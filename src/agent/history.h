@@ -10,6 +10,7 @@
  */
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct agent;
@@ -20,6 +21,12 @@ struct history *history_new(struct agent *a);
 void history_look(struct agent *a);
 /* The last seconds (0: all there is) in steps of step_s (0: as fine as fits). New reference. */
 json_t *history_report(const struct agent *a, uint64_t seconds, uint64_t step_s);
+/*
+ * The same of the whole day in steps of AGENT_HISTORY_STEP_S, for who asks with each heartbeat and
+ * writes it where other nodes find it: when the devices of before are known, when there are others,
+ * every ten minutes, and at the end (last). NULL: not now. New reference.
+ */
+json_t *history_to_share(struct agent *a, bool last);
 /* No further job is started. */
 void history_close(struct agent *a);
 /* 0 and it is freed; -EBUSY: a job hangs on the disk, and needs its memory. */

@@ -11,6 +11,7 @@
 #include "agent/leases.h"
 #include "agent/on_end.h"
 #include "agent/queue/planview.h"
+#include "agent/report/status_json.h"
 #include "agent/stops.h"
 #include "agent/task_events.h"
 #include "base/clock.h"
@@ -18,6 +19,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "hold/device_state.h"
+#include "spool/agent_history.h"
 #include "spool/agent_status.h"
 
 static void fill(void *user, struct heartbeat *b)
@@ -34,9 +36,48 @@ static void fill(void *user, struct heartbeat *b)
 	b->draining = q->mode != DISPATCH_RUN;
 }
 
+/* As the guard told it last. */
+static void fill_figures(const struct view *v, const struct dev_status *d, uint64_t now_ns,
+			 struct agent_status_device *to)
+{
+	static const struct {
+		uint32_t known;
+		unsigned int knows;
+	} same[] = { { KNOWN_MEM, AGENT_STATUS_USED },
+		     { KNOWN_UTIL, AGENT_STATUS_UTIL },
+		     { KNOWN_POWER, AGENT_STATUS_POWER },
+		     { KNOWN_POWER_LIMIT, AGENT_STATUS_LIMIT },
+		     { KNOWN_TEMP, AGENT_STATUS_TEMP } };
+	char use[STATUS_USE_MAX];
+
+	to->knows = AGENT_STATUS_GPU | AGENT_STATUS_HELD;
+	for (size_t i = 0; i < ARRAY_LEN(same); i++)
+		to->knows |= d->known & same[i].known ? same[i].knows : 0;
+	to->gpu = d->index;
+	if (d->mig >= 0) {
+		to->knows |= AGENT_STATUS_MIG;
+		to->mig = (unsigned int)d->mig;
+	}
+	if (d->since_ns && d->since_ns <= now_ns) {
+		to->knows |= AGENT_STATUS_FOR;
+		to->for_s = (now_ns - d->since_ns) / NS_PER_S;
+	}
+	to->used_bytes = d->mem_used;
+	to->held_bytes = d->held_bytes;
+	to->util = d->util;
+	to->power_w = (d->power_mw + 500) / 1000;
+	to->limit_w = (d->power_limit_mw + 500) / 1000;
+	to->temp_c = d->temp_c;
+	to->xid = d->xid;
+	if (status_device_use(v, d, use))
+		(void)str_copy(to->use, sizeof(to->use), use);
+}
+
 /* As `status` says it; a card for which its MIG instances stand is none. */
 static void fill_devices(const struct view *v, struct agent_status *s)
 {
+	uint64_t now = clock_mono_ns();
+
 	for (uint32_t i = 0; i < v->n_slots && s->n_devices < AGENT_STATUS_DEVICES_MAX; i++) {
 		const struct dev_status *d = &v->devices[i];
 		struct agent_status_device *to = &s->devices[s->n_devices];
@@ -47,9 +88,11 @@ static void fill_devices(const struct view *v, struct agent_status *s)
 		(void)str_copy(to->model, sizeof(to->model), d->name);
 		(void)str_copy(to->state, sizeof(to->state), dev_state_shown(d->state, d->flags));
 		to->mem_bytes = d->known & KNOWN_MEM ? d->mem_total : 0;
+		fill_figures(v, d, now, to);
 		to->shut = v->quarantine && v->quarantine[i].shut;
 		s->n_devices++;
 	}
+	s->seen_ns = s->n_devices ? clock_wall_ns() : 0;
 }
 
 static char *status(void *user)
@@ -80,6 +123,16 @@ static char *status(void *user)
 					  : 0;
 	fill_devices(v, s);
 	return agent_status_text(s);
+}
+
+static char *history(void *user, bool last)
+{
+	const struct dispatch *q = user;
+	json_t *doc = q->ops->history(q->user, last);
+	char *text = doc ? agent_history_text(q->self->name, TENURE_VERSION, doc) : NULL;
+
+	json_decref(doc);
+	return text;
 }
 
 static void named(void *user)
@@ -169,6 +222,7 @@ struct node_watch *nodes_watch(struct dispatch *q)
 {
 	static const struct node_watch_ops ops = { .fill = fill,
 						   .status = status,
+						   .history = history,
 						   .named = named,
 						   .no_spool = no_spool,
 						   .clash = clash,

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/enumstr.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
@@ -94,6 +95,8 @@ static int add(void *data, const char *agent)
 				   : 0;
 		p.state = judge(r, &p);
 	}
+	if (p.status && p.status->written_ns && p.status->written_ns < r->now_ns)
+		p.told_ms = (r->now_ns - p.status->written_ns) / NS_PER_MS;
 	all->all = xrealloc(all->all, all->n + 1, sizeof(*all->all));
 	all->all[all->n++] = p;
 	return 0;
@@ -233,4 +236,56 @@ json_t *node_agent_json(const struct node_agent *p)
 	if (!p->written_ns)
 		(void)json_object_set_new(o, "age_s", json_null());
 	return o;
+}
+
+static json_t *figure(const struct agent_status_device *d, enum agent_status_knows what, uint64_t n)
+{
+	return d->knows & what ? json_integer((json_int_t)n) : json_null();
+}
+
+static json_t *device_json(const struct agent_status_device *d)
+{
+	const struct {
+		const char *name;
+		json_t *value;
+	} members[] = {
+		{ "gpu", figure(d, AGENT_STATUS_GPU, d->gpu) },
+		{ "mig", figure(d, AGENT_STATUS_MIG, d->mig) },
+		{ "uuid", json_new_text(d->uuid) },
+		{ "name", json_new_text(d->model) },
+		{ "state", json_new_text(d->state) },
+		{ "use", d->use[0] ? json_new_text(d->use) : json_null() },
+		{ "xid", d->xid ? json_integer(d->xid) : json_null() },
+		{ "quarantined", json_boolean(d->shut) },
+		{ "for_s", figure(d, AGENT_STATUS_FOR, d->for_s) },
+		{ "held_bytes", figure(d, AGENT_STATUS_HELD, d->held_bytes) },
+		{ "memory_total_bytes",
+		  d->mem_bytes ? json_integer((json_int_t)d->mem_bytes) : json_null() },
+		{ "memory_used_bytes", figure(d, AGENT_STATUS_USED, d->used_bytes) },
+		{ "utilisation", figure(d, AGENT_STATUS_UTIL, d->util) },
+		{ "power_w", figure(d, AGENT_STATUS_POWER, d->power_w) },
+		{ "power_limit_w", figure(d, AGENT_STATUS_LIMIT, d->limit_w) },
+		{ "temperature_c", figure(d, AGENT_STATUS_TEMP, d->temp_c) },
+	};
+	json_t *o = json_object();
+
+	for (size_t i = 0; i < ARRAY_LEN(members); i++)
+		(void)json_object_set_new(o, members[i].name, members[i].value);
+	return o;
+}
+
+json_t *node_agent_devices_json(const struct node_agent *p)
+{
+	json_t *list = json_array();
+
+	for (unsigned int i = 0; p->status && i < p->status->n_devices; i++)
+		(void)json_array_append_new(list, device_json(&p->status->devices[i]));
+	return list;
+}
+
+json_t *node_agent_told_json(const struct node_agent *p)
+{
+	return p->status && p->status->seen_ns && p->status->written_ns
+		       ? json_real((double)p->told_ms / (double)MS_PER_S)
+		       : json_null();
 }

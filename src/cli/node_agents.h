@@ -31,6 +31,8 @@ struct node_agent {
 	uint64_t written_ns;	     /* wall, of whoever keeps the file; 0: not known */
 	uint64_t age_ms;	     /* since then; by that clock */
 	struct agent_status *status; /* NULL: it has left none that can be read */
+	uint64_t told_ms; /* since that was written, by that clock; where it has figures of devices
+			   */
 };
 
 struct node_agents {
@@ -62,5 +64,10 @@ char *node_agent_sign(const struct node_agent *p);
 char *node_agent_silence(const struct node_agent *p);
 /* A new reference. */
 json_t *node_agent_json(const struct node_agent *p);
+/* Its devices, as the status beside its heartbeat tells of them: members as in `tenure status
+ * --json`, null where it tells nothing. A new reference. */
+json_t *node_agent_devices_json(const struct node_agent *p);
+/* For so long they have been as they are told: seconds, or null where that is not known. */
+json_t *node_agent_told_json(const struct node_agent *p);
 
 #endif

@@ -610,24 +610,6 @@ static int read_rows(struct model *m, struct err *e)
 	return r == 0 ? read_done(m, e) : r;
 }
 
-static json_t *node_gpus(const struct agent_status *s)
-{
-	json_t *list = json_array();
-
-	for (unsigned int i = 0; s && i < s->n_devices; i++) {
-		const struct agent_status_device *d = &s->devices[i];
-
-		(void)json_array_append_new(
-			list, json_pack("{so so so so sb}", "uuid", json_new_text(d->uuid), "name",
-					json_new_text(d->model), "state", json_new_text(d->state),
-					"memory_total_bytes",
-					d->mem_bytes ? json_integer((json_int_t)d->mem_bytes)
-						     : json_null(),
-					"quarantined", d->shut));
-	}
-	return list;
-}
-
 static void read_nodes(struct model *m, uint64_t now)
 {
 	struct node_agents agents = { .n = 0 };
@@ -639,7 +621,8 @@ static void read_nodes(struct model *m, uint64_t now)
 	for (size_t i = 0; i < agents.n; i++) {
 		json_t *o = node_agent_json(&agents.all[i]);
 
-		(void)json_object_set_new(o, "gpus", node_gpus(agents.all[i].status));
+		(void)json_object_set_new(o, "gpus", node_agent_devices_json(&agents.all[i]));
+		(void)json_object_set_new(o, "gpus_age_s", node_agent_told_json(&agents.all[i]));
 		(void)json_array_append_new(nodes, o);
 	}
 	node_agents_clear(&agents);

@@ -51,8 +51,8 @@ struct model_snapshot {
 	struct rows rows;		  /* of what waits and runs, in the planner's order */
 	bool answered;			  /* they have what the agent says of them */
 	struct rows ended;		  /* the last one first */
-	json_t *nodes; /* as `nodes` of `tenure instances --json`, and of each `gpus`, a list of
-			  its devices: uuid, name, state, memory_total_bytes, quarantined */
+	json_t *nodes; /* as `nodes` of `tenure instances --json`, and of each `gpus`, its devices
+			  as it told of them gpus_age_s before (cli/node_agents.h) */
 	json_t *pools; /* as `pools` there */
 
 	uint64_t n_events; /* that were told, also those from before that the agent remembered:

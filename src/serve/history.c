@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/agent_client.h"
+#include "model/model.h"
 #include "serve/call.h"
 #include "serve/serve.h"
 
@@ -140,6 +141,50 @@ void history_answer(struct serve *s, struct request *r)
 	else
 		answer_problem(&r->answer, MHD_HTTP_SERVICE_UNAVAILABLE, "%s", e.text);
 	(void)pthread_mutex_unlock(&s->history->lock);
+}
+
+static bool has_node(struct serve *s, const char *name)
+{
+	const struct model_snapshot *m = model_get(s->model);
+	bool found = !m->read; /* nobody knows */
+	const json_t *node;
+	size_t i;
+
+	json_array_foreach(m->nodes, i, node)
+	{
+		found = found || strcmp(json_get_str(node, "agent"), name) == 0;
+	}
+	m = model_put(m);
+	return found;
+}
+
+void history_of_node(struct serve *s, struct request *r)
+{
+	char span[24], node[REQUEST_NAME_MAX + 8];
+	uint64_t seconds;
+	json_t *doc;
+	struct call c = { .args = { "devices", "--json", "--history", node, span }, .output = -1 };
+
+	if (take_since(r, &seconds) < 0)
+		return;
+	if (!has_node(s, r->name)) {
+		answer_problem(&r->answer, MHD_HTTP_NOT_FOUND,
+			       "no node %s serves the instance; /api/v1/nodes has those that do",
+			       r->name);
+		return;
+	}
+	(void)str_print(node, sizeof(node), "--node=%s", r->name);
+	(void)str_print(span, sizeof(span), "%" PRIu64 "s", seconds);
+	call_run(s, r, &c);
+	doc = call_object(&c);
+	if (call_refused(&c, r))
+		json_decref(doc);
+	else if (doc)
+		answer_json(&r->answer, MHD_HTTP_OK, doc);
+	else
+		answer_problem(&r->answer, MHD_HTTP_INTERNAL_SERVER_ERROR,
+			       "tenure devices has printed no document");
+	call_clear(&c);
 }
 
 /* The files have them, whether an agent runs or not. */

@@ -27,6 +27,7 @@ const struct route routes[] = {
 	{ "GET", API "/asks", 0, look_asks },
 	{ "POST", API "/asks/{name}/answer", ROUTE_WRITE | ROUTE_SLOW, act_answer },
 	{ "GET", API "/nodes", 0, look_nodes },
+	{ "GET", API "/nodes/{node}/history", ROUTE_SLOW, history_of_node, { "since" } },
 	{ "GET", API "/pools", 0, look_pools },
 	{ "POST", API "/pools", ROUTE_WRITE | ROUTE_SLOW, act_up },
 	{ "POST", API "/pools/tick", ROUTE_WRITE | ROUTE_SLOW, act_tick },

@@ -4,15 +4,20 @@
 #include <ctype.h>
 #include <errno.h>
 #include <jansson.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/ident.h"
 #include "spool/record.h"
 
-#define SUFFIX ",status"
+#define SUFFIX	    ",status"
+#define POWER_MAX_W 99999
+#define TEMP_MAX_C  999
 
 bool agent_status_is_token(const char *text)
 {
@@ -48,7 +53,52 @@ static void put_time(json_t *o, const char *key, uint64_t wall_ns)
 		(void)json_object_set_new(o, key, json_real(record_seconds(wall_ns)));
 }
 
-static json_t *device_json(const struct agent_status_device *d)
+/* The numbers of a device that may not be known, or may be 0. */
+static const struct figure {
+	const char *key;
+	unsigned int knows; /* 0: that 0 is none */
+	size_t at;
+	bool wide; /* of 64 bits */
+	uint64_t max;
+} figures[] = {
+#define FIGURE(key, knows, member, max)                                                            \
+	{                                                                                          \
+		key, knows, offsetof(struct agent_status_device, member),                          \
+			sizeof(((struct agent_status_device *)0)->member) == sizeof(uint64_t), max \
+	}
+	FIGURE("gpu", AGENT_STATUS_GPU, gpu, INT32_MAX),
+	FIGURE("mig", AGENT_STATUS_MIG, mig, INT32_MAX),
+	FIGURE("used", AGENT_STATUS_USED, used_bytes, INT64_MAX),
+	FIGURE("held", AGENT_STATUS_HELD, held_bytes, INT64_MAX),
+	FIGURE("util", AGENT_STATUS_UTIL, util, 100),
+	FIGURE("power", AGENT_STATUS_POWER, power_w, POWER_MAX_W),
+	FIGURE("limit", AGENT_STATUS_LIMIT, limit_w, POWER_MAX_W),
+	FIGURE("temp", AGENT_STATUS_TEMP, temp_c, TEMP_MAX_C),
+	FIGURE("for", AGENT_STATUS_FOR, for_s, INT64_MAX),
+	FIGURE("xid", 0, xid, INT32_MAX),
+#undef FIGURE
+};
+
+static uint64_t figure_of(const struct figure *f, const struct agent_status_device *d)
+{
+	const char *at = (const char *)d + f->at;
+
+	return f->wide ? *(const uint64_t *)(const void *)at
+		       : *(const unsigned int *)(const void *)at;
+}
+
+static void set_figure(const struct figure *f, struct agent_status_device *d, uint64_t n)
+{
+	char *at = (char *)d + f->at;
+
+	if (f->wide)
+		*(uint64_t *)(void *)at = n;
+	else
+		*(unsigned int *)(void *)at = (unsigned int)n;
+	d->knows |= f->knows;
+}
+
+static json_t *device_json(const struct agent_status_device *d, bool in_use)
 {
 	json_t *o = json_object();
 
@@ -56,12 +106,19 @@ static json_t *device_json(const struct agent_status_device *d)
 	put_text(o, "model", d->model);
 	put_number(o, "memory", d->mem_bytes);
 	put_text(o, "state", d->state);
+	put_text(o, "use", in_use ? d->use : "");
+	for (size_t i = 0; in_use && i < ARRAY_LEN(figures); i++) {
+		uint64_t n = figure_of(&figures[i], d);
+
+		if (figures[i].knows ? d->knows & figures[i].knows : n)
+			(void)json_object_set_new(o, figures[i].key, json_integer((json_int_t)n));
+	}
 	if (d->shut)
 		(void)json_object_set_new(o, "shut", json_true());
 	return o;
 }
 
-char *agent_status_text(const struct agent_status *s)
+static char *text_of(const struct agent_status *s, bool in_use)
 {
 	json_t *o = json_object(), *devices = json_array();
 	char *text;
@@ -77,16 +134,28 @@ char *agent_status_text(const struct agent_status *s)
 	put_text(o, "pool", s->pool);
 	put_time(o, "deadline", s->end_ns);
 	put_number(o, "unseen", s->unseen);
+	put_time(o, "seen", in_use ? s->seen_ns : 0);
 	if (s->only)
 		(void)json_object_set_new(o, "only", json_true());
 	if (s->knows_gangs)
 		(void)json_object_set_new(o, "free", json_integer((json_int_t)s->free));
 	for (unsigned int i = 0; i < s->n_devices; i++)
-		(void)json_array_append_new(devices, device_json(&s->devices[i]));
+		(void)json_array_append_new(devices, device_json(&s->devices[i], in_use));
 	(void)json_object_set_new(o, "devices", devices);
 	text = json_dumps(o, JSON_COMPACT);
 	json_decref(o);
 	return text ? text : xstrdup("{}");
+}
+
+/* Who needs the rest reads no more than that, whatever devices are called. */
+char *agent_status_text(const struct agent_status *s)
+{
+	char *text = text_of(s, true);
+
+	if (strlen(text) <= AGENT_STATUS_BYTES_MAX)
+		return text;
+	free(text);
+	return text_of(s, false);
 }
 
 /* ---- from JSON ---- */
@@ -148,6 +217,23 @@ static int get_time(const struct parsing *p, const json_t *o, const char *key, u
 	return 0;
 }
 
+static int get_figures(const struct parsing *p, const json_t *o, struct agent_status_device *ret)
+{
+	int r = 0;
+
+	ret->knows = 0;
+	for (size_t i = 0; i < ARRAY_LEN(figures) && r == 0; i++) {
+		const struct figure *f = &figures[i];
+		uint64_t n = 0;
+
+		r = get_number(p, o, f->key, f->max, &n);
+		set_figure(f, ret, n);
+		if (!json_object_get(o, f->key))
+			ret->knows &= ~f->knows;
+	}
+	return r;
+}
+
 static int get_device(const struct parsing *p, const json_t *o, struct agent_status_device *ret)
 {
 	int r = json_is_object(o) ? 0 : wrong(p, "device", "it is no object");
@@ -158,6 +244,10 @@ static int get_device(const struct parsing *p, const json_t *o, struct agent_sta
 		r = get_text(p, o, "model", TEXT_ANY, ret->model, sizeof(ret->model));
 	if (r == 0)
 		r = get_text(p, o, "state", TEXT_ANY, ret->state, sizeof(ret->state));
+	if (r == 0)
+		r = get_text(p, o, "use", TEXT_ANY, ret->use, sizeof(ret->use));
+	if (r == 0)
+		r = get_figures(p, o, ret);
 	ret->shut = json_get_flag(o, "shut");
 	return r < 0 ? r : get_number(p, o, "memory", INT64_MAX, &ret->mem_bytes);
 }
@@ -215,6 +305,8 @@ static int take_status(const struct parsing *p, const json_t *o, struct agent_st
 	if (r == 0)
 		r = get_time(p, o, "began", &ret->began_ns);
 	if (r == 0)
+		r = get_time(p, o, "seen", &ret->seen_ns);
+	if (r == 0)
 		r = get_time(p, o, "deadline", &ret->end_ns);
 	if (r == 0)
 		r = get_number(p, o, "restarts", INT32_MAX, &restarts);
@@ -227,6 +319,7 @@ static int take_status(const struct parsing *p, const json_t *o, struct agent_st
 	ret->free = (unsigned int)n_free;
 	ret->restarts = (unsigned int)restarts;
 	ret->unseen = (unsigned int)unseen;
+	ret->written_ns = 0;
 	return r < 0 ? r : get_devices(p, o, ret);
 }
 
@@ -260,10 +353,15 @@ static int read_path(const struct spool *sp, const char *path, struct agent_stat
 		     struct err *e)
 {
 	cleanup_free char *text = NULL;
+	struct stat st;
 	size_t len;
-	int r = spool_read(sp, path, AGENT_STATUS_BYTES_MAX, &text, &len, e);
+	int r = spool_read_stat(sp, path, AGENT_STATUS_BYTES_MAX, &text, &len, &st, e);
 
-	return r < 0 ? r : agent_status_parse(path, text, len, ret, e);
+	if (r == 0)
+		r = agent_status_parse(path, text, len, ret, e);
+	if (r == 0)
+		ret->written_ns = clock_timespec_ns(&st.st_mtim);
+	return r;
 }
 
 int agent_status_read(const struct spool *sp, const char *agent, struct agent_status *ret,

@@ -4,16 +4,18 @@
 
 /*
  * What an agent is and has, for others to read: agents/AGENT,status, beside its heartbeat, one JSON
- * object that is replaced when something in it has changed, at most once a heartbeat. Who lives is
- * told by the heartbeat alone; a status says what the one that wrote it had then. It goes with the
- * heartbeat's file.
+ * object that is replaced when something in it has changed, at most once a heartbeat; where it has
+ * devices their figures have, so it is as old as the heartbeat. Who lives is told by the heartbeat
+ * alone; a status says what the one that wrote it had then. It goes with the heartbeat's file.
  *
  *	{"agent":"n7-slurm.12","host":"n7","version":"0.9","began":..,"engine":"slurm","job":"12",
  *	 "restarts":0,"token":"k3x9","pool":"night","deadline":..,"free":1,
- *	 "devices":[{"uuid":"GPU-..","model":"NVIDIA A10","memory":..,"state":"held"}, ..]}
+ *	 "seen":..,"devices":[{"uuid":"GPU-..","model":"NVIDIA A10","memory":..,"state":"held",
+ *	 "gpu":0,"used":..,"held":..,"util":75,"power":141,"limit":150,"temp":61,"for":3600,
+ *	 "use":"reserved: task 7"}, ..]}
  *
  * What is not known, or is not so (an agent in no job), is not there. Times are seconds since the
- * epoch, as in records.
+ * epoch, as in records, power is in watts, and `for` is how many seconds it was in that state then.
  */
 
 #include <stdbool.h>
@@ -33,22 +35,43 @@
 #define AGENT_STATUS_UUID_MAX	 95
 #define AGENT_STATUS_MODEL_MAX	 95
 #define AGENT_STATUS_STATE_MAX	 15
+#define AGENT_STATUS_USE_MAX	 95
+
+enum agent_status_knows {
+	AGENT_STATUS_GPU = 1 << 0,
+	AGENT_STATUS_MIG = 1 << 1, /* it is an instance of MIG */
+	AGENT_STATUS_USED = 1 << 2,
+	AGENT_STATUS_HELD = 1 << 3,
+	AGENT_STATUS_UTIL = 1 << 4,
+	AGENT_STATUS_POWER = 1 << 5,
+	AGENT_STATUS_LIMIT = 1 << 6,
+	AGENT_STATUS_TEMP = 1 << 7,
+	AGENT_STATUS_FOR = 1 << 8,
+};
 
 struct agent_status_device {
 	char uuid[AGENT_STATUS_UUID_MAX + 1];
 	char model[AGENT_STATUS_MODEL_MAX + 1];
 	char state[AGENT_STATUS_STATE_MAX + 1]; /* "idle", "held", "lent", .. as `status` says it */
 	uint64_t mem_bytes;			/* 0: not known */
-	bool shut;				/* no task comes to it: it is in quarantine */
+	char use[AGENT_STATUS_USE_MAX + 1];	/* as `status` says it; "": no task has it */
+	uint64_t used_bytes, held_bytes, for_s;
+	unsigned int knows; /* of what is above and below, enum agent_status_knows */
+	unsigned int gpu, mig, util, power_w, limit_w, temp_c;
+	unsigned int xid; /* for which it is not used; 0: none */
+	bool shut;	  /* no task comes to it: it is in quarantine */
 };
 
-/* Texts are "" where there is none. About 28 KiB: no ownership, and none is needed on a hot path.
+/* Texts are "" where there is none. About 48 KiB: no ownership, and none is needed on a hot path.
  */
 struct agent_status {
 	char agent[NAME_AGENT_MAX + 1];
 	char host[SPOOL_HOST_MAX];
 	char version[AGENT_STATUS_VERSION_MAX + 1];
-	uint64_t began_ns;			  /* wall */
+	uint64_t began_ns;   /* wall */
+	uint64_t seen_ns;    /* wall, of its node: the devices as they were then; 0: its version
+			      * tells nothing of how much they are used */
+	uint64_t written_ns; /* wall, of whoever keeps the file that it was read from; else 0 */
 	char engine[AGENT_STATUS_ENGINE_MAX + 1]; /* of the job that it runs in */
 	char job[AGENT_STATUS_JOB_MAX + 1];	  /* its id, as the engine writes it */
 	unsigned int restarts;			  /* of the job, by its engine */

@@ -660,6 +660,14 @@ int spool_read(const struct spool *sp, const char *path, size_t max, char **ret,
 	       struct err *e)
 {
 	struct stat st;
+
+	return spool_read_stat(sp, path, max, ret, ret_len, &st, e);
+}
+
+int spool_read_stat(const struct spool *sp, const char *path, size_t max, char **ret,
+		    size_t *ret_len, struct stat *ret_stat, struct err *e)
+{
+	struct stat st;
 	cleanup_fd int fd = spool_open_file(sp, path, O_RDONLY, &st, e);
 	size_t len = 0;
 
@@ -688,6 +696,7 @@ int spool_read(const struct spool *sp, const char *path, size_t max, char **ret,
 	buf[len] = '\0';
 	*ret = take_ptr(buf);
 	*ret_len = len;
+	*ret_stat = st;
 	return 0;
 }
 

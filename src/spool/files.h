@@ -158,6 +158,9 @@ int spool_open_own(const struct spool *sp, const char *path, int flags, struct s
 /* The whole of such a file; terminated. -EFBIG, and as above. */
 int spool_read(const struct spool *sp, const char *path, size_t max, char **ret, size_t *ret_len,
 	       struct err *e);
+/* The same, and how the file is that was read. */
+int spool_read_stat(const struct spool *sp, const char *path, size_t max, char **ret,
+		    size_t *ret_len, struct stat *ret_stat, struct err *e);
 /* One of us, or whom the setting accept_owners names. */
 bool spool_accepts(const struct spool *sp, uid_t uid);
 /* A file of that owner counts here: he is accepted, or everybody is who can write here. */

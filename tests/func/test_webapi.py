@@ -15,6 +15,7 @@ import pytest
 
 import pagepast
 from machine import until
+from nodelib import two_that_know_each_other
 from patience import HANG, Limit, must_come
 from poolsite import Site
 from weblib import OPENAPI, Web, resolve
@@ -605,6 +606,33 @@ def test_what_the_agent_tells(web):
     assert w.get("/api/v1/health").json["ok"]
     w.node.start()
     must_come(lambda: w.get("/api/v1/status").json["agent"])
+
+
+def test_what_other_nodes_tell(world):
+    """Both the use of their devices and their day come from the queue; answers are checked against openapi.json."""
+    a, b = two_that_know_each_other(world)
+    w = Web(a)
+    try:
+        def told():
+            node = next((n for n in w.get("/api/v1/nodes").json["nodes"] if n["agent"] == "beta"), None)
+            return node if node and len(node["gpus"]) == 2 and all(d["power_w"] and d["utilisation"] == 0 for d in node["gpus"]) else None
+        node = must_come(told)
+        assert [d["uuid"] for d in node["gpus"]] == [d["uuid"] for d in b.status()["devices"]]
+        assert node["gpus_age_s"] < HANG and node["gpus"][0]["memory_total_bytes"] == b.status()["devices"][0]["memory_total_bytes"]
+        past = must_come(lambda: (one := w.get("/api/v1/nodes/beta/history")).status == 200 and one.json)
+        assert past["node"] == "beta" and past["step_s"] == 600 and len(past["devices"]) == 2
+        since = int(time.time()) - 3600
+        short = w.get(f"/api/v1/nodes/beta/history?since={since}").json
+        assert all(t + 600 > since - 60 for t in short["devices"][0]["samples"]["t"]) and short["seconds"] <= 3660
+        answer = w.get("/api/v1/nodes/gamma/history")
+        assert answer.status == 404 and "/api/v1/nodes" in answer.json["detail"]
+        assert w.get("/api/v1/nodes/--trust/history").status == 404
+        assert w.get("/api/v1/nodes/beta/history?step=10").status == 400
+        (b.spool / "agents/beta,history").write_text("rubbish")
+        answer = w.get("/api/v1/nodes/beta/history")
+        assert answer.status == 409 and "what the GPUs of beta were used for cannot be told" in answer.json["detail"]
+    finally:
+        w.end()
 
 
 def change(w, **policy):

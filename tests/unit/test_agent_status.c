@@ -28,6 +28,7 @@ static const struct agent_status full = {
 	.pool = "night",
 	.end_ns = 2000 * NS_PER_S + 500 * NS_PER_MS,
 	.unseen = 1,
+	.seen_ns = 1500 * NS_PER_S,
 	.only = true,
 	.knows_gangs = true,
 	.free = 1,
@@ -36,6 +37,20 @@ static const struct agent_status full = {
 		       .model = "NVIDIA A10",
 		       .state = "held",
 		       .mem_bytes = 24ULL << 30,
+		       .use = "reserved: task 7",
+		       .knows = AGENT_STATUS_GPU | AGENT_STATUS_MIG | AGENT_STATUS_USED |
+				AGENT_STATUS_HELD | AGENT_STATUS_UTIL | AGENT_STATUS_POWER |
+				AGENT_STATUS_LIMIT | AGENT_STATUS_TEMP | AGENT_STATUS_FOR,
+		       .gpu = 3,
+		       .mig = 1,
+		       .used_bytes = 23ULL << 30,
+		       .held_bytes = 22ULL << 30,
+		       .util = 75,
+		       .power_w = 141,
+		       .limit_w = 150,
+		       .temp_c = 61,
+		       .for_s = 3600,
+		       .xid = 79,
 		       .shut = true },
 		     { .uuid = "GPU-2", .state = "idle" } },
 };
@@ -48,6 +63,8 @@ static void what_is_written_is_read(void **state)
 
 	assert_int_equal(agent_status_write(sp, full.agent, text, NULL), 0);
 	assert_int_equal(agent_status_read(sp, full.agent, &s, NULL), 0);
+	assert_true(s.written_ns > 0);
+	s.written_ns = 0;
 	assert_memory_equal(&s, &full, sizeof(s));
 	assert_int_equal(agent_status_read(sp, "n8", &s, NULL), -ENOENT);
 	(void)spool_close(sp);
@@ -59,6 +76,54 @@ static void what_is_not_known_is_not_there(void **state)
 	cleanup_free char *text = agent_status_text(&little);
 
 	assert_string_equal(text, "{\"agent\":\"n7\",\"devices\":[]}");
+}
+
+/* Nothing is not the same as not known. */
+static void a_figure_that_is_nothing_is_there(void **state)
+{
+	static const struct agent_status idle = {
+		.agent = "n7",
+		.n_devices = 1,
+		.devices = { { .uuid = "G", .knows = AGENT_STATUS_UTIL | AGENT_STATUS_GPU } },
+	};
+	cleanup_free char *text = agent_status_text(&idle);
+	struct agent_status s = { .n_devices = 0 };
+
+	assert_string_equal(
+		text, "{\"agent\":\"n7\",\"devices\":[{\"uuid\":\"G\",\"gpu\":0,\"util\":0}]}");
+	assert_int_equal(agent_status_parse("f", text, strlen(text), &s, NULL), 0);
+	assert_memory_equal(&s.devices[0], &idle.devices[0], sizeof(idle.devices[0]));
+}
+
+/* Who decides by a status reads no more than AGENT_STATUS_BYTES_MAX of it, also in earlier
+ * versions. */
+static void figures_never_make_it_too_long_to_be_read(void **state)
+{
+	struct agent_status *s = xcalloc(1, sizeof(*s));
+	struct agent_status *t = xcalloc(1, sizeof(*t));
+
+	(void)str_copy(s->agent, sizeof(s->agent), "n7");
+	s->seen_ns = NS_PER_S;
+	s->n_devices = AGENT_STATUS_DEVICES_MAX;
+	for (unsigned int i = 0; i < s->n_devices; i++) {
+		struct agent_status_device *d = &s->devices[i];
+
+		*d = full.devices[0];
+		(void)memset(d->uuid, 'u', sizeof(d->uuid) - 1);
+		(void)memset(d->model, 'm', sizeof(d->model) - 1);
+		(void)memset(d->use, 'n', sizeof(d->use) - 1);
+		d->used_bytes = d->held_bytes = d->for_s = INT64_MAX;
+	}
+
+	cleanup_free char *text = agent_status_text(s);
+
+	assert_true(strlen(text) <= AGENT_STATUS_BYTES_MAX);
+	assert_int_equal(agent_status_parse("f", text, strlen(text), t, NULL), 0);
+	assert_int_equal(t->n_devices, AGENT_STATUS_DEVICES_MAX);
+	assert_int_equal(t->seen_ns, 0);
+	assert_int_equal(t->devices[0].knows, 0);
+	free(s);
+	free(t);
 }
 
 static void bad_input_is_told_by_name(void **state)
@@ -87,6 +152,13 @@ static void bad_input_is_told_by_name(void **state)
 		{ "{\"agent\":\"a\",\"devices\":[7]}", "f: devices[0].device: it is no object" },
 		{ "{\"agent\":\"a\",\"devices\":[{\"uuid\":\"G\"},{}]}",
 		  "f: devices[1].uuid: it is missing" },
+		{ "{\"agent\":\"a\",\"seen\":[]}", "f: seen: it is no time" },
+		{ "{\"agent\":\"a\",\"devices\":[{\"uuid\":\"G\",\"util\":101}]}",
+		  "f: devices[0].util: it is no such number" },
+		{ "{\"agent\":\"a\",\"devices\":[{\"uuid\":\"G\",\"power\":\"1\"}]}",
+		  "f: devices[0].power: it is no such number" },
+		{ "{\"agent\":\"a\",\"devices\":[{\"uuid\":\"G\",\"use\":7}]}",
+		  "f: devices[0].use: it is no text" },
 		{ "{\"agent\":\"a\",\"devices\":[{\"uuid\":\"G\",\"memory\":-1}]}",
 		  "f: devices[0].memory: it is no such number" },
 	};
@@ -177,6 +249,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(what_is_written_is_read),
 		TEST(what_is_not_known_is_not_there),
+		TEST(a_figure_that_is_nothing_is_there),
+		TEST(figures_never_make_it_too_long_to_be_read),
 		TEST(bad_input_is_told_by_name),
 		TEST(more_devices_than_there_is_room_for),
 		TEST(what_a_later_version_adds_is_passed_over),

@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "spool/agent_history.h"
 #include "spool/agent_status.h"
 #include "spool/own.h"
 #include "spool/transit.h"
@@ -42,8 +43,10 @@ static struct {
 	uint64_t wait_ms;
 	unsigned int named, no_spool, clashes, left;
 	struct heartbeat fill;
-	const char *status; /* of the agent; NULL: none */
-	struct err e;	    /* of the last clash, or no_spool */
+	const char *status;  /* of the agent; NULL: none */
+	const char *history; /* the same; NULL: it is not due */
+	bool last;	     /* it was asked for with the last look */
+	struct err e;	     /* of the last clash, or no_spool */
 	struct text_list dead;
 	enum dead_how how; /* of the last one */
 	struct strbuf said;
@@ -115,6 +118,12 @@ static char *status(void *user)
 	return world.status ? xstrdup(world.status) : NULL;
 }
 
+static char *history(void *user, bool last)
+{
+	world.last = last;
+	return world.history ? xstrdup(world.history) : NULL;
+}
+
 static void named(void *user)
 {
 	world.named++;
@@ -147,6 +156,7 @@ static void left(void *user)
 
 static const struct node_watch_ops ops = { .fill = fill,
 					   .status = status,
+					   .history = history,
 					   .named = named,
 					   .no_spool = no_spool,
 					   .clash = clash,
@@ -397,6 +407,86 @@ static void the_status_of_one_that_is_gone_goes_with_its_name(void **state)
 	begin();
 	assert_false(has_file("beta"));
 	expect_status("beta", NULL);
+}
+
+static char *history_of(const char *agent)
+{
+	char path[SPOOL_PATH_MAX], *text = NULL;
+	size_t len;
+
+	return spool_read(sp, agent_history_path(agent, path), 1000, &text, &len, NULL) == 0 ? text
+											     : NULL;
+}
+
+static void expect_history(const char *agent, const char *want)
+{
+	cleanup_free char *text = history_of(agent);
+
+	if (want ? !text || strcmp(text, want) != 0 : text != NULL)
+		fail_msg("%s has left %s, and not %s", agent, text ? text : "nothing",
+			 want ? want : "nothing");
+}
+
+static void the_day_of_its_devices_is_written_when_it_is_due(void **state)
+{
+	begin();
+	expect_history("alpha", NULL);
+	world.history = "one";
+	next();
+	expect_history("alpha", "one");
+	assert_false(world.last);
+	world.history = NULL;
+	next();
+	expect_history("alpha", "one");
+	/* What runs on keeps its name, and what it was used for until then. */
+	world.history = "two";
+	node_watch_end(watch, true);
+	look();
+	assert_true(world.last);
+	expect_history("alpha", "two");
+}
+
+static void it_goes_with_the_name(void **state)
+{
+	char path[SPOOL_PATH_MAX];
+	struct heartbeat b = { .count = 3, .ended = true, .who = self(sp, "beta") };
+
+	(void)str_copy(b.who.boot, sizeof(b.who.boot), FOREIGN);
+	assert_int_equal(heartbeat_write(sp, heartbeat_agent_path("beta", path), &b, NULL), 0);
+	put(sp, agent_history_path("beta", path), "its");
+	world.history = "one";
+	begin();
+	expect_history("beta", NULL);
+	expect_history("alpha", "one");
+	node_watch_end(watch, false);
+	look();
+	assert_int_equal(count_files(sp, "agents"), 0);
+}
+
+/* It is said once, the heartbeat goes on, and the newest one is written as soon as that can be. */
+static void a_day_that_cannot_be_written_waits(void **state)
+{
+	char path[SPOOL_PATH_MAX];
+	cleanup_free char *dir =
+		xasprintf("%s/%s", spool_path_of(sp), agent_history_path("alpha", path));
+	uint64_t count;
+
+	begin();
+	assert_int_equal(mkdir(dir, 0700), 0);
+	world.history = "one";
+	next();
+	assert_non_null(strstr(strbuf_str(&world.said), "alpha,history"));
+	strbuf_clear(&world.said);
+	world.history = "two";
+	count = of("alpha").count;
+	next();
+	world.history = NULL;
+	next();
+	assert_int_equal(of("alpha").count, count + 2);
+	assert_string_equal(strbuf_str(&world.said), "");
+	assert_int_equal(rmdir(dir), 0);
+	next();
+	expect_history("alpha", "two");
 }
 
 static void its_name_goes_with_it_unless_something_runs_on(void **state)
@@ -803,6 +893,9 @@ int main(void)
 		TEST(what_has_changed_is_told_at_once),
 		TEST(its_status_is_written_when_it_is_another_one),
 		TEST(the_status_of_one_that_is_gone_goes_with_its_name),
+		TEST(the_day_of_its_devices_is_written_when_it_is_due),
+		TEST(it_goes_with_the_name),
+		TEST(a_day_that_cannot_be_written_waits),
 		TEST(its_name_goes_with_it_unless_something_runs_on),
 		TEST(its_name_goes_with_it),
 		TEST(a_dead_one_of_this_node_has_no_name),

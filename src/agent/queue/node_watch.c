@@ -22,6 +22,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "spool/agent_history.h"
 #include "spool/agent_status.h"
 #include "spool/claim.h"
 #include "spool/heartbeat.h"
@@ -64,6 +65,7 @@ struct looker {
 	uint64_t rival_count;  /* ... with this count */
 	struct text_list told; /* claims of which it was said that nobody knows */
 	char *status;	       /* as it was written last; NULL: it is to be written */
+	char *history;	       /* that could not be written yet; NULL: none */
 };
 
 struct look {
@@ -71,6 +73,7 @@ struct look {
 	struct node_watch *b;
 	struct heartbeat own; /* in: what is to be told */
 	char *status;	      /* in: the same of the status; or NULL */
+	char *history;	      /* in: the day of its devices, where it is due; else NULL */
 	bool last, remove;    /* in: it ends; and nothing runs on */
 	/* Found. */
 	size_t n;
@@ -428,6 +431,7 @@ static void clear_away(struct looking *g)
 		if (!o->heartbeat.ended)
 			strbuf_addf(&g->l->notes, "the agent %s is not there any more\n", o->agent);
 		(void)spool_remove(g->lk->sp, agent_status_path(o->agent, path));
+		(void)spool_remove(g->lk->sp, agent_history_path(o->agent, path));
 		(void)spool_remove(g->lk->sp, heartbeat_agent_path(o->agent, path));
 		(void)spool_remove(g->lk->sp, heartbeat_declared_dead_path(o->agent, path));
 	}
@@ -443,18 +447,42 @@ static bool somebody_is_there(const struct look *l)
 	return false;
 }
 
+/* The first one of a look; said without the name that the file has while it is written, which is
+ * another one each time: it is told again when it changes. */
+static void note_unwritten(struct look *l, const char *path, int r)
+{
+	if (!l->e.code)
+		(void)err_set(&l->e, r,
+			      "other nodes are not told how this one is: %s cannot be written: %s",
+			      path, strerror(-r));
+}
+
 /* Behind the heartbeat: who reads it finds one that lives. */
 static void write_status(struct looker *lk, struct look *l)
 {
-	struct err e = ERR_INIT;
+	char path[SPOOL_PATH_MAX];
+	int r;
 
 	if (!l->status || (lk->status && strcmp(lk->status, l->status) == 0))
 		return;
 	free(take_ptr(lk->status));
-	if (agent_status_write(lk->sp, lk->agent, l->status, &e) == 0)
+	r = agent_status_write(lk->sp, lk->agent, l->status, NULL);
+	if (r == 0)
 		lk->status = take_ptr(l->status);
-	else if (!l->e.code)
-		l->e = e;
+	else
+		note_unwritten(l, agent_status_path(lk->agent, path), r);
+}
+
+/* One that cannot be written is kept until it can, or the next one is there. */
+static void write_history(struct looker *lk, struct look *l)
+{
+	char path[SPOOL_PATH_MAX];
+	int r = lk->history ? agent_history_write(lk->sp, lk->agent, lk->history, NULL) : 0;
+
+	if (r == 0)
+		free(take_ptr(lk->history));
+	else
+		note_unwritten(l, agent_history_path(lk->agent, path), r);
 }
 
 static int write_own(struct looker *lk, struct look *l)
@@ -466,8 +494,10 @@ static int write_own(struct looker *lk, struct look *l)
 	/* Whoever said that we are not there any more was mistaken, or it was one before us. */
 	if (!l->last)
 		(void)spool_remove(lk->sp, heartbeat_declared_dead_path(lk->agent, path));
-	if (l->last && l->remove)
+	if (l->last && l->remove) {
 		(void)spool_remove(lk->sp, agent_status_path(lk->agent, path));
+		(void)spool_remove(lk->sp, agent_history_path(lk->agent, path));
+	}
 	(void)heartbeat_agent_path(lk->agent, path);
 	if (l->last && l->remove) {
 		r = spool_remove(lk->sp, path);
@@ -483,6 +513,7 @@ static int write_own(struct looker *lk, struct look *l)
 	if (r == 0) {
 		lk->count++;
 		write_status(lk, l);
+		write_history(lk, l);
 	}
 	return r;
 }
@@ -552,6 +583,10 @@ static void look_work(uv_work_t *work)
 	struct look *l = work->data;
 	struct looker *lk = &l->b->lk;
 
+	if (l->history) {
+		free(lk->history);
+		lk->history = take_ptr(l->history);
+	}
 	look_at_all(lk, l);
 	if (l->last || l->clash) /* here, where it may wait for its server */
 		lk->sp = spool_close(lk->sp);
@@ -673,12 +708,14 @@ static void begin(struct node_watch *b)
 	l->remove = !b->runs_on;
 	b->ops->fill(b->user, &l->own);
 	l->status = b->ops->status(b->user);
+	l->history = l->last && l->remove ? NULL : b->ops->history(b->user, l->last);
 	b->look = l;
 	b->soon = false;
 	(void)uv_timer_stop(&b->timer);
 	if (uv_queue_work(b->loop, &l->work, look_work, look_done) < 0) {
 		b->look = NULL;
 		free(l->status);
+		free(l->history);
 		free(l);
 	}
 }
@@ -814,6 +851,7 @@ int node_watch_free(struct node_watch *b)
 	(void)heartbeat_watch_free(b->lk.watch);
 	text_list_clear(&b->lk.told);
 	free(b->lk.status);
+	free(b->lk.history);
 	uv_close((uv_handle_t *)&b->timer, on_closed);
 	return 0;
 }

@@ -4,9 +4,10 @@
 
 /*
  * The agents of an instance on other nodes: every heartbeat this agent writes its own heartbeat,
- * with its status where that has changed (spool/agent_status.h), and looks at those of the others
- * (spool/heartbeat.h), off the loop's thread and apart from the spooler, whose jobs may take long.
- * What is found is told on the loop.
+ * with its status where that has changed (spool/agent_status.h) and now and then the last day of
+ * its devices (spool/agent_history.h), and looks at those of the others (spool/heartbeat.h), off
+ * the loop's thread and apart from the spooler, whose jobs may take long. What is found is told on
+ * the loop.
  *
  * First of all it makes sure that nobody else has its name: until then `named` has not been called,
  * and nothing is written.
@@ -48,6 +49,10 @@ struct node_watch_ops {
 	/* The text of the status beside it (agent_status_text()), which is written when it is
 	 * another one than at the last heartbeat. The caller frees it. NULL: there is none. */
 	char *(*status)(void *user);
+	/* The text of the file about the last day of its devices, where it is due to be written
+	 * (agent_history_text()); last: by this look or never. The caller frees it. NULL: not now.
+	 */
+	char *(*history)(void *user, bool last);
 	/* The name is ours. Once. */
 	void (*named)(void *user);
 	/* The spool cannot be opened, so it is not known yet whose the name is. */

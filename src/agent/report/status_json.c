@@ -85,22 +85,21 @@ static unsigned int min_uint(unsigned int a, unsigned int b)
 	return a < b ? a : b;
 }
 
-static json_t *use_json(const struct view *v, const struct dev_status *d)
+char *status_device_use(const struct view *v, const struct dev_status *d, char buf[STATUS_USE_MAX])
 {
 	static const char *const words[] = {
 		[VIEW_RESERVED] = "reserved:",
 		[VIEW_BY_TASK] = "in use by",
 		[VIEW_JUST_FREED] = "just freed by",
 	};
-	char id[LEASE_TEXT_MAX], text[LEASE_TEXT_MAX + PROTO_INSTANCE_MAX + 32];
+	char id[LEASE_TEXT_MAX];
 	enum view_use use = view_use_of(d);
 	bool own = strcmp(d->lease_instance, v->c->instance) == 0;
 
 	if (use == VIEW_UNUSED)
-		return json_null();
-	return json_string(str_print(text, sizeof(text), "%s %s%s%s", words[use],
-				     lease_id_text(&d->lease, id), own ? "" : " of ",
-				     own ? "" : d->lease_instance));
+		return NULL;
+	return str_print(buf, STATUS_USE_MAX, "%s %s%s%s", words[use], lease_id_text(&d->lease, id),
+			 own ? "" : " of ", own ? "" : d->lease_instance);
 }
 
 /* What is put before a part: nothing before the first one. */
@@ -310,6 +309,8 @@ json_t *status_device(const struct view *v, const struct dev_status *d, struct e
 		      uint64_t now)
 {
 	cleanup_strbuf struct strbuf reason = STRBUF_INIT;
+	char buf[STATUS_USE_MAX];
+	const char *use = status_device_use(v, d, buf);
 	json_t *o = json_object();
 
 	dev_reason_text(&d->reason, eventlog_names(names), &reason);
@@ -322,7 +323,7 @@ json_t *status_device(const struct view *v, const struct dev_status *d, struct e
 	set(o, "reason_code", json_string(dev_reason_code_name(d->reason.code)));
 	set(o, "held_for",
 	    d->reason.code == DEV_REASON_HELD ? json_string(d->reason.text) : json_null());
-	set(o, "use", use_json(v, d));
+	set(o, "use", use ? json_string(use) : json_null());
 	set(o, "xid", d->xid ? json_integer(d->xid) : json_null());
 	set(o, "xids", xids_json(d));
 	set(o, "quarantine", json_null());

@@ -22,6 +22,10 @@ json_t *status_device_at(const struct view *v, uint32_t slot, struct eventlog *n
 /* The same, without the workload and the quarantine that an agent puts on it. */
 json_t *status_device(const struct view *v, const struct dev_status *d, struct eventlog *names,
 		      uint64_t now_ns);
+/* "in use by task 2", "reserved: task 2", "just freed by task 2", " of INSTANCE" behind it where it
+ * is not ours, in buf; NULL: no task has it or is to have it. */
+#define STATUS_USE_MAX (LEASE_TEXT_MAX + PROTO_INSTANCE_MAX + 32)
+char *status_device_use(const struct view *v, const struct dev_status *d, char buf[STATUS_USE_MAX]);
 /* Who speaks: the instance, its agent and where it writes. */
 json_t *status_agent(const struct view *v);
 /* What `on` and a second `on` want to know at once. */

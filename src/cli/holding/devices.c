@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/holding/device_history.h"
+#include "cli/holding/node_devices.h"
 #include "cli/machine.h"
 #include "cli/table.h"
 #include "gpu/card_sign.h"
@@ -28,6 +29,11 @@ static const struct opt devices_opts[] = {
 	{ .name = "history",
 	  .spec = { VALUE_FLAG },
 	  .help = "what each was used for in the last 24 h, or DURATION, as the agent has seen it" },
+	{ .name = "node",
+	  .words = WORDS_NODES,
+	  .spec = { VALUE_STRING },
+	  .arg = "NODE",
+	  .help = "those of another node that serves the queue, as it has told of them there" },
 	{ .name = "uuids", .spec = { VALUE_FLAG }, .help = "print the UUIDs, which --gpus takes" },
 	{ .name = "trust",
 	  .words = WORDS_GPUS,
@@ -302,33 +308,50 @@ static int trust(const struct cmd_ctx *ctx, const struct machine *m, const char 
 	return r;
 }
 
+/* What only this machine's driver can tell, or what is done here. */
+static int run_of_node(const struct cmd_ctx *ctx, const char *node, bool json, struct err *e)
+{
+	static const char *const here[] = { "verbose", "uuids", "trust" };
+
+	for (size_t i = 0; i < ARRAY_LEN(here); i++)
+		if (opts_given(ctx->opts, here[i]))
+			return err_set(e, -EINVAL,
+				       "--%s is about the GPUs of this machine: run it on %s, "
+				       "without --node",
+				       here[i], node),
+			       CMD_USAGE;
+	return show_node_devices(ctx, node, json, e);
+}
+
 static int run_devices(const struct cmd_ctx *ctx, struct err *e)
 {
-	const char *duration = opts_arg(ctx->opts, 0);
+	const char *duration = opts_arg(ctx->opts, 0), *node = opts_text(ctx->opts, "node");
+	bool json = opts_flag(ctx->opts, "json");
 	struct machine *m = NULL;
 	int r;
 
 	if (opts_flag(ctx->opts, "history"))
-		return show_device_history(ctx, duration, opts_flag(ctx->opts, "json"), e);
+		return node ? show_node_history(ctx, node, duration, json, e)
+			    : show_device_history(ctx, duration, json, e);
 	if (duration)
 		return err_set(e, -EINVAL,
 			       "\"%s\": tenure devices takes a duration with --history alone",
 			       duration),
 		       CMD_USAGE;
+	if (node)
+		return run_of_node(ctx, node, json, e);
 	r = machine_look(settings_num(ctx->settings, SET_IDLE_BELOW), &m, e);
 
 	if (r < 0)
 		return err_wrap(e, "cannot see any GPU (tenure doctor tells more)");
 	machine_take_quarantine(ctx, m);
 	machine_take_left(ctx, m);
-	if (opts_flag(ctx->opts, "verbose") || opts_flag(ctx->opts, "json"))
+	if (opts_flag(ctx->opts, "verbose") || json)
 		machine_read_health(m);
 	if (opts_given(ctx->opts, "trust")) {
 		r = trust(ctx, m, opts_text(ctx->opts, "trust"), e);
-	} else if (opts_flag(ctx->opts, "json")) {
-		json_t *doc = machine_json(m);
-
-		cmd_print_json(doc);
+	} else if (json) {
+		cmd_print_json(machine_json(m));
 	} else {
 		print_table(m);
 		for (uint32_t i = 0; i < m->list.n; i++)
@@ -349,6 +372,7 @@ static const struct cmd_example devices_examples[] = {
 	{ "tenure devices -v",
 	  "also how they are doing: clocks, energy, errors of memory and links" },
 	{ "tenure devices --history 6h", "what each was used for in the last six hours" },
+	{ "tenure devices --node n8 --history", "the same of another node that serves the queue" },
 	{ "tenure devices --uuids", "also the UUIDs" },
 	{ "tenure devices --json", "the same for programs" },
 	{ "tenure devices --trust 1", "GPU 1 was in quarantine, and gets tasks again" },
@@ -362,7 +386,9 @@ const struct cmd cmd_devices = {
 	.description = "Asks the driver itself; no agent is needed. A GPU with anybody's compute "
 		       "process on it is not idle, however little it uses. One on which tasks have "
 		       "failed with errors of the GPU, and not of the program, is in quarantine, "
-		       "and gets none for an hour and more.",
+		       "and gets none for an hour and more. Those of another node (--node) are as "
+		       "its agent told of them in the queue's directory, with its last heartbeat, "
+		       "and what they were used for (--history) as of ten minutes ago at most.",
 	.examples = devices_examples,
 	.args = "[DURATION]",
 	.max_args = 1,
