@@ -22,6 +22,7 @@
 
 #include "agent/allocations.h"
 #include "agent/asks.h"
+#include "agent/burns.h"
 #include "agent/ctl.h"
 #include "agent/ctl_client.h"
 #include "agent/dispatch.h"
@@ -329,6 +330,8 @@ static void run_out(uv_loop_t *loop)
 /* True when all is freed; false: something hangs in a thread of the pool. */
 static bool close_parts(struct agent *a)
 {
+	burns_close(a);
+
 	bool spool_closed = !a->queue || dispatch_free(a->queue) == 0;
 
 	eventlog_close(a->eventlog);

@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "agent/burns.h"
 #include "agent/ctl.h"
 #include "agent/dispatch.h"
 #include "agent/dispatch_state.h"
@@ -307,6 +308,7 @@ static void shut_down(struct agent *a, const struct life_cause *cause)
 	startup_end(a);
 	eventlog_tell(a->eventlog, OWN_ENDING, json_pack("{so}", "why", json_new_text(cause->why)));
 	watch_end(a, cause->why);
+	burns_end(a);
 	if (a->queue)
 		dispatch_end(a->queue, cause->why);
 	look_at_workload(a);

@@ -39,8 +39,9 @@ struct agent {
 	struct reload *reload;
 	json_t *given; /* the document that it goes by (reload.h), whose reload is; NULL */
 	struct watch *watch;
-	struct agent_job *job;	 /* NULL: it runs in none */
-	struct helpers *helpers; /* NULL: it is just starting, or has ended */
+	struct agent_job *job;	    /* NULL: it runs in none */
+	struct subcommand *burning; /* a burn that was ordered (agent/burns.h); NULL: none is */
+	struct helpers *helpers;    /* NULL: it is just starting, or has ended */
 
 	uint64_t asked_ns; /* somebody asked for the status last */
 

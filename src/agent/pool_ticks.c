@@ -64,32 +64,17 @@ static void on_ended(void *user)
 	t->runs = NULL;
 }
 
-/* Whom the agent was told to trust; its settings' files say the rest to any command. */
-static void add_trust(struct text_list *words, const struct spool_trust *trust)
-{
-	cleanup_strbuf struct strbuf b = STRBUF_INIT;
-
-	for (size_t i = 0; trust->accepted && i < trust->accepted->n; i++)
-		strbuf_addf(&b, "%s%s", i ? "," : "--accept-owners=", trust->accepted->texts[i]);
-	if (b.len)
-		text_list_add(words, strbuf_str(&b));
-	if (trust->setting == TRUST_DIRECTORY)
-		text_list_add(words, "--trust=directory");
-}
-
 static void start(struct pool_ticks *t)
 {
 	const struct agent_config *c = t->q->c;
 	struct text_list words = { .n = 0 };
 
 	text_list_add(&words, "tick");
-	text_list_take(&words, xasprintf("--root=%s", c->root));
-	text_list_take(&words, xasprintf("--instance=%s", c->instance));
+	subcommand_add_queue(&words, c);
 	text_list_take(&words, xasprintf("--expire=%llums", (unsigned long long)c->expire_ms));
 	if (c->alloc_base)
 		text_list_take(&words, xasprintf("--base-gpus=%u", (unsigned int)c->alloc_base));
 	text_list_take(&words, xasprintf("--base-by=%s", t->q->self->name));
-	add_trust(&words, &c->trust);
 	t->runs = subcommand_start(&t->q->sweeping.run, &words, LIMIT_MS, on_ended, t);
 	text_list_clear(&words);
 }

@@ -8,6 +8,7 @@
 #include "agent/asks.h"
 #include "agent/attempt/steps.h"
 #include "agent/attempt/sweep.h"
+#include "agent/burns.h"
 #include "agent/dispatch.h"
 #include "agent/dispatch_state.h"
 #include "agent/history.h"
@@ -414,6 +415,7 @@ static json_t *obey(void *user, const struct order *o)
 		[ORDER_STOP] = obey_stop,
 		[ORDER_WHY] = obey_why,
 		[ORDER_SHUTDOWN] = obey_shutdown,
+		[ORDER_BURN] = burns_begin,
 	};
 	_Static_assert(ARRAY_LEN(commands) == ORDER_COMMAND_MAX, "every command is obeyed");
 

@@ -22,7 +22,7 @@ extern const struct cmd cmd_engines;
 extern const struct cmd cmd_events;
 extern const struct cmd cmd_help;
 extern const struct cmd cmd_history;
-extern const struct cmd cmd_burn;
+extern const struct cmd cmd_burn, cmd_burn_part;
 extern const struct cmd cmd_hold;
 extern const struct cmd cmd_import;
 extern const struct cmd cmd_instances;

@@ -35,23 +35,12 @@
 #define BLOCK_MAX  (2 * LINES_MAX)
 
 static const char *const dir_names[] = {
-	[SPOOL_PENDING] = "pending",
-	[SPOOL_RUNNING] = "running",
-	[SPOOL_FAILED] = "failed",
-	[SPOOL_DONE] = "done",
-	[SPOOL_CANCELLED] = "cancelled",
-	[SPOOL_ENDS] = "ends",
-	[SPOOL_IDS] = "ids",
-	[SPOOL_LANES] = "lanes",
-	[SPOOL_LOGS] = "logs",
-	[SPOOL_CONTROL] = "control",
-	[SPOOL_AGENTS] = "agents",
-	[SPOOL_EVENTS] = "events",
-	[SPOOL_POOLS] = "pools",
-	[SPOOL_ALLOCS] = "allocs",
-	[SPOOL_GANGS] = "gangs",
-	[SPOOL_ON_END] = "on_end",
-	[SPOOL_TMP] = "tmp",
+	[SPOOL_PENDING] = "pending", [SPOOL_RUNNING] = "running",     [SPOOL_FAILED] = "failed",
+	[SPOOL_DONE] = "done",	     [SPOOL_CANCELLED] = "cancelled", [SPOOL_ENDS] = "ends",
+	[SPOOL_IDS] = "ids",	     [SPOOL_LANES] = "lanes",	      [SPOOL_LOGS] = "logs",
+	[SPOOL_CONTROL] = "control", [SPOOL_AGENTS] = "agents",	      [SPOOL_EVENTS] = "events",
+	[SPOOL_POOLS] = "pools",     [SPOOL_ALLOCS] = "allocs",	      [SPOOL_GANGS] = "gangs",
+	[SPOOL_BURNS] = "burns",     [SPOOL_ON_END] = "on_end",	      [SPOOL_TMP] = "tmp",
 	[SPOOL_BAD] = "bad",
 };
 _Static_assert(ARRAY_LEN(dir_names) == SPOOL_DIR_MAX, "every directory has a name");

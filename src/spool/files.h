@@ -39,6 +39,7 @@ enum spool_dir {
 	SPOOL_POOLS,  /* what is wanted of engines (pool/pool.h) */
 	SPOOL_ALLOCS, /* allocations: what is to run in them (alloc/alloc.h) */
 	SPOOL_GANGS,  /* which agents run a task on several nodes together (spool/gang.h) */
+	SPOOL_BURNS,  /* tests of the devices of all nodes at once (agent/burn/part.h) */
 	SPOOL_ON_END, /* commands that are to be run for what has ended (spool/on_end.h) */
 	SPOOL_TMP,
 	SPOOL_BAD,

@@ -4,10 +4,12 @@
 
 #include "unit.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 
 #include "agent/burn/judge.h"
+#include "agent/burn/part.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -231,13 +233,83 @@ static void test_exit_codes(void **state)
 	assert_int_equal(burn_exit_code(j, 0), 3);
 }
 
+/* What a node tells is told again as it was, with its times by our clock. */
+static void test_a_part_is_told(void **state)
+{
+	struct burnt devices[2] = { good("A", 100), good("A", 80) };
+	struct burn_told told = { .count = 7, .over = true, .code = -EBUSY, .for_ns = 5, .n = 2 };
+	struct burn_told got;
+	struct err e = ERR_INIT;
+	size_t len;
+
+	(void)str_copy(told.why, sizeof(told.why), "another burn runs");
+	(void)str_copy(told.who.boot, sizeof(told.who.boot), "b");
+	devices[1].ended_ns = 0;
+	devices[1].began_ns = 90 * NS_PER_S;
+
+	cleanup_free char *text = burn_told_text(&told, devices, 100 * NS_PER_S, &len);
+
+	assert_int_equal(burn_told_parse(text, len, 1000 * NS_PER_S, &got, &e), 0);
+	assert_true(got.count == 7 && got.over && got.code == -EBUSY && got.for_ns == 5);
+	assert_string_equal(got.why, "another burn runs");
+	assert_string_equal(got.who.boot, "b");
+	assert_int_equal(got.n, 2);
+	assert_string_equal(got.devices[1].dev.name, "A");
+	assert_int_equal(got.devices[1].found.gflop, 80000);
+	assert_int_equal(got.devices[0].ended_ns, 961 * NS_PER_S);
+	assert_int_equal(got.devices[1].began_ns, 990 * NS_PER_S);
+	assert_int_equal(got.devices[1].ended_ns, 0);
+	burn_told_clear(&got);
+	/* However much is missing, and whatever is behind it. */
+	for (size_t n = 0; n < len; n++)
+		assert_int_equal(burn_told_parse(text, n, 1, &got, &e), -EINVAL);
+}
+
+static void expect_wrong(const char *text, size_t len, size_t at, char with, int code)
+{
+	cleanup_free char *wrong = xmalloc(len);
+	struct burn_told got;
+	struct err e = ERR_INIT;
+
+	(void)memcpy(wrong, text, len);
+	wrong[at] = with;
+	assert_int_equal(burn_told_parse(wrong, len, 1, &got, &e), code);
+}
+
+static void test_bad_parts(void **state)
+{
+	struct burnt d = good("A", 100);
+	struct burn_told told = { .n = 1 }, got;
+	struct err e = ERR_INIT;
+	size_t len;
+
+	d.watt_seconds = NAN;
+	(void)memset(d.trouble, 'x', sizeof(d.trouble));
+	(void)memset(d.dev.name, '\033', sizeof(d.dev.name));
+	d.found.records = d.found.word_records = UINT32_MAX;
+
+	cleanup_free char *text = burn_told_text(&told, &d, 1, &len);
+
+	expect_wrong(text, len, 0, 'B', -EINVAL); /* the magic */
+	expect_wrong(text, len, 8, 'v', -EPROTO); /* the version */
+	expect_wrong(text, len, 40, 1, -EPROTO);  /* the size of a device */
+	expect_wrong(text, len, 44, 2, -EINVAL);  /* how many there are */
+	assert_int_equal(burn_told_parse(text, len, 1, &got, &e), 0);
+	assert_true(got.devices[0].watt_seconds == 0);
+	assert_int_equal(strlen(got.devices[0].trouble), sizeof(d.trouble) - 1);
+	assert_null(strchr(got.devices[0].dev.name, '\033'));
+	assert_int_equal(got.devices[0].found.records, BURN_RECORDS);
+	burn_told_clear(&got);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_products_fit),	  cmocka_unit_test(test_sums_are_exact),
 		cmocka_unit_test(test_verdicts),	  cmocka_unit_test(test_stragglers),
 		cmocka_unit_test(test_counters),	  cmocka_unit_test(test_exit_codes),
-		cmocka_unit_test(test_words_of_products),
+		cmocka_unit_test(test_words_of_products), cmocka_unit_test(test_a_part_is_told),
+		cmocka_unit_test(test_bad_parts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,9 @@ static void test_there_and_back(void **state)
 		"{\"command\":\"shutdown\"}",
 		"{\"command\":\"shutdown\",\"how\":\"drain\"}",
 		"{\"command\":\"shutdown\",\"how\":\"stop_tasks\"}",
+		"{\"command\":\"burn\",\"burn\":\"n7-1f\",\"for_ms\":60000,\"options\":[]}",
+		"{\"command\":\"burn\",\"burn\":\"n7-1f\",\"for_ms\":1,\"options\":[\"--exclusive\","
+		"\"--load=tensor\"]}",
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
@@ -58,6 +61,20 @@ static void test_bad_ones(void **state)
 		{ "{\"command\":\"stop\",\"tasks\":[\"1\"],\"how\":\"drain\"}", "no key of" },
 		{ "{\"command\":\"stop\",\"tasks\":[\"1\"],\"dry\":true}", "\"dry\" is no key" },
 		{ "{\"command\":\"why\",\"tasks\":[\"1\",\"2\"]}", "about one" },
+		{ "{\"command\":\"burn\",\"for_ms\":1}", "burn needs a name" },
+		{ "{\"command\":\"burn\",\"burn\":\"n\"}", "and a time" },
+		{ "{\"command\":\"burn\",\"burn\":\"../n\",\"for_ms\":1}", "burn: a name" },
+		{ "{\"command\":\"burn\",\"burn\":\"n,x\",\"for_ms\":1}", "burn: a name" },
+		{ "{\"command\":\"burn\",\"burn\":\"n\",\"for_ms\":0}", "for_ms: " },
+		{ "{\"command\":\"burn\",\"burn\":\"n\",\"for_ms\":2592000001}", "for_ms: " },
+		{ "{\"command\":\"burn\",\"burn\":\"n\",\"for_ms\":1,\"options\":\"--exclusive\"}",
+		  "options: a list" },
+		{ "{\"command\":\"burn\",\"burn\":\"n\",\"for_ms\":1,\"options\":[\"sh\"]}",
+		  "\"sh\" is no option" },
+		{ "{\"command\":\"burn\",\"burn\":\"n\",\"for_ms\":1,\"options\":[\"--\"]}",
+		  "is no option" },
+		{ "{\"command\":\"burn\",\"burn\":\"n\",\"for_ms\":1,\"tasks\":[\"1\"]}",
+		  "\"tasks\" is no key" },
 		{ "{\"command\":\"shutdown\",\"how\":\"gently\"}", "how: " },
 		{ "{\"command\":\"shutdown\",\"tasks\":[\"1\"]}", "no key of" },
 	};

@@ -157,10 +157,10 @@ static int compare_doubles(const void *a, const void *b)
 static double median_of(const struct burnt *devices, uint32_t n, const struct burnt *d,
 			double (*speed)(const struct burnt *))
 {
-	double speeds[PROTO_DEVICES_MAX];
+	cleanup_free double *speeds = xcalloc(n, sizeof(*speeds));
 	uint32_t k = 0;
 
-	for (uint32_t i = 0; i < n && k < PROTO_DEVICES_MAX; i++)
+	for (uint32_t i = 0; i < n; i++)
 		if (!strcmp(devices[i].dev.name, d->dev.name) && speed(&devices[i]) > 0)
 			speeds[k++] = speed(&devices[i]);
 	if (k < 2)

@@ -58,7 +58,8 @@ struct burn_judgement {
 	struct text_list notes;	  /* what else is worth knowing */
 };
 
-/* Judge all n devices of one report; ret has n entries. burn_judgement_clear() each. */
+/* Judge all n devices of one report, of however many nodes; ret has n entries.
+ * burn_judgement_clear() each. */
 void burn_judge(const struct burnt *devices, uint32_t n, struct burn_judgement *ret);
 void burn_judgement_clear(struct burn_judgement *j);
 

@@ -29,7 +29,7 @@ static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 struct run {
 	const struct burn_order *order;
 	struct burn_state *state;
-	void (*tick)(void *user, const struct burn_state *state);
+	bool (*tick)(void *user, const struct burn_state *state);
 	void *user;
 	struct err *e;
 	int code;
@@ -125,16 +125,19 @@ static void fail_run(struct run *r, int code, const char *why)
 	begin_end(r);
 }
 
-static void on_signal(uv_signal_t *handle, int number)
+static void interrupt(struct run *r)
 {
-	struct run *r = handle->data;
-
 	for (uint32_t i = 0; i < r->state->n; i++)
 		if (!is_ended(&r->state->devices[i]))
 			(void)str_copy(r->state->devices[i].trouble,
 				       sizeof(r->state->devices[i].trouble),
 				       "it was interrupted before its time was over");
 	begin_end(r);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+	interrupt(handle->data);
 }
 
 /* -------- what the guard says -------- */
@@ -359,8 +362,8 @@ static void on_timer(uv_timer_t *timer)
 	if (!r->ending_ns && is_over(r, now))
 		begin_end(r);
 	r->state->over = r->ending_ns;
-	if (r->code == 0)
-		r->tick(r->user, r->state);
+	if (r->code == 0 && !r->tick(r->user, r->state))
+		interrupt(r);
 	if (r->ending_ns && now - r->ending_ns > END_NS)
 		close_all(r);
 }
@@ -381,7 +384,7 @@ static void start(struct run *r)
 }
 
 int burn_run(const struct burn_order *order, struct burn_state *state,
-	     void (*tick)(void *user, const struct burn_state *state), void *user, struct err *e)
+	     bool (*tick)(void *user, const struct burn_state *state), void *user, struct err *e)
 {
 	struct run *r = xcalloc(1, sizeof(*r));
 	struct selfcopy copy;
@@ -399,7 +402,11 @@ int burn_run(const struct burn_order *order, struct burn_state *state,
 	r->tick = tick;
 	r->user = user;
 	r->e = e;
-	r->config = (struct agent_config){ .instance = INSTANCE, .dev_dir = order->dev_dir };
+	r->config = (struct agent_config){ .instance = INSTANCE,
+					   .dev_dir = order->dev_dir,
+					   .job = order->job,
+					   .devices = order->given,
+					   .n_devices = order->n_given };
 	r->self = (struct node_self){ .host = "", .program_fd = copy.fd, .nofile = nofile_raise() };
 	for (size_t i = 0; i < ARRAY_LEN(r->of_slot); i++)
 		r->of_slot[i] = -1;

@@ -19,6 +19,11 @@ struct burn_order {
 	struct hold_policy policy; /* which devices, how much memory, which load */
 	uint64_t for_ms;	   /* each device is tested for so long */
 	const char *dev_dir;
+	/* Of the engine's job in which this is, as agent/node/config.h has them; NULL, NULL, 0: in
+	 * none. */
+	const struct engine_here *job;
+	const char *given;
+	uint32_t n_given;
 };
 
 /* How it stands; the devices that were selected, in the order of their slots. */
@@ -31,11 +36,12 @@ struct burn_state {
 
 /*
  * Run until each device was tested for its time, was given away, or cannot be tested; or until
- * SIGINT, SIGTERM or SIGHUP. tick is called a few times a second. At the end nothing is held any
- * more. 0 and *state; -EPERM, -EINVAL or -ENODEV: the guard does not take the policy; -EBUSY:
- * another burn runs; -EIO: there is no guard to be had; e says why.
+ * SIGINT, SIGTERM or SIGHUP. tick is called a few times a second; when it returns false the burn
+ * is interrupted as by a signal. At the end nothing is held any more. 0 and *state; -EPERM, -EINVAL
+ * or -ENODEV: the guard does not take the policy; -EBUSY: another burn runs; -EIO: there is no
+ * guard to be had; e says why.
  */
 int burn_run(const struct burn_order *order, struct burn_state *state,
-	     void (*tick)(void *user, const struct burn_state *state), void *user, struct err *e);
+	     bool (*tick)(void *user, const struct burn_state *state), void *user, struct err *e);
 
 #endif

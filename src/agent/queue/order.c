@@ -15,6 +15,7 @@ static const char *const commands[] = {
 	[ORDER_STOP] = "stop",
 	[ORDER_WHY] = "why",
 	[ORDER_SHUTDOWN] = "shutdown",
+	[ORDER_BURN] = "burn",
 };
 _Static_assert(ARRAY_LEN(commands) == ORDER_COMMAND_MAX, "a word for every command");
 
@@ -96,6 +97,45 @@ static int read_tasks(const json_t *value, struct order *o, struct err *e)
 	return 0;
 }
 
+static int read_burn(const json_t *value, struct order *o, struct err *e)
+{
+	const char *name = json_string_value(value);
+
+	if (!name || !ident_is_name(name))
+		return err_set(e, -EINVAL, "a name is wanted");
+	(void)str_copy(o->burn, sizeof(o->burn), name);
+	return 0;
+}
+
+static int read_for(const json_t *value, struct order *o, struct err *e)
+{
+	json_int_t ms = json_integer_value(value);
+
+	if (ms < 1 || (uint64_t)ms > ORDER_FOR_MAX_MS)
+		return err_set(e, -EINVAL, "milliseconds of at most 30 days are wanted");
+	o->for_ms = (uint64_t)ms;
+	return 0;
+}
+
+static int read_options(const json_t *value, struct order *o, struct err *e)
+{
+	const json_t *option;
+	size_t i;
+
+	if (!json_is_array(value) || json_array_size(value) > ORDER_OPTIONS_MAX)
+		return err_set(e, -EINVAL, "a list of at most %d is wanted", ORDER_OPTIONS_MAX);
+	json_array_foreach(value, i, option)
+	{
+		const char *text = json_string_value(option);
+
+		if (!text || !str_has_prefix(text, "--") || !text[2] ||
+		    strlen(text) > ORDER_OPTION_MAX)
+			return err_set(e, -EINVAL, "\"%.40s\" is no option", text ? text : "?");
+		text_list_add(&o->options, text);
+	}
+	return 0;
+}
+
 #define IN(command) (1u << (command))
 
 static const struct {
@@ -108,6 +148,9 @@ static const struct {
 	{ "now", read_now, IN(ORDER_STOP) },
 	{ "sweep", read_sweep, IN(ORDER_STOP) },
 	{ "how", read_how, IN(ORDER_SHUTDOWN) },
+	{ "burn", read_burn, IN(ORDER_BURN) },
+	{ "for_ms", read_for, IN(ORDER_BURN) },
+	{ "options", read_options, IN(ORDER_BURN) },
 };
 
 static int read_key(const char *key, const json_t *value, struct order *o, struct err *e)
@@ -125,7 +168,9 @@ static int read_key(const char *key, const json_t *value, struct order *o, struc
 /* A list of tasks where there has to be one. */
 static int check(const struct order *o, struct err *e)
 {
-	if (!o->n && o->command != ORDER_SHUTDOWN)
+	if (o->command == ORDER_BURN && (!o->burn[0] || !o->for_ms))
+		return err_set(e, -EINVAL, "burn needs a name (burn) and a time (for_ms)");
+	if (!o->n && (o->command == ORDER_STOP || o->command == ORDER_WHY))
 		return err_set(e, -EINVAL, "%s needs tasks", commands[o->command]);
 	if (o->n > 1 && o->command == ORDER_WHY)
 		return err_set(e, -EINVAL, "tasks: why is about one");
@@ -165,6 +210,17 @@ char *order_format_task(const struct order_task *t, char buf[ORDER_ID_MAX])
 	return str_print(buf, ORDER_ID_MAX, "%" PRIu64, t->id);
 }
 
+static void add_burn(const struct order *o, json_t *doc)
+{
+	json_t *options = json_array();
+
+	for (size_t i = 0; i < o->options.n; i++)
+		(void)json_array_append_new(options, json_string(o->options.texts[i]));
+	(void)json_object_set_new(doc, "burn", json_string(o->burn));
+	(void)json_object_set_new(doc, "for_ms", json_integer((json_int_t)o->for_ms));
+	(void)json_object_set_new(doc, "options", options);
+}
+
 json_t *order_json(const struct order *o)
 {
 	json_t *doc = json_pack("{s:s}", "command", commands[o->command]);
@@ -183,6 +239,8 @@ json_t *order_json(const struct order *o)
 		(void)json_object_set_new(doc, "sweep", json_string(sweeps[o->sweep]));
 	if (o->command == ORDER_SHUTDOWN && o->how != ORDER_RUN_ON)
 		(void)json_object_set_new(doc, "how", json_string(hows[o->how]));
+	if (o->command == ORDER_BURN)
+		add_burn(o, doc);
 	return doc;
 }
 
@@ -190,6 +248,7 @@ void order_clear(struct order *o)
 {
 	free(take_ptr(o->tasks));
 	o->n = 0;
+	text_list_clear(&o->options);
 }
 
 int order_take(const json_t *doc, void *ret, struct err *e)

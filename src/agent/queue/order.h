@@ -8,6 +8,7 @@
  *	{"command":"stop","tasks":["42","43.7"],"now":true,"sweep":"gpu"}
  *	{"command":"why","tasks":["42"]}
  *	{"command":"shutdown","how":"drain"}
+ *	{"command":"burn","burn":"n7-1f3a","for_ms":60000,"options":["--load=tensor"]}
  *
  * Pure. A key, a word or a type that is not known is refused: who sent it may have meant something
  * else by it.
@@ -18,11 +19,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/textlist.h"
+#include "spool/ident.h"
 #include "spool/task_spec.h"
 
-#define ORDER_TASKS_MAX 1000
+#define ORDER_TASKS_MAX	  1000
+#define ORDER_FOR_MAX_MS  (30ULL * 24 * 3600 * 1000)
+#define ORDER_OPTIONS_MAX 16
+#define ORDER_OPTION_MAX  80 /* bytes of one */
 
-enum order_command { ORDER_STOP, ORDER_WHY, ORDER_SHUTDOWN, ORDER_COMMAND_MAX };
+enum order_command { ORDER_STOP, ORDER_WHY, ORDER_SHUTDOWN, ORDER_BURN, ORDER_COMMAND_MAX };
 
 /* What becomes of the tasks of an agent that is to end. */
 enum order_how { ORDER_RUN_ON, ORDER_DRAIN, ORDER_STOP_TASKS, ORDER_HOW_MAX };
@@ -38,6 +44,12 @@ struct order {
 	bool now;	       /* ORDER_STOP: without grace */
 	enum spec_clean sweep; /* ORDER_STOP: what else is ended with them; default none */
 	enum order_how how;    /* ORDER_SHUTDOWN */
+	/* ORDER_BURN: a part of which burn (agent/burn/part.h), for how long each device is tested,
+	 * and options of `tenure burn`, "--NAME" or "--NAME=VALUE" each, which it judges by itself.
+	 */
+	char burn[SPEC_NAME_MAX + 1];
+	uint64_t for_ms;
+	struct text_list options;
 };
 
 /* 0 and *ret, which is to be cleared; -EINVAL with what is wrong. */

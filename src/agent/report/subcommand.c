@@ -177,6 +177,27 @@ struct subcommand *subcommand_start_with(const struct subcommand_place *place,
 	return NULL;
 }
 
+void subcommand_add_queue(struct text_list *words, const struct agent_config *c)
+{
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	const struct text_list *accepted = c->trust.accepted;
+
+	text_list_take(words, xasprintf("--root=%s", c->root));
+	text_list_take(words, xasprintf("--instance=%s", c->instance));
+	for (size_t i = 0; accepted && i < accepted->n; i++)
+		strbuf_addf(&b, "%s%s", i ? "," : "--accept-owners=", accepted->texts[i]);
+	if (b.len)
+		text_list_add(words, strbuf_str(&b));
+	if (c->trust.setting == TRUST_DIRECTORY)
+		text_list_add(words, "--trust=directory");
+}
+
+void subcommand_end(const struct subcommand *s)
+{
+	if (s)
+		(void)kill(s->pid, SIGTERM); /* not waited for yet, so the PID is its own */
+}
+
 struct subcommand *subcommand_forget(struct subcommand *s)
 {
 	if (s)

@@ -42,6 +42,11 @@ struct subcommand *subcommand_start_with(const struct subcommand_place *place,
 					 const struct subcommand_files *files,
 					 unsigned int limit_ms, void (*done)(void *user),
 					 void *user);
+/* The setting's words for a command that works with the agent's queue: where it is, and whom the
+ * agent was told to trust. Files and the environment say the rest to any command. */
+void subcommand_add_queue(struct text_list *words, const struct agent_config *c);
+/* It is told to end (SIGTERM), and goes on until it does. */
+void subcommand_end(const struct subcommand *s);
 /* The agent ends and it goes on, unheard. Returns NULL. */
 struct subcommand *subcommand_leave(struct subcommand *s);
 /* It goes on, and nobody is called. Returns NULL. */

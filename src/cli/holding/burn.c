@@ -5,16 +5,25 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/burn/part.h"
 #include "agent/burn/run.h"
+#include "agent/burns.h"
 #include "agent/node/policy.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "base/strbuf.h"
 #include "cli/commands.h"
+#include "cli/holding/burn_nodes.h"
 #include "cli/holding/burn_report.h"
+#include "cli/instance.h"
 #include "cli/machine.h"
 #include "cli/term.h"
+#include "engine/engine.h"
+#include "spool/instance.h"
+
+extern char **environ;
 
 #define SHOW_NS	    NS_PER_S
 #define CANNOT_TEST 3 /* exit code, also where there is no guard or no GPU */
@@ -108,7 +117,7 @@ struct shown {
 };
 
 /* On a terminal alone: a pipe gets the report. */
-static void show(void *user, const struct burn_state *state)
+static bool show(void *user, const struct burn_state *state)
 {
 	struct shown *s = user;
 	uint64_t now = clock_mono_ns();
@@ -116,12 +125,12 @@ static void show(void *user, const struct burn_state *state)
 	size_t size = 0;
 
 	if (!s->live || (!state->over && now - s->at_ns < SHOW_NS))
-		return;
+		return true;
 
 	FILE *page = open_memstream(&text, &size);
 
 	if (!page)
-		return;
+		return true;
 	s->at_ns = now;
 	if (state->n)
 		burn_progress_print(state, page);
@@ -137,24 +146,7 @@ static void show(void *user, const struct burn_state *state)
 		(void)fputs(text, stdout);
 	(void)fflush(stdout);
 	free(text);
-}
-
-static int report(const struct cmd_ctx *ctx, const struct burn_report_of *r, struct err *e)
-{
-	const char *junit = opts_text(ctx->opts, "junit");
-	int code = burn_exit_code(r->judgements, r->state->n);
-
-	if (opts_flag(ctx->opts, "json"))
-		cmd_print_json(burn_report_json(r));
-	else
-		burn_report_print(r, stdout);
-	if (junit && burn_report_junit(r, junit, e) < 0)
-		return CMD_FAILED;
-	if (!r->state->n)
-		(void)err_set(e, -1,
-			      "no GPU can be tested: those that are meant are left for others "
-			      "(setting leave), or are cards in MIG mode without instances");
-	return code;
+	return true;
 }
 
 /* The counters of each card, by UUID: the guard reads them too seldom for a test of a minute. */
@@ -177,52 +169,166 @@ static struct machine *read_counters(void)
 	return m;
 }
 
-static int run_burn(const struct cmd_ctx *ctx, struct err *e)
+/* The test of this node's devices, with its counters before and after. 0 or negative, as
+ * burn_run().
+ */
+static int test_here(const struct burn_order *order, struct burn_state *state,
+		     bool (*tick)(void *user, const struct burn_state *state), void *user,
+		     struct err *e)
 {
-	cleanup_free struct burn_state *state = xcalloc(1, sizeof(*state));
-	cleanup_free struct burn_judgement *judgements = NULL;
-	struct burn_order order = { .for_ms = 0 };
-	struct shown s = { .live = !opts_flag(ctx->opts, "json") &&
-				   term_has_screen(STDOUT_FILENO) };
-	char host[256] = "localhost";
-	struct burn_report_of r = {
-		.order = &order, .state = state, .node = host, .began_wall_ns = clock_wall_ns()
-	};
-
-	/* The guard outlives us, and whoever waits for that. */
-	proc_fds_keep_private();
-	if (check_options(ctx, e) < 0 ||
-	    policy_from_settings(ctx->settings, true, &order.policy, e) < 0)
-		return CMD_USAGE;
-	make_order(ctx, &order);
-	(void)gethostname(host, sizeof(host) - 1);
-
 	struct machine *before = read_counters();
-	int code = burn_run(&order, state, show, &s, e);
+	int code = burn_run(order, state, tick, user, e);
 	struct machine *after = code < 0 ? NULL : read_counters();
 
 	take_counters(before, state, true);
 	take_counters(after, state, false);
 	before = machine_free(before);
 	after = machine_free(after);
-	if (code < 0)
-		return code == -EPERM ? CMD_DENIED
-		       : code == -EINVAL || code == -ERANGE || code == -ENOENT || code == -ENOTUNIQ
-			       ? CMD_USAGE
-			       : CANNOT_TEST;
-	judgements = xcalloc(state->n ? state->n : 1, sizeof(*judgements));
-	burn_judge(state->devices, state->n, judgements);
-	r.judgements = judgements;
-	code = report(ctx, &r, e);
-	for (uint32_t i = 0; i < state->n; i++)
-		burn_judgement_clear(&judgements[i]);
 	return code;
+}
+
+/* What the options say, and in a job of an engine which devices that has. 0 or CMD_USAGE. */
+static int prepare(const struct cmd_ctx *ctx, struct burn_order *order, struct engine_here *here,
+		   struct err *e)
+{
+	const struct engine *engine;
+
+	*here = (struct engine_here){ .n_gpus = 0 };
+	if (check_options(ctx, e) < 0 ||
+	    policy_from_settings(ctx->settings, true, &order->policy, e) < 0)
+		return CMD_USAGE;
+	make_order(ctx, order);
+	if (engine_inside((const char *const *)environ, &engine, here, NULL) == 0) {
+		order->job = here;
+		order->given = here->gpus;
+		order->n_given = here->n_gpus;
+	}
+	return 0;
+}
+
+static int exit_code_of(int code)
+{
+	return code == -EPERM ? CMD_DENIED
+	       : code == -EINVAL || code == -ERANGE || code == -ENOENT || code == -ENOTUNIQ
+		       ? CMD_USAGE
+		       : CANNOT_TEST;
+}
+
+static int burn_here(const struct cmd_ctx *ctx, const struct burn_order *order, struct err *e)
+{
+	cleanup_free struct burn_state *state = xcalloc(1, sizeof(*state));
+	struct shown s = { .live = !opts_flag(ctx->opts, "json") &&
+				   term_has_screen(STDOUT_FILENO) };
+	char host[256] = "localhost";
+	struct burn_node node = { .name = host };
+	struct burn_report_of r = { .order = order,
+				    .devices = state->devices,
+				    .nodes = &node,
+				    .n_nodes = 1,
+				    .began_wall_ns = clock_wall_ns() };
+	int code = test_here(order, state, show, &s, e);
+
+	if (code < 0)
+		return exit_code_of(code);
+	(void)gethostname(host, sizeof(host) - 1);
+	r.n = node.n = state->n;
+	r.for_ns = state->for_ns;
+	return burn_report(ctx, &r, e);
+}
+
+/* What each node is to be told as well; how long is said by itself. */
+static struct text_list options_given(const struct opts *opts)
+{
+	static const char *const own[] = { "for", "junit", "yield" };
+	struct text_list list = { .n = 0 };
+
+	for (const struct opt *o = burn_opts; o->name; o++) {
+		bool skip = !opts_given(opts, o->name);
+		cleanup_free char *text = NULL;
+
+		for (size_t i = 0; i < ARRAY_LEN(own); i++)
+			skip = skip || strcmp(own[i], o->name) == 0;
+		if (skip)
+			continue;
+		if (o->spec.type == VALUE_FLAG) {
+			text_list_take(&list, xasprintf("--%s", o->name));
+			continue;
+		}
+		text = value_format(&o->spec, opts_value(opts, o->name));
+		text_list_take(&list, xasprintf("--%s=%s", o->name, text));
+	}
+	return list;
+}
+
+static int burn_instance(const struct cmd_ctx *ctx, const struct burn_order *order, struct err *e)
+{
+	struct text_list options = options_given(ctx->opts);
+	int code = settings_origin(ctx->settings, SET_GPUS)->layer == SETTING_FROM_COMMAND_LINE
+			   ? err_set(e, CMD_USAGE,
+				     "--gpus is of one node; of an instance those are tested that "
+				     "its agents select")
+			   : burn_nodes(ctx, order, &options, e);
+
+	text_list_clear(&options);
+	return code;
+}
+
+static int run_burn(const struct cmd_ctx *ctx, struct err *e)
+{
+	struct burn_order order = { .for_ms = 0 };
+	struct engine_here here;
+	int code = prepare(ctx, &order, &here, e);
+
+	/* The guard outlives us, and whoever waits for that. */
+	proc_fds_keep_private();
+	if (code == 0)
+		code = settings_origin(ctx->settings, SET_INSTANCE)->layer ==
+				       SETTING_FROM_COMMAND_LINE
+			       ? burn_instance(ctx, &order, e)
+			       : burn_here(ctx, &order, e);
+	engine_here_clear(&here);
+	return code;
+}
+
+/* -------- a part of a burn of several nodes -------- */
+
+static bool tell(void *user, const struct burn_state *state)
+{
+	struct burn_part *part = user;
+
+	burn_part_tell(part, state);
+	return burn_part_is_wanted(part);
+}
+
+static int run_part(const struct cmd_ctx *ctx, struct err *e)
+{
+	cleanup_free struct burn_state *state = xcalloc(1, sizeof(*state));
+	struct burn_order order = { .for_ms = 0 };
+	struct burn_part *part = NULL;
+	struct engine_here here;
+	struct spool *sp = NULL;
+	int code = prepare(ctx, &order, &here, e);
+	int r = instance_open_quietly(ctx, 0, &sp, code == 0 ? e : NULL);
+
+	proc_fds_keep_private();
+	if (r == 0)
+		r = burn_part_begin(sp, opts_arg(ctx->opts, 0), opts_arg(ctx->opts, 1), &part, e);
+	if (r == 0 && code == 0)
+		code = test_here(&order, state, tell, part, e);
+	else if (code)
+		code = -EINVAL;
+	if (part)
+		part = burn_part_end(part, state, code, code < 0 ? e->text : "");
+	sp = spool_close(sp);
+	engine_here_clear(&here);
+	return r < 0 ? r : code < 0 ? exit_code_of(code) : CMD_OK;
 }
 
 static const struct cmd_example burn_examples[] = {
 	{ "tenure burn", "test all GPUs that nobody uses, for a minute" },
 	{ "tenure burn --gpus 0,1 --for 1h --load tensor --precision fp16",
 	  "two of them, thoroughly" },
+	{ "tenure burn --instance default --for 10m", "all nodes that serve that queue, together" },
 	{ "tenure burn --json --junit burn.xml", "in a script: the exit code is the verdict" },
 	{ 0 },
 };
@@ -243,11 +349,29 @@ const struct cmd cmd_burn = {
 		"your own wait for the end. A newcomer is never kept waiting, and a GPU that one took "
 		"counts as not tested then: a node where nobody can come is for the site to drain.\n"
 		"\n"
+		"With --instance the agents of that queue test their GPUs on all their nodes at once, "
+		"beside whatever tasks run there, and each GPU is compared with its like on all of "
+		"them. Ctrl-C ends it everywhere.\n"
+		"\n"
 		"Exit codes: 0 all are good, 1 one is bad, 3 one could not be tested, 4 one was "
 		"yielded before its time was over.",
 	.examples = burn_examples,
 	.opts = burn_opts,
-	.setting_groups = SETTING_GROUP_GPUS,
+	.setting_groups = SETTING_GROUP_GPUS | SETTING_GROUP_QUEUE,
 	.flags = CMD_HOLDS | CMD_JSON,
 	.run = run_burn,
+};
+
+const struct cmd cmd_burn_part = {
+	.name = BURN_PART_VERB,
+	.group = "Holding GPUs",
+	.summary = "test the GPUs of this node for a burn of all nodes",
+	.args = "NAME AGENT",
+	.min_args = 2,
+	.max_args = 2,
+	.description = "Agents start this when `tenure burn --instance` asks them to.",
+	.opts = burn_opts,
+	.setting_groups = SETTING_GROUP_GPUS | SETTING_GROUP_QUEUE | SETTING_GROUP_NODE,
+	.flags = CMD_HOLDS | CMD_HIDDEN,
+	.run = run_part,
 };

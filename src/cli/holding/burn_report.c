@@ -2,10 +2,12 @@
 #include "cli/holding/burn_report.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
@@ -32,6 +34,8 @@ static const enum term_style styles[BURN_VERDICT_MAX] = {
 
 static const char *label(const struct dev_status *dev, char *buf)
 {
+	if (dev->index == BURN_NO_INDEX)
+		return "-";
 	return dev->mig >= 0 ? str_print(buf, CELL, "%u/%d", (unsigned int)dev->index, dev->mig)
 			     : str_print(buf, CELL, "%u", (unsigned int)dev->index);
 }
@@ -111,12 +115,72 @@ void burn_progress_print(const struct burn_state *state, FILE *out)
 	t = table_free(t);
 }
 
+/* Of all devices of a node. */
+static void add_node_row(struct table *t, const struct burn_node_progress *n, uint64_t for_ns)
+{
+	char gpus[CELL], time[CELL], tflops[CELL], watts[CELL], temp[CELL], errors[CELL];
+	double seconds = 0, speed = 0, power = 0, hottest = 0;
+	uint64_t wrong = 0;
+
+	for (uint32_t i = 0; i < n->n; i++) {
+		const struct burnt *d = &n->devices[i];
+
+		seconds = seconds_of(d) > seconds ? seconds_of(d) : seconds;
+		speed += tflops_of(&d->found) / n->n;
+		power += d->dev.known & KNOWN_POWER ? d->dev.power_mw / 1e3 : 0;
+		hottest = d->dev.known & KNOWN_TEMP && d->dev.temp_c > hottest ? d->dev.temp_c
+									       : hottest;
+		wrong += errors_of(&d->found);
+	}
+	table_add(t, wrong ? TERM_RED : TABLE_PLAIN, n->name,
+		  n->n ? str_print(gpus, CELL, "%u", (unsigned int)n->n) : "-",
+		  str_print(time, CELL, "%.0f of %.0f s", seconds, (double)for_ns / 1e9),
+		  number(speed, "%.1f", tflops), number(power, "%.0f", watts),
+		  number(hottest, "%.0f C", temp),
+		  str_print(errors, CELL, "%llu", (unsigned long long)wrong), n->state);
+}
+
+void burn_nodes_progress_print(const struct burn_node_progress *nodes, size_t n, uint64_t for_ns,
+			       FILE *out)
+{
+	static const struct table_column columns[] = {
+		{ "NODE" },
+		{ "GPUS", true },
+		{ "TIME", true },
+		{ "TFLOP/s", true, .drop = 1 },
+		{ "WATTS", true, .drop = 2 },
+		{ "HOTTEST", true, .drop = 3 },
+		{ "ERRORS", true },
+		{ "STATE" },
+		{ 0 },
+	};
+	struct table *t = table_new(columns);
+
+	for (size_t i = 0; i < n; i++)
+		add_node_row(t, &nodes[i], for_ns);
+	table_print(t, out);
+	t = table_free(t);
+}
+
 /* -------- for people -------- */
 
-static void print_texts(const struct burnt *d, const struct burn_judgement *j, FILE *out)
+static const struct burn_node *node_of(const struct burn_report_of *r, uint32_t i)
 {
+	const struct burn_node *n = r->nodes;
+
+	while (i - n->first >= n->n)
+		n++;
+	return n;
+}
+
+static void print_texts(const struct burn_report_of *r, uint32_t at, FILE *out)
+{
+	const struct burnt *d = &r->devices[at];
+	const struct burn_judgement *j = &r->judgements[at];
 	char gpu[CELL];
-	int indent = fprintf(out, "gpu %s  %s", label(&d->dev, gpu), burn_verdict_name(j->verdict));
+	int indent = fprintf(out, "%s%sgpu %s  %s", r->instance ? node_of(r, at)->name : "",
+			     r->instance ? "  " : "", label(&d->dev, gpu),
+			     burn_verdict_name(j->verdict));
 
 	(void)fprintf(out, "%s", j->reasons.n || j->notes.n ? ": " : "\n");
 	for (size_t i = 0; i < j->reasons.n; i++) {
@@ -134,22 +198,44 @@ static double mean_watts(const struct burnt *d)
 	return d->seen_ns ? d->watt_seconds / ((double)d->seen_ns / 1e9) : 0;
 }
 
-static void add_report_row(struct table *t, const struct burnt *d, const struct burn_judgement *j)
+static void add_report_row(struct table *t, const struct burn_report_of *r, uint32_t at)
 {
+	const struct burnt *d = &r->devices[at];
+	const struct burn_judgement *j = &r->judgements[at];
 	char gpu[CELL], time[CELL], tflops[CELL], share[CELL], gb[CELL], watts[CELL], temp[CELL],
 		compared[CELL];
 
-	table_add(t, styles[j->verdict], label(&d->dev, gpu), d->dev.name,
-		  burn_verdict_name(j->verdict), str_print(time, CELL, "%.0f s", seconds_of(d)),
-		  number(j->tflops, "%.1f", tflops), number(j->of_median * 100, "%.0f %%", share),
-		  number(j->gb_per_s, "%.0f", gb), number(mean_watts(d), "%.0f", watts),
-		  number(d->temp_most, "%.0f C", temp),
-		  number((double)(d->found.elements + d->found.words), "%.3g", compared));
+	const char *cells[] = {
+		node_of(r, at)->name,
+		label(&d->dev, gpu),
+		d->dev.name,
+		burn_verdict_name(j->verdict),
+		str_print(time, CELL, "%.0f s", seconds_of(d)),
+		number(j->tflops, "%.1f", tflops),
+		number(j->of_median * 100, "%.0f %%", share),
+		number(j->gb_per_s, "%.0f", gb),
+		number(mean_watts(d), "%.0f", watts),
+		number(d->temp_most, "%.0f C", temp),
+		number((double)(d->found.elements + d->found.words), "%.3g", compared),
+	};
+
+	table_add_cells(t, styles[j->verdict], cells + !r->instance);
+}
+
+/* Of which nothing is known of any device. */
+static void print_trouble(const struct burn_node *n, FILE *out)
+{
+	int indent = n->n ? 0 : fprintf(out, "%s  not tested: ", n->name);
+
+	if (!n->n)
+		term_print_wrapped(out, n->trouble ? n->trouble : "it has no GPU to test",
+				   (size_t)indent);
 }
 
 void burn_report_print(const struct burn_report_of *r, FILE *out)
 {
 	static const struct table_column columns[] = {
+		{ "NODE" }, /* of several */
 		{ "GPU", true },
 		{ "NAME", .drop = 5 },
 		{ "VERDICT" },
@@ -162,15 +248,17 @@ void burn_report_print(const struct burn_report_of *r, FILE *out)
 		{ "COMPARED", true },
 		{ 0 },
 	};
-	struct table *t = table_new(columns);
+	struct table *t = table_new(columns + !r->instance);
 
-	for (uint32_t i = 0; i < r->state->n; i++)
-		add_report_row(t, &r->state->devices[i], &r->judgements[i]);
-	if (r->state->n)
+	for (uint32_t i = 0; i < r->n; i++)
+		add_report_row(t, r, i);
+	if (r->n)
 		table_print(t, out);
 	t = table_free(t);
-	for (uint32_t i = 0; i < r->state->n; i++)
-		print_texts(&r->state->devices[i], &r->judgements[i], out);
+	for (uint32_t i = 0; i < r->n; i++)
+		print_texts(r, i, out);
+	for (size_t i = 0; r->instance && i < r->n_nodes; i++)
+		print_trouble(&r->nodes[i], out);
 }
 
 /* -------- for programs -------- */
@@ -233,9 +321,10 @@ static json_t *throttled_json(const struct burnt *d)
 
 static json_t *device_json(const struct burnt *d, const struct burn_judgement *j)
 {
-	json_t *o = json_pack("{s:i, s:o, s:s, s:s, s:s, s:o, s:o, s:f}", "gpu", (int)d->dev.index,
-			      "mig", d->dev.mig >= 0 ? json_integer(d->dev.mig) : json_null(),
-			      "uuid", d->dev.uuid, "name", d->dev.name, "verdict",
+	json_t *index = d->dev.index == BURN_NO_INDEX ? json_null() : json_integer(d->dev.index);
+	json_t *o = json_pack("{s:o, s:o, s:s, s:s, s:s, s:o, s:o, s:f}", "gpu", index, "mig",
+			      d->dev.mig >= 0 ? json_integer(d->dev.mig) : json_null(), "uuid",
+			      d->dev.uuid, "name", d->dev.name, "verdict",
 			      verdict_words[j->verdict], "reasons", texts_json(&j->reasons),
 			      "notes", texts_json(&j->notes), "tested_s", seconds_of(d));
 
@@ -250,20 +339,58 @@ static json_t *device_json(const struct burnt *d, const struct burn_judgement *j
 	return o;
 }
 
+static json_t *node_json(const struct burn_report_of *r, const struct burn_node *n)
+{
+	json_t *devices = json_array();
+
+	for (uint32_t i = n->first; i < n->first + n->n; i++)
+		(void)json_array_append_new(devices,
+					    device_json(&r->devices[i], &r->judgements[i]));
+	return json_pack("{s:s, s:o}", "node", n->name, "devices", devices);
+}
+
+static json_t *nodes_json(const struct burn_report_of *r)
+{
+	json_t *nodes = json_array();
+
+	for (size_t i = 0; i < r->n_nodes; i++) {
+		json_t *o = node_json(r, &r->nodes[i]);
+
+		(void)json_object_set_new(o, "trouble",
+					  r->nodes[i].trouble ? json_new_text(r->nodes[i].trouble)
+							      : json_null());
+		(void)json_array_append_new(nodes, o);
+	}
+	return nodes;
+}
+
 json_t *burn_report_json(const struct burn_report_of *r)
 {
-	const uint32_t n = r->state->n;
-	json_t *devices = json_array();
 	char time[CLOCK_TEXT_MAX];
+	json_t *doc = json_pack("{s:i, s:s, s:s, s:f, s:i}", "format", FORMAT, "began",
+				clock_format_iso(r->began_wall_ns, time), "load",
+				burn_load_name(r->order->policy.burn_load), "for_s",
+				(double)r->for_ns / 1e9, "exit_code", burn_report_exit_code(r));
+	json_t *node = r->instance ? NULL : node_json(r, r->nodes);
 
-	for (uint32_t i = 0; i < n; i++)
-		(void)json_array_append_new(devices,
-					    device_json(&r->state->devices[i], &r->judgements[i]));
-	return json_pack("{s:i, s:s, s:s, s:s, s:f, s:i, s:o}", "format", FORMAT, "node", r->node,
-			 "began", clock_format_iso(r->began_wall_ns, time), "load",
-			 burn_load_name(r->order->policy.burn_load), "for_s",
-			 (double)r->state->for_ns / 1e9, "exit_code",
-			 burn_exit_code(r->judgements, n), "devices", devices);
+	if (r->instance) {
+		(void)json_object_set_new(doc, "instance", json_string(r->instance));
+		(void)json_object_set_new(doc, "nodes", nodes_json(r));
+	}
+	(void)json_object_update(doc, node);
+	json_decref(node);
+	return doc;
+}
+
+int burn_report_exit_code(const struct burn_report_of *r)
+{
+	const struct burn_judgement none = { .verdict = BURN_UNTESTED };
+	int code = burn_exit_code(r->judgements, r->n);
+
+	for (size_t i = 0; i < r->n_nodes && code != 1; i++)
+		if (!r->nodes[i].n)
+			code = burn_exit_code(&none, 1);
+	return code;
 }
 
 /* -------- for CI -------- */
@@ -289,12 +416,12 @@ static void add_xml(struct strbuf *out, const char *text)
 
 static void add_case(struct strbuf *out, const struct burn_report_of *r, uint32_t i)
 {
-	const struct burnt *d = &r->state->devices[i];
+	const struct burnt *d = &r->devices[i];
 	const struct burn_judgement *j = &r->judgements[i];
 	char gpu[CELL];
 
 	strbuf_addf(out, "  <testcase classname=\"");
-	add_xml(out, r->node);
+	add_xml(out, node_of(r, i)->name);
 	strbuf_addf(out, "\" name=\"gpu %s ", label(&d->dev, gpu));
 	add_xml(out, d->dev.uuid);
 	strbuf_addf(out, "\" time=\"%.3f\">", seconds_of(d));
@@ -309,22 +436,79 @@ static void add_case(struct strbuf *out, const struct burn_report_of *r, uint32_
 	strbuf_adds(out, "</testcase>\n");
 }
 
-int burn_report_junit(const struct burn_report_of *r, const char *path, struct err *e)
+/* Of a node without devices the case is that of the node. */
+static void add_suite(struct strbuf *out, const struct burn_report_of *r, const struct burn_node *n)
 {
-	cleanup_strbuf struct strbuf out = STRBUF_INIT;
-	unsigned int failures = 0, skipped = 0;
+	unsigned int failures = 0, skipped = !n->n;
 
-	for (uint32_t i = 0; i < r->state->n; i++) {
+	for (uint32_t i = n->first; i < n->first + n->n; i++) {
 		failures += r->judgements[i].verdict == BURN_BAD;
 		skipped += r->judgements[i].verdict == BURN_UNTESTED ||
 			   r->judgements[i].verdict == BURN_YIELDED;
 	}
-	strbuf_addf(&out,
-		    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"tenure burn\" "
-		    "tests=\"%u\" failures=\"%u\" skipped=\"%u\" errors=\"0\">\n",
-		    (unsigned int)r->state->n, failures, skipped);
-	for (uint32_t i = 0; i < r->state->n; i++)
-		add_case(&out, r, i);
-	strbuf_adds(&out, "</testsuite>\n");
+	strbuf_adds(out, "<testsuite name=\"tenure burn");
+	if (r->instance) {
+		strbuf_addc(out, ' ');
+		add_xml(out, n->name);
+	}
+	strbuf_addf(out, "\" tests=\"%u\" failures=\"%u\" skipped=\"%u\" errors=\"0\">\n",
+		    (unsigned int)n->n + !n->n, failures, skipped);
+	for (uint32_t i = n->first; i < n->first + n->n; i++)
+		add_case(out, r, i);
+	if (!n->n) {
+		strbuf_adds(out, "  <testcase classname=\"");
+		add_xml(out, n->name);
+		strbuf_adds(out, "\" name=\"node\"><skipped message=\"");
+		add_xml(out, n->trouble ? n->trouble : "it has no GPU to test");
+		strbuf_adds(out, "\"/></testcase>\n");
+	}
+	strbuf_adds(out, "</testsuite>\n");
+}
+
+int burn_report_junit(const struct burn_report_of *r, const char *path, struct err *e)
+{
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+
+	strbuf_adds(&out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+	if (r->instance)
+		strbuf_adds(&out, "<testsuites>\n");
+	for (size_t i = 0; i < r->n_nodes; i++)
+		add_suite(&out, r, &r->nodes[i]);
+	if (r->instance)
+		strbuf_adds(&out, "</testsuites>\n");
 	return fs_write_atomic(path, out.data, out.len, 0644, e);
+}
+
+/* -------- all of it -------- */
+
+static int show(const struct cmd_ctx *ctx, const struct burn_report_of *r, struct err *e)
+{
+	const char *junit = opts_text(ctx->opts, "junit");
+
+	if (opts_flag(ctx->opts, "json"))
+		cmd_print_json(burn_report_json(r));
+	else
+		burn_report_print(r, stdout);
+	if (junit && burn_report_junit(r, junit, e) < 0)
+		return CMD_FAILED;
+	if (!r->n && !r->instance)
+		(void)err_set(e, -1,
+			      "no GPU can be tested: those that are meant are left for others "
+			      "(setting leave), or are cards in MIG mode without instances");
+	return burn_report_exit_code(r);
+}
+
+int burn_report(const struct cmd_ctx *ctx, struct burn_report_of *r, struct err *e)
+{
+	struct burn_judgement *judgements = xcalloc(r->n ? r->n : 1, sizeof(*judgements));
+	int code;
+
+	burn_judge(r->devices, r->n, judgements);
+	r->judgements = judgements;
+	code = show(ctx, r, e);
+	for (uint32_t i = 0; i < r->n; i++)
+		burn_judgement_clear(&judgements[i]);
+	free(judgements);
+	r->judgements = NULL;
+	return code;
 }

@@ -9,17 +9,47 @@
 #include <stdio.h>
 
 #include "agent/burn/run.h"
+#include "cli/cmd.h"
+
+/* The devices of a node, in the order of the report. */
+struct burn_node {
+	const char *name;
+	const char *trouble; /* why nothing, or nothing more, is known of it; NULL */
+	uint32_t first, n;
+};
 
 struct burn_report_of {
 	const struct burn_order *order;
-	const struct burn_state *state;
+	uint64_t for_ns;
+	const struct burnt *devices;
 	const struct burn_judgement *judgements; /* one for each device */
-	const char *node;
+	uint32_t n;
+	const struct burn_node *nodes;
+	size_t n_nodes;
+	const char *instance; /* of which these are all nodes; NULL: it is of this node alone */
 	uint64_t began_wall_ns;
 };
 
+#define BURN_NO_INDEX UINT32_MAX /* in dev.index: of a device of which only the UUID is known */
+
 /* A row for each device, as it stands. */
 void burn_progress_print(const struct burn_state *state, FILE *out);
+
+/* The same of several nodes, a row for each. */
+struct burn_node_progress {
+	const char *name, *state;
+	const struct burnt *devices;
+	uint32_t n;
+};
+void burn_nodes_progress_print(const struct burn_node_progress *nodes, size_t n, uint64_t for_ns,
+			       FILE *out);
+
+/* Judges all of them together, and shows what came of it as the options say (--json, --junit). The
+ * exit code. r->judgements is its own meanwhile. */
+int burn_report(const struct cmd_ctx *ctx, struct burn_report_of *r, struct err *e);
+
+/* burn_exit_code() of all devices; a node without any could not be tested. */
+int burn_report_exit_code(const struct burn_report_of *r);
 
 /* For people: the table, and for each device what is to be said of it. */
 void burn_report_print(const struct burn_report_of *r, FILE *out);
