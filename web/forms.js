@@ -142,13 +142,13 @@ class Form {
 const POLICY = [["hold", "check"], ["together", "check"], ["gpus"], ["memory"], ["idle_for"], ["rehold_after"], ["leave"], ["max_devices"], ["load", ["none", "light", "sm", "gemm"]], ["util_band"],
   ["util", "text", true], ["work", "text", true], ["rest", "text", true], ["idle_below", "text", true], ["refresh", "text", true], ["ignore_pid", "text", true], ["my_cgroup", "check", true]];
 
-// An empty field takes back what was said for it.
+// An empty field takes back what was said for it: it is sent as null, which the server may refuse.
+function emptied(changes) { return Object.fromEntries(Object.entries(changes).map(([name, value]) => [name, value === "" ? null : value])); }
+
 export function holdView(live, toast) {
   const does = doer(live, toast), settings = () => live.status?.settings;
   const make = () => new Form("h", POLICY, { title: "h_title", how: "h_how", go: "h_go" }, toast, async (made) => {
-    const changes = made.changes();
-    for (const name of Object.keys(changes)) if (changes[name] === "") changes[name] = null;
-    const done = await ask("PATCH", "hold", changes);
+    const done = await ask("PATCH", "hold", emptied(made.changes()));
     live.hasten();
     return [...done.changed, done.notes].filter(Boolean).join("\n") || t("h_same");
   });
@@ -215,7 +215,7 @@ function span(s) { return !s ? "" : s % 3600 === 0 ? `${s / 3600}h` : s % 60 ===
 export function poolActions(live, toast) {
   const does = doer(live, toast);
   const make = () => new Form("p", POOL, { title: "p_title", how: "p_how", go: "p_go" }, toast, async (made) => {
-    const said = Object.fromEntries(Object.entries(made.changes()).filter(([, value]) => value !== ""));
+    const said = emptied(made.changes());
     const done = await ask("POST", "pools", made.pool ? { ...said, name: made.pool } : said);
     live.hasten();
     return [done.text.trim(), done.notes].filter(Boolean).join("\n");

@@ -524,7 +524,8 @@ static int add_engine_words(struct text_list *argv, const json_t *list, struct e
 	return 0;
 }
 
-/* As options, and the engine's own words behind them. */
+/* As options, and the engine's own words behind them. null takes back what was said before; but no
+ * GPUs at all are more likely a slip, and are said by 0. */
 static int add_pool(struct text_list *argv, json_t *doc, struct err *e)
 {
 	const json_t *words = json_object_get(doc, ENGINE_WORDS);
@@ -539,6 +540,8 @@ static int add_pool(struct text_list *argv, json_t *doc, struct err *e)
 
 		if (strcmp(key, "name") == 0 && json_is_string(value))
 			text_list_take(argv, xasprintf("--pool=%s", json_string_value(value)));
+		else if (row && json_is_null(value) && strcmp(row->name, "gpus") != 0)
+			r = options_take_back(argv, row, e);
 		else if (row)
 			r = options_add(argv, row, value, e);
 		else if (strcmp(key, ENGINE_WORDS) != 0)

@@ -79,3 +79,23 @@ int options_add(struct text_list *argv, const struct opt *row, const json_t *val
 	text_list_take(argv, xasprintf("--%s=%s", row->name, strbuf_str(&text)));
 	return 0;
 }
+
+int options_take_back(struct text_list *argv, const struct opt *row, struct err *e)
+{
+	const struct value_spec *spec = &row->spec;
+	bool number = value_is(spec->type, VALUE_IS_NUMBER);
+	struct value least = { .type = spec->type, .num = spec->min }, most = least;
+	cleanup_free char *from = NULL, *to = NULL, *range = NULL;
+
+	if (spec->type == VALUE_NAME || spec->type == VALUE_FLAG || (number && spec->min)) {
+		most.num = spec->max;
+		from = number ? value_format(spec, &least) : NULL;
+		to = number && spec->max ? value_format(spec, &most) : NULL;
+		range = xasprintf("a value of its own%s%s%s%s%s", from ? ", " : "",
+				  from && !to ? "at least " : "", from ? from : "",
+				  to ? " to " : "", to ? to : "");
+		return refuse(row, range, e);
+	}
+	text_list_take(argv, xasprintf("--%s=%s", row->name, number ? "0" : ""));
+	return 0;
+}

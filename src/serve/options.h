@@ -17,6 +17,9 @@
 
 /* 0 with what it is at the end of argv; or -EINVAL with e. */
 int options_add(struct text_list *argv, const struct opt *row, const json_t *value, struct err *e);
+/* What takes back what was said of it before: nothing, or 0. 0; or -EINVAL with e, where it cannot
+ * be without one. */
+int options_take_back(struct text_list *argv, const struct opt *row, struct err *e);
 /* "node_memory" is node-memory, as in files. */
 bool options_is(const struct opt *row, const char *member);
 

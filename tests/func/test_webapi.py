@@ -720,6 +720,15 @@ def test_pools_come_and_go(web, build, env, tmp_path, queue):
     assert w.ask("POST", "/api/v1/pools", {"name": "big", "max": 3}).status == 200
     pool = must_come(lambda: next((p for p in w.get("/api/v1/pools").json["pools"] if p["cap"] == 3), None))
     assert pool["gpus"] == 2
+    # What was said is taken back; a bound that a pool always has is not.
+    assert w.ask("POST", "/api/v1/pools", {"name": "big", "total_gpus": 4, "type": "h100", "time": None, "agent_option": None}).status == 200
+    assert must_come(lambda: next((p for p in w.get("/api/v1/pools").json["pools"] if p["total_gpus"] == 4), None))["cap"] == 2
+    assert "--load=none" not in (site.dir / "script").read_text() or not site.open_jobs()
+    answer = w.ask("POST", "/api/v1/pools", {"name": "big", "total_gpus": None, "type": None})
+    assert answer.status == 200 and must_come(lambda: next((p for p in w.get("/api/v1/pools").json["pools"] if p["cap"] == 3), None))
+    for name, text in (("max", "a value of its own, 1 to 256"), ("gpus", "a text or a number"), ("idle_exit", "a value of its own, at least 1s"), ("engine", "a value of its own")):
+        answer = w.ask("POST", "/api/v1/pools", {"name": "big", name: None}, checked=False)
+        assert answer.status == 422 and f"{name}: {text} is expected" in answer.json["detail"], answer.text
     assert w.ask("POST", "/api/v1/pools/tick").status == 200
     plan = w.ask("POST", "/api/v1/pools", {"name": "other", "engine": "slurm", "dry_run": True})
     assert plan.status == 200 and "#SBATCH" in plan.json["text"] and len(w.get("/api/v1/pools").json["pools"]) == 1
