@@ -391,9 +391,13 @@ export class Live {
   }
 
   // The page of what waits that begins behind that cursor; null: the first one.
-  page(cursor) {
-    this.cursors = cursor ? [...this.cursors, cursor] : [];
-    this.cursor = cursor;
+  page(cursor) { this.turn(cursor ? [...this.cursors, cursor] : []); }
+
+  pageBack() { this.turn(this.cursors.slice(0, -1)); }
+
+  turn(cursors) {
+    this.cursors = cursors;
+    this.cursor = cursors.at(-1) ?? null;
     this.paced.tasks.want(true);
   }
 

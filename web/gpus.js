@@ -280,7 +280,7 @@ function drawCounts(el, live, devices) {
   const text = shown.map((kind) => `${kind}${counts[kind] ?? 0}`).join();
   if (el.dataset.drawn === text + t("held")) return;
   el.dataset.drawn = text + t("held");
-  el.replaceChildren(...shown.map((kind) => h("li", { class: `count k-${kind}${counts[kind] ? "" : " none"}` }, badge(kind), h("b", { text: counts[kind] ?? 0 }), h("span", { text: t(`count_${kind}`) }))));
+  el.replaceChildren(...shown.map((kind) => h("li", { class: `count k-${kind}${counts[kind] ? "" : " none"}` }, badge(kind), h("b", { text: counts[kind] ?? 0 }), h("span", { text: t(`count_${kind}`, { n: counts[kind] ?? 0 }) }))));
 }
 
 export function gpusView(live, openTask) {

@@ -15,7 +15,17 @@ export function stateText(task) {
 
 export function exitText(exit) { return exit >= 256 ? t("signal_n", { n: exit - 256 }) : t("exit_n", { n: exit }); }
 
-export function gpusText(gpus) { return gpus === "all" ? t("all") : String(gpus ?? ""); }
+// How it has ended: the program's own words where the exit code does not say it (its time was over, its GPU's memory was full).
+export function howText({ exit, reason }) {
+  const own = (reason ?? "").replace(/, try \d+( of \d+)?(;.*)?$/, "");
+  return own && exit !== 0 && !/^(exit code|ended by signal) /.test(own) ? own : exitText(exit);
+}
+
+// How many: in words, since a number could be that of a GPU as well.
+export function gpusText(gpus) {
+  if (gpus === "all") return t("all");
+  return gpus === undefined || gpus === null ? "" : gpus === 0 ? t("no_gpu") : t("n_gpus", { n: gpus });
+}
 
 export function forecastText(f) {
   if (!f) return "";
@@ -70,7 +80,7 @@ function makeRunning(live, actions) {
       named.draw(task);
       say(lane, task.lane ?? "");
       set(lane.parentElement, "data-empty", !task.lane);
-      say(gpus, task.devices?.length ? task.devices.join(", ") : task.gpus === 0 ? "0" : `${gpusText(task.gpus)}`);
+      say(gpus, task.devices?.length ? t("gpu_list", { list: task.devices.join(", ") }) : gpusText(task.gpus));
       set(gpus, "title", task.devices?.length ? t("on_gpus", { list: task.devices.map((n) => gpuName(n)).join(", ") }) : null);
       say(node, task.agent ?? "");
       began = task.started ? Date.parse(task.started) : 0;
@@ -107,8 +117,8 @@ function makeWaiting(live, actions) {
 function makeEnded(live, actions) {
   return (first) => {
     const named = name(actions.open, first), state = h("span", { class: "result" }), when = h("time");
-    const about = taskText(first);
-    const el = h("tr", { role: "row", "data-task": about }, cell("c-task", t("c_task"), named.kids), cell("c-lane", t("c_lane"), h("span", { text: first.lane ?? "" })), cell("c-result", t("c_result"), state), cell("c-ended", t("c_ended"), when), cell("c-actions", t("c_actions"), button(t("log"), t("of_task", { what: t("log"), n: about }), () => actions.open(about, true))));
+    const about = taskText(first), what = t(first.elements ? "elements_of" : "log"); // of an array each element has a log
+    const el = h("tr", { role: "row", "data-task": about }, cell("c-task", t("c_task"), named.kids), cell("c-lane", t("c_lane"), h("span", { text: first.lane ?? "" })), cell("c-result", t("c_result"), state), cell("c-ended", t("c_ended"), when), cell("c-actions", t("c_actions"), button(what, t("of_task", { what, n: about }), () => actions.open(about, true))));
     set(el.children[1], "data-empty", !first.lane);
     let ended = 0;
     const pass = tick(when, () => say(when, ended ? t("ago", { t: duration((now() - ended) / 1000) }) : ""));
@@ -144,7 +154,8 @@ function drawPages(live) {
   const w = live.waiting, before = live.cursors.length * 50;
   show(by("waiting-pages"), w.next || live.cursor);
   show(by("page-next"), w.next);
-  show(by("page-first"), live.cursor);
+  show(by("page-first"), live.cursors.length > 1);
+  show(by("page-previous"), live.cursor);
   say(by("page-at"), t("page_at", { a: before + 1, b: before + w.tasks.length, n: w.total }));
 }
 
@@ -158,6 +169,7 @@ export function queueView(live, actions) {
   by("filter-lane").addEventListener("change", (e) => live.filter(live.name, e.target.value));
   by("page-next").addEventListener("click", () => live.page(live.waiting.next));
   by("page-first").addEventListener("click", () => live.page(null));
+  by("page-previous").addEventListener("click", () => live.pageBack());
   by("more-ended").addEventListener("click", () => {
     live.endedLimit = Math.min(500, live.endedLimit * 3);
     live.paced.tasks.want(true);

@@ -52,13 +52,14 @@ const en = {
   c_task: "Task", c_lane: "Lane", c_gpus: "GPUs", c_time: "Time", c_why: "Why it waits", c_when: "Starts", c_result: "Result", c_ended: "Ended",
   c_node: "Node", c_actions: "Actions", c_priority: "Priority",
   all: "all", on_gpus: "on {list}", of_limit: "{t} of {max}", no_limit: "{t}", elements: "{n} elements",
+  n_gpus: "{n} GPUs", no_gpu: "none", gpu_list: "GPU {list}",
   batch_running: "{n} run", batch_waiting: "{n} wait", batch_done: "{n} done", batch_failed: "{n} failed", batch_cancelled: "{n} stopped",
   priority_n: "priority {n}", attempt_n: "attempt {n}",
   paused: "paused", lane_paused: "its lane is paused", not_before: "not before {time}",
   when_range: "in {a} to {b}", when_within: "within {b}", when_least: "in {a} or later", when_unknown: "not known", when_after: "not known: after task {n}", when_many: "after many others",
   when_soon: "now",
   runs: "running", done: "done", failed: "failed", cancelled: "stopped", pending: "waiting", exit_n: "exit {n}", signal_n: "signal {n}",
-  log: "Log", stop: "Stop", details: "Details", page_next: "Next", page_first: "From the start", page_at: "{a} to {b} of {n}", more_ended: "More",
+  log: "Log", stop: "Stop", details: "Details", page_next: "Next", page_previous: "Previous", page_first: "From the start", page_at: "{a} to {b} of {n}", more_ended: "More",
   of_task: "{what} of task {n}",
 
   yields: "Yields", no_yields: "Nothing was yielded in the last 24 hours.", c_when_was: "When", c_to: "To", c_freed: "Freed", c_latency: "How fast",
@@ -76,7 +77,8 @@ const en = {
   task_title: "Task {n}", why: "Why it waits", facts: "What it is", f_command: "Command", f_script: "Script", f_gpus: "GPUs", f_lane: "Lane", f_priority: "Priority",
   f_cwd: "Directory", f_user: "Submitted by", f_submitted: "Submitted", f_started: "Started", f_ran: "Ran for", f_limit: "Time limit", f_node: "Node",
   f_exit: "Result", f_memory: "Memory on each GPU", f_after: "After tasks", f_retries: "Retries", f_attempts: "Attempts", f_peak: "Peak memory of its GPUs", f_again: "Before that",
-  f_pid: "Processes", f_log: "Log file", f_failed: "Failed elements",
+  f_pid: "Processes", f_log: "Log file",
+  elements_of: "Elements", failed_only: "Only the {n} that failed", element_number: "Element", element_failed: "{id}: {how}", all_elements: "All elements of task {n}",
   pause: "Pause", resume: "Resume", retry: "Run it again", set_priority: "Set priority", pause_lane: "Pause lane {lane}", resume_lane: "Resume lane {lane}",
   follow: "Follow", follow_stop: "Hold still", to_end: "To the end", log_of: "Log of task {n}", log_of_attempt: "Log of task {n}, attempt {k}", log_from: "The first {kib} KiB are not shown.", log_cut: "Only the last {n} lines are shown.",
   log_ended: "It has ended.", log_none: "There is no log yet.", log_live: "Following", log_still: "Held still; {n} new lines", log_broken: "The log broke off: {why}. Trying again.",
@@ -165,13 +167,14 @@ const zh = {
   c_task: "任务", c_lane: "队伍", c_gpus: "GPU", c_time: "时间", c_why: "等待原因", c_when: "预计开始", c_result: "结果", c_ended: "结束于",
   c_node: "节点", c_actions: "操作", c_priority: "优先级",
   all: "全部", on_gpus: "在 {list}", of_limit: "{t}，上限 {max}", no_limit: "{t}", elements: "{n} 个元素",
+  n_gpus: "{n} 个 GPU", no_gpu: "无", gpu_list: "GPU {list}",
   batch_running: "{n} 个运行", batch_waiting: "{n} 个等待", batch_done: "{n} 个完成", batch_failed: "{n} 个失败", batch_cancelled: "{n} 个停止",
   priority_n: "优先级 {n}", attempt_n: "第 {n} 次尝试",
   paused: "已暂停", lane_paused: "所在队伍已暂停", not_before: "不早于 {time}",
   when_range: "{a} 至 {b} 后", when_within: "{b} 之内", when_least: "至少 {a} 后", when_unknown: "未知", when_after: "未知：在任务 {n} 之后", when_many: "前面还有很多任务",
   when_soon: "即将",
   runs: "运行中", done: "完成", failed: "失败", cancelled: "已停止", pending: "等待中", exit_n: "退出码 {n}", signal_n: "信号 {n}",
-  log: "日志", stop: "停止", details: "详情", page_next: "下一页", page_first: "回到开头", page_at: "第 {a} 到 {b} 个，共 {n} 个", more_ended: "更多",
+  log: "日志", stop: "停止", details: "详情", page_next: "下一页", page_previous: "上一页", page_first: "回到开头", page_at: "第 {a} 到 {b} 个，共 {n} 个", more_ended: "更多",
   of_task: "任务 {n} 的{what}",
 
   yields: "让出记录", no_yields: "过去 24 小时没有让出。", c_when_was: "时间", c_to: "让给", c_freed: "释放", c_latency: "速度",
@@ -189,7 +192,8 @@ const zh = {
   task_title: "任务 {n}", why: "等待原因", facts: "任务内容", f_command: "命令", f_script: "脚本", f_gpus: "GPU", f_lane: "队伍", f_priority: "优先级",
   f_cwd: "目录", f_user: "提交者", f_submitted: "提交于", f_started: "开始于", f_ran: "已运行", f_limit: "时限", f_node: "节点",
   f_exit: "结果", f_memory: "每个 GPU 的显存", f_after: "在任务之后", f_retries: "重试", f_attempts: "尝试次数", f_peak: "GPU 显存峰值", f_again: "此前",
-  f_pid: "进程", f_log: "日志文件", f_failed: "失败的元素",
+  f_pid: "进程", f_log: "日志文件",
+  elements_of: "元素", failed_only: "只看失败的 {n} 个", element_number: "元素", element_failed: "{id}：{how}", all_elements: "任务 {n} 的所有元素",
   pause: "暂停", resume: "继续", retry: "再次运行", set_priority: "设置优先级", pause_lane: "暂停队伍 {lane}", resume_lane: "继续队伍 {lane}",
   follow: "跟随", follow_stop: "定住", to_end: "到末尾", log_of: "任务 {n} 的日志", log_of_attempt: "任务 {n} 第 {k} 次尝试的日志", log_from: "前 {kib} KiB 未显示。", log_cut: "只显示最后 {n} 行。",
   log_ended: "任务已结束。", log_none: "还没有日志。", log_live: "跟随中", log_still: "已定住；新增 {n} 行", log_broken: "日志中断：{why}。正在重试。",
@@ -229,6 +233,15 @@ const zh = {
 };
 
 // Why a task waits, by its code (docs/json.md), where the program's own words are not in the reader's language.
+// What is said of one, where a language says it in another way.
+const ones = {
+  en: {
+    strip_yields: "1 yield", elements: "1 element", n_gpus: "1 GPU", count_task: "runs tasks", batch_running: "1 runs", batch_waiting: "1 waits",
+    log_still: "Held still; 1 new line", failed_only: "Only the 1 that failed",
+  },
+  zh: {},
+};
+
 const reasons = {
   zh: {
     gpus: "等待 GPU", "no-fit": "本机的 GPU 都不符合要求", "few-gpus": "本机没有这么多 GPU", "max-devices": "超过允许的 GPU 数", "max-devices-now": "已达到 GPU 数上限",
@@ -254,7 +267,7 @@ export function speak(wanted) {
 
 // t("of_limit", { t: "3 s", max: "1 h" })
 export function t(key, values) {
-  const text = words[key] ?? en[key] ?? key;
+  const text = (Number(values?.n) === 1 && (ones[code][key] ?? words[key])) || (words[key] ?? en[key] ?? key);
   return values ? text.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "") : text;
 }
 

@@ -4,7 +4,7 @@
 import { ask, Problem, pieces, request, streaming } from "./api.js";
 import { button, by, confirm, h, say, set, show, visible } from "./dom.js";
 import { doer, problemText } from "./forms.js";
-import { exitText, gpusText, stateText } from "./queue.js";
+import { gpusText, howText, stateText } from "./queue.js";
 import { duration, gib, moment, t } from "./strings.js";
 
 const LINES_MAX = 2000, LINE_MAX = 4000, TAIL_BYTES = 65536, DRAW_MS = 150, RETRY_MS = 2000, LOOK_MS = 2000, RANGE_MS = 1000;
@@ -184,18 +184,77 @@ function facts(doc) {
   const list = (value) => (Array.isArray(value) && value.length ? value.join(", ") : null);
   return [
     ["f_command", commandOf(task), true], ["f_script", task.script ? [task.script_name, ...(task.args ?? [])].filter(Boolean).join(" ") || task.name : null, true],
-    ["f_gpus", task.gpus === undefined ? "1" : gpusText(task.gpus)], ["f_memory", typeof task.memory === "number" ? `${gib(task.memory)} GiB` : task.memory], ["f_lane", task.lane], ["f_priority", doc.priority],
+    ["f_gpus", gpusText(task.gpus ?? 1)], ["f_memory", typeof task.memory === "number" ? `${gib(task.memory)} GiB` : task.memory], ["f_lane", task.lane], ["f_priority", doc.priority],
     ["f_cwd", task.cwd, true], ["f_user", [task.user, task.host].filter(Boolean).join(" @ ")], ["f_submitted", when(task.submitted)],
     ["f_limit", task.timeout], ["f_retries", task.retries], ["f_after", list(task.after) ?? list(task.after_any)],
     ["f_started", when(doc.started)], ["f_ran", doc.ran_s === undefined ? null : duration(doc.ran_s)], ["f_node", [doc.agent, doc.devices?.length && `GPU ${doc.devices.join(", ")}`].filter(Boolean).join(", ")],
-    ["f_attempts", doc.attempts > 1 ? doc.attempts : null], ["f_again", doc.again_because], ["f_exit", exit === undefined || exit === null ? null : exitText(exit)],
+    ["f_attempts", doc.attempts > 1 ? doc.attempts : null], ["f_again", doc.again_because], ["f_exit", exit === undefined || exit === null ? null : howText({ exit, reason: end.reason })],
     ["f_peak", end.gpu_peak_bytes ? `${gib(end.gpu_peak_bytes)} GiB` : null], ["f_pid", doc.processes?.length ? doc.processes.slice(0, 8).map((p) => `${p.pid} ${p.command}`).join(", ") : null, true],
-    ["f_failed", doc.failed?.length ? doc.failed.slice(0, 20).map((one) => `${one.id}.${one.element} (${exitText(one.exit)})`).join(", ") : null], ["f_log", doc.log, true],
+    ["f_log", doc.log, true],
   ].filter(([, value]) => value !== null && value !== undefined && value !== "");
+}
+
+/* ---- the elements of an array, or of another batch ---- */
+
+const ELEMENTS_PAGE = 50;
+
+// Which there are is counted, and which have failed is said; what another one does is seen when it is opened.
+class Elements {
+  constructor(open) {
+    Object.assign(this, { open, doc: null, page: 0, drawn: "" });
+    by("elements-failed").addEventListener("change", () => this.turn(-this.page));
+    by("elements-previous").addEventListener("click", () => this.turn(-1));
+    by("elements-next").addEventListener("click", () => this.turn(1));
+    by("elements-form").addEventListener("submit", (e) => {
+      e.preventDefault();
+      open(`${this.doc.id}.${Number(by("elements-number").value)}`, true);
+    });
+  }
+
+  begin() {
+    Object.assign(this, { doc: null, page: 0, drawn: "" });
+    by("elements-failed").checked = false;
+    by("elements-number").value = "";
+    show(by("elements-part"), false);
+  }
+
+  turn(n) {
+    this.page += n;
+    this.draw(this.doc);
+  }
+
+  draw(doc) {
+    const n = doc.elements && !doc.element ? Object.values(doc.elements).reduce((a, b) => a + b, 0) : 0;
+    this.doc = doc;
+    show(by("elements-part"), n);
+    if (!n) return;
+    const failed = new Map((doc.failed ?? []).map((one) => [one.element, howText(one)])), only = by("elements-failed").checked && failed.size > 0;
+    const all = only ? [...failed.keys()] : null, total = all?.length ?? n;
+    this.page = Math.min(this.page, Math.ceil(total / ELEMENTS_PAGE) - 1);
+    const from = this.page * ELEMENTS_PAGE, to = Math.min(from + ELEMENTS_PAGE, total);
+    const shown = all?.slice(from, to) ?? Array.from({ length: to - from }, (_, i) => from + i + 1);
+    const text = (element) => {
+      const id = `${doc.id}.${element}`;
+      return failed.has(element) ? t("element_failed", { id, how: failed.get(element) }) : id;
+    };
+    show(by("elements-failed").parentElement, failed.size);
+    say(by("elements-failed-text"), t("failed_only", { n: failed.size }));
+    set(by("elements-number"), "max", n);
+    show(by("element-pages"), total > ELEMENTS_PAGE);
+    show(by("elements-previous"), this.page > 0);
+    show(by("elements-next"), to < total);
+    say(by("elements-at"), t("page_at", { a: from + 1, b: to, n: total }));
+    const drawn = shown.map(text).join("\n");
+    if (this.drawn === drawn) return;
+    this.drawn = drawn;
+    by("element-list").replaceChildren(...shown.map((element) => h("li", { "data-state": failed.has(element) ? "failed" : null },
+      button(text(element), t("of_task", { what: t("log"), n: text(element) }), () => this.open(`${doc.id}.${element}`, true), "link"))));
+  }
 }
 
 export function taskView(live, toast) {
   const dialog = by("task"), log = new Log(by("log"), by("log-note"), by("log-state"));
+  const elements = new Elements((id, focusLog) => open(id, focusLog));
   let about = null, doc = null, timer = null, key = "", toLog = false, written = null; // the log that is shown
 
   const act = doer(live, toast);
@@ -207,18 +266,21 @@ export function taskView(live, toast) {
   const logTitle = () => (doc.attempts > 1 ? t("log_of_attempt", { n: about, k: doc.attempts }) : t("log_of", { n: about }));
 
   function drawTools() {
-    const tools = by("task-tools"), lane = doc.task?.lane, waits = doc.state === "pending" || doc.state === "paused", now = `${doc.state} ${lane} ${about} ${live.canSteer()}`;
-    show(tools, live.canSteer());
-    if (!live.canSteer() || key === now) return;
+    const tools = by("task-tools"), lane = doc.task?.lane, waits = doc.state === "pending" || doc.state === "paused", now = `${doc.state} ${lane} ${doc.lane_paused} ${about} ${live.canSteer()}`;
+    show(tools, live.canSteer() || doc.element);
+    if (key === now) return;
     key = now;
+    const whole = doc.element && button(t("all_elements", { n: doc.id }), null, () => open(doc.id, true));
+    if (!live.canSteer()) return tools.replaceChildren(...[whole].filter(Boolean));
     const priority = h("input", { type: "number", min: "0", required: "", value: doc.priority, id: "task-priority", "aria-label": t("f_priority") });
     tools.replaceChildren(...[
+      whole,
       (waits || doc.state === "running") && button(t("stop"), null, () => stop({ id: about, name: doc.task?.name ?? "", state: doc.state }), "danger"),
       doc.state === "pending" && button(t("pause"), null, () => does(`tasks/${about}/pause`)),
       doc.state === "paused" && button(t("resume"), null, () => does(`tasks/${about}/resume`)),
       !waits && doc.state !== "running" && button(t("retry"), null, () => does(`tasks/${about}/retry`)),
-      waits && lane && button(t("pause_lane", { lane }), null, () => does(`lanes/${encodeURIComponent(lane)}/pause`)),
-      waits && lane && button(t("resume_lane", { lane }), null, () => does(`lanes/${encodeURIComponent(lane)}/resume`)),
+      waits && lane && (doc.lane_paused ? button(t("resume_lane", { lane }), null, () => does(`lanes/${encodeURIComponent(lane)}/resume`))
+        : button(t("pause_lane", { lane }), null, () => does(`lanes/${encodeURIComponent(lane)}/pause`))),
       waits && h("form", { class: "inline", on: { submit: (e) => {
         e.preventDefault();
         does(`tasks/${about}/priority`, "POST", { priority: Number(priority.value) });
@@ -234,6 +296,7 @@ export function taskView(live, toast) {
     set(by("task-state"), "data-state", doc.state);
     by("task-facts").replaceChildren(...facts(doc).flatMap(([label, value, code]) => [h("dt", { text: t(label) }), h("dd", {}, code ? h("code", { text: value }) : h("bdi", { text: value }))]));
     drawTools();
+    elements.draw(doc);
   }
 
   async function look() {
@@ -257,7 +320,7 @@ export function taskView(live, toast) {
         log.start(about);
       }
       log.runs = shown.state === "running";
-      if (began && toLog) by("log").focus();
+      if (toLog) (began ? by("log") : by("elements-title")).focus();
       toLog = false;
     } catch (e) {
       if (wanted !== about) return;
@@ -273,6 +336,7 @@ export function taskView(live, toast) {
     key = "";
     toLog = focusLog;
     log.close();
+    elements.begin();
     for (const el of ["task-name", "task-state", "task-why-text"]) say(by(el), "");
     say(by("task-id"), `#${about}`);
     by("task-facts").replaceChildren();
@@ -304,7 +368,7 @@ export function taskView(live, toast) {
   by("log-follow").addEventListener("click", () => (log.follows ? log.hold(true) : log.toEnd()));
   by("log-end").addEventListener("click", () => log.toEnd());
   return { open, stop, release, relabel() {
-    key = "";
+    key = elements.drawn = "";
     if (dialog.open && doc) draw();
     if (dialog.open && written) say(by("log-title"), logTitle());
     log.tell();

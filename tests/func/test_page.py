@@ -311,6 +311,75 @@ def test_each_attempt_has_its_log(page, tmp_path):
     q.run("stop", str(i), "--now")
 
 
+def test_each_element_has_its_log(page):
+    """Of an array that has ended, and of one that has many."""
+    p = page()
+    q = p.web.node
+    i = q.submit("-g", "0", "-n", "few", "--array", "1-3", "--", "sh", "-c", "echo I am $TENURE_ARRAY_INDEX; exit $((TENURE_ARRAY_INDEX == 2 ? 7 : 0))")
+    many = q.submit("-g", "0", "-n", "many", "--begin", "2099-01-01", "--array", "1-120", "--", "true")
+    q.wait(i, "failed")
+    p.click(f"#ended-table tr[data-task='{i}'] button", "Elements")
+    p.until(lambda: [e.text for e in p.all("#element-list button")] == [f"{i}.1", f"{i}.2: exit 7", f"{i}.3"])
+    assert p.focus().get_attribute("id") == "elements-title" and not p.all("#log-part, #element-pages")
+    p.click("#element-list button", f"{i}.2")
+    p.get("#log", "I am 2")
+    p.get("#task-state", "failed, exit 7")
+    assert not p.all("#elements-part")
+    p.click("#task-tools button", f"All elements of task {i}")
+    p.click("#elements-failed")
+    p.until(lambda: [e.text for e in p.all("#element-list button")] == [f"{i}.2: exit 7"])
+    p.get("#elements-part", "Only the 1 that failed")
+    p.get("#elements-number").send_keys("3" + Keys.ENTER)
+    p.get("#log", "I am 3")
+    p.get("#task-id", f"#{i}.3")
+    p.click("#task .close")
+    p.click(f"#waiting-table tr[data-task='{many}'] .task-name")
+    p.get("#elements-at", "1 to 50 of 120")
+    assert [e.text for e in p.all("#element-list button")][-1] == f"{many}.50" and not p.all("#elements-previous, #elements-failed")
+    p.click("#elements-next")
+    p.click("#elements-next")
+    p.get("#elements-at", "101 to 120 of 120")
+    assert not p.all("#elements-next")
+    p.click("#elements-previous")
+    p.click("#element-list button", f"{many}.77")
+    p.get("#task-id", f"#{many}.77")
+    p.get("#task-state", "waiting")
+
+
+def test_a_lane_is_paused_or_goes_on(page):
+    """Of the two only what can be done."""
+    p = page()
+    q = p.web.node
+    i = q.submit("-g", "0", "-n", "later", "-l", "week", "--begin", "2099-01-01", "--", "true")
+
+    def lane_buttons():
+        return [e.text for e in p.all("#task-tools button") if "lane" in e.text]
+    p.click(f"#waiting-table tr[data-task='{i}'] .task-name")
+    p.get("#task-tools button", "Pause lane week")
+    assert lane_buttons() == ["Pause lane week"]
+    p.click("#task-tools button", "Pause lane week")
+    p.get("#task-tools button", "Resume lane week")
+    assert lane_buttons() == ["Resume lane week"] and "paused" in q.run("show", str(i)).stdout
+    p.close_toasts()
+    p.click("#task-tools button", "Resume lane week")
+    p.get("#task-tools button", "Pause lane week")
+
+
+def test_gpus_are_numbers_or_named(page, tmp_path):
+    """What is a number of GPUs and what is the number of one cannot be taken for each other."""
+    p = page(gpus=3)
+    q, go = p.web.node, tmp_path / "go"
+    wanted = {}
+    for gpus, says in (("1", r"GPU \d"), ("2", r"GPU \d, \d"), ("0", "none")):
+        wanted[q.submit("-g", gpus, "--", "sh", "-c", until(go))] = says
+    waits = {q.submit("-g", gpus, "--", "true"): says for gpus, says in (("1", "1 GPU"), ("2", "2 GPUs"), ("all", "all"))}
+    for i, says in wanted.items():
+        p.until(lambda: re.fullmatch(says, p.get(f"#running-table tr[data-task='{i}'] .c-gpus").text))
+    for i, says in waits.items():
+        p.until(lambda: p.get(f"#waiting-table tr[data-task='{i}'] .c-gpus").text == says)
+    go.touch()
+
+
 def test_a_priority_is_a_number(page):
     """An emptied field is none, and not 0, which would be ahead of everybody."""
     p = page(None)
@@ -588,6 +657,17 @@ def test_ten_thousand_tasks_do_not_stop_it(page):
     p.click("#page-next")
     p.row(51)
     assert watch.took() < 3 and "51 to 100 of 10000" in p.text("#page-at")
+    assert not p.all("#page-first")  # which is where "Previous" goes
+    p.click("#page-next")
+    p.row(101)
+    p.click("#page-previous")
+    p.row(51)
+    assert "51 to 100 of 10000" in p.text("#page-at")
+    p.click("#page-previous")
+    p.row(1)
+    assert "1 to 50 of 10000" in p.text("#page-at") and not p.all("#page-previous, #page-first")
+    p.click("#page-next")
+    p.row(51)
     p.get("#filter-name").send_keys("name9999")
     p.row(9999)
     p.until(lambda: p.text("#n-waiting") == "1")
@@ -632,6 +712,16 @@ def test_gpus_are_of_one_node_and_that_is_said(page, world):
     p.until(lambda: len(p.all("#nodes-table .chips .badge")) == len(a.status()["devices"]) + len(b.status()["devices"]))
 
 
+def opened_pool(p, name, **values):
+    """The form of a pool, once the page knows these of it."""
+    p.click(f"tr[data-pool={name}] button", "Change")
+    if all(p.get(f"#p-dialog [name={field}]").get_attribute("value") == value for field, value in values.items()):
+        return True
+    p.type(Keys.ESCAPE)
+    p.gone("#p-dialog")
+    return False
+
+
 def steer_pools(p, site):
     """Another bound, given back, wanted again, and one more; what is refused is said in the form."""
     def pool(name):
@@ -643,10 +733,20 @@ def steer_pools(p, site):
     p.click("#p-dialog .primary")
     p.get("#p-dialog .refusal", "--max")
     assert p.focus().get_attribute("name") == "max"
+    fill(p, "p", max=None, total_gpus="6")  # what is emptied is sent, and where it cannot be empty that is said
+    p.click("#p-dialog .primary")
+    p.get("#p-dialog .refusal", "max: a value of its own, 1 to 256 is expected")
+    assert p.focus().get_attribute("name") == "max"
     fill(p, "p", max="3", time="2h")
     p.click("#p-dialog .primary")
     p.gone("#p-dialog", limit=HANG)
-    must_come(lambda: (pool("big").get("max"), pool("big").get("time_s"), pool("big").get("gpus")) == (3, 7200, 2))
+    must_come(lambda: (pool("big").get("max"), pool("big").get("time_s"), pool("big").get("gpus"), pool("big").get("total_gpus")) == (3, 7200, 2, 6))
+    p.close_toasts()
+    p.until(lambda: opened_pool(p, "big", total_gpus="6"))
+    fill(p, "p", total_gpus=None)
+    p.click("#p-dialog .primary")
+    p.gone("#p-dialog", limit=HANG)
+    must_come(lambda: pool("big").get("total_gpus") == 0)
     p.click("tr[data-pool=big] button", "Give back")
     p.get("dialog.ask", "Give back the nodes of pool big?")
     p.click("dialog.ask .danger", "At once")
@@ -722,7 +822,7 @@ def test_a_busy_machine_at_a_glance(busy, browser):
     p.until(lambda: p.js("return document.querySelectorAll('.strip .mark').length") >= 7)
     drawn = set(p.js("return [...document.querySelectorAll('.strip rect')].map(r => r.className.baseVal)"))
     assert {"b-task", "b-held", "b-foreign", "b-left", "b-idle"} <= drawn
-    assert re.search(r"GPU 0, last 24 hours: task .*held .*1 yields", p.all(".strip")[0].get_attribute("aria-description"))
+    assert re.search(r"GPU 0, last 24 hours: task .*held .*1 yield\.", p.all(".strip")[0].get_attribute("aria-description"))
 
     def first_data():
         """In milliseconds since the page was asked for, on a machine that has time for it."""

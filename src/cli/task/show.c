@@ -17,6 +17,7 @@
 #include "cli/task/taskstate.h"
 #include "cli/task/view.h"
 #include "cli/term.h"
+#include "spool/lane.h"
 #include "spool/record.h"
 
 /* ---- for people ---- */
@@ -309,6 +310,14 @@ static void print_mustered(const struct task_view *v, const json_t *value)
 	print_line("rank", "waits for the others to have their GPUs");
 }
 
+static void print_lane_paused(const struct task_view *v, const json_t *value)
+{
+	cleanup_free char *why = lane_reason(v->sp, v->name.lane);
+	cleanup_free char *text = xasprintf("%s: %s", v->name.lane, why ? why : "paused");
+
+	print_line("lane", text);
+}
+
 /* Part of the id, said below or with its end. */
 static void print_nothing(const struct task_view *v, const json_t *value)
 {
@@ -322,6 +331,7 @@ static const struct {
 	{ VIEW_ID, print_nothing },
 	{ VIEW_ELEMENT, print_nothing },
 	{ VIEW_STATE },
+	{ VIEW_LANE_PAUSED, print_lane_paused },
 	{ VIEW_FILE },
 	{ VIEW_PRIORITY },
 	{ VIEW_ATTEMPTS },

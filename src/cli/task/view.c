@@ -14,6 +14,7 @@
 #include "cli/task/watch.h"
 #include "spool/elements.h"
 #include "spool/instance.h"
+#include "spool/lane.h"
 #include "spool/learned.h"
 #include "spool/on_end.h"
 #include "spool/task_text.h"
@@ -142,6 +143,8 @@ int taskview_load(const struct cmd_ctx *ctx, const struct spool *sp, const struc
 		look_at_gang(ret);
 	if (r < 0)
 		return r;
+	ret->lane_paused = place->dir == SPOOL_PENDING && place->name.lane[0] &&
+			   lane_is_paused(sp, place->name.lane);
 	load_run(ctx, ret);
 	return place->name.count ? load_batch(ret, e) : 0;
 }
