@@ -363,3 +363,9 @@ bool proc_in_namespace(void)
 
 	return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != FIRST_PID_NAMESPACE;
 }
+
+bool proc_in_container(void)
+{
+	return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
+	       getenv("container") || getenv("KUBERNETES_SERVICE_HOST");
+}

@@ -123,6 +123,9 @@ int proc_parse_ends_by(const char *text, int signum);
 
 /* We are in a PID namespace of our own: processes of others may be missing from what we see. */
 bool proc_in_namespace(void);
+/* In a container of Docker, Podman, Kubernetes or systemd, by what these leave there; one may have
+ * the PIDs of the machine all the same. */
+bool proc_in_container(void);
 
 /* Path of the process in the unified cgroup hierarchy ("/user.slice/..."). 0, or -errno. */
 int proc_cgroup(pid_t pid, char *buf, size_t size);

@@ -16,6 +16,7 @@ extern const struct cmd cmd_completion;
 extern const struct cmd cmd_config;
 extern const struct cmd cmd_devices;
 extern const struct cmd cmd_doctor;
+extern const struct cmd cmd_health;
 extern const struct cmd cmd_version;
 extern const struct cmd cmd_edit;
 extern const struct cmd cmd_engines;

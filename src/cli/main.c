@@ -24,15 +24,16 @@
 #include "task/on_end_run.h"
 
 const struct cmd *const commands[] = {
-	&cmd_hold,	&cmd_burn,    &cmd_on,	       &cmd_reload,  &cmd_off,	     &cmd_shutdown,
-	&cmd_status,	&cmd_events,  &cmd_agent,      &cmd_submit,  &cmd_run_task,  &cmd_list,
-	&cmd_show,	&cmd_why,     &cmd_logs,       &cmd_top,     &cmd_wait,	     &cmd_stop,
-	&cmd_priority,	&cmd_pause,   &cmd_resume,     &cmd_retry,   &cmd_edit,	     &cmd_history,
-	&cmd_alloc,	&cmd_start,   &cmd_allocs,     &cmd_release, &cmd_instances, &cmd_nodes,
-	&cmd_notify,	&cmd_engines, &cmd_use,	       &cmd_up,	     &cmd_down,	     &cmd_tell_free,
-	&cmd_burn_part, &cmd_tick,    &cmd_import,     &cmd_sweep,   &cmd_prune,     &cmd_devices,
-	&cmd_serve,	&cmd_web,     &cmd_ask,	       &cmd_answer,  &cmd_doctor,    &cmd_version,
-	&cmd_config,	&cmd_help,    &cmd_completion, &cmd_sim,     &cmd_man,	     NULL,
+	&cmd_hold,	&cmd_burn,    &cmd_on,	   &cmd_reload,	    &cmd_off,	    &cmd_shutdown,
+	&cmd_status,	&cmd_events,  &cmd_agent,  &cmd_submit,	    &cmd_run_task,  &cmd_list,
+	&cmd_show,	&cmd_why,     &cmd_logs,   &cmd_top,	    &cmd_wait,	    &cmd_stop,
+	&cmd_priority,	&cmd_pause,   &cmd_resume, &cmd_retry,	    &cmd_edit,	    &cmd_history,
+	&cmd_alloc,	&cmd_start,   &cmd_allocs, &cmd_release,    &cmd_instances, &cmd_nodes,
+	&cmd_notify,	&cmd_engines, &cmd_use,	   &cmd_up,	    &cmd_down,	    &cmd_tell_free,
+	&cmd_burn_part, &cmd_tick,    &cmd_import, &cmd_sweep,	    &cmd_prune,	    &cmd_devices,
+	&cmd_serve,	&cmd_web,     &cmd_ask,	   &cmd_answer,	    &cmd_doctor,    &cmd_health,
+	&cmd_version,	&cmd_config,  &cmd_help,   &cmd_completion, &cmd_sim,	    &cmd_man,
+	NULL,
 };
 
 /*

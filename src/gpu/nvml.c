@@ -55,8 +55,7 @@ int nvml_load(struct nvml *n, struct err *e)
 	for (size_t i = 0; i < ARRAY_LEN(library_names) && !n->library; i++)
 		n->library = dlopen(library_names[i], RTLD_NOW | RTLD_LOCAL);
 	if (!n->library)
-		return err_set(e, -ENOENT,
-			       "no NVIDIA driver found: %s is not on this machine's library path",
+		return err_set(e, -ENOENT, "no NVIDIA driver found: %s is not on the library path",
 			       NVML_SONAME);
 	for (size_t i = 0; i < ARRAY_LEN(symbols); i++) {
 		int r = resolve(n, &symbols[i], e);

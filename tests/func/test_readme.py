@@ -14,7 +14,7 @@ from patience import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
-UNSTABLE = [(r"PID \d+", "PID N"), (r"job \d+\.\d+", "job N"), (r"after \d+ ms", "after N ms"), (r", for \d+s$", ", for Ns"), (r"\b\d+s(?= +on )", "Ns"),
+UNSTABLE = [(r"PID \d+", "PID N"), (r"job \d+\.\d+", "job N"), (r"GPU-[0-9a-f-]{36}", "GPU-UUID"), (r"after \d+ ms", "after N ms"), (r", for \d+s$", ", for Ns"), (r"\b\d+s(?= +on )", "Ns"),
             (rf"\b(?:n7|{re.escape(platform.node())})\b", "HERE"), (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "THEN"),
             (r"^(  \d  (?:held|left) +)\d+s ", r"\1Ns "), (r"\b\d+ %( +\d+  \d+ C  light)$", r"N %\1")]
 

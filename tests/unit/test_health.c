@@ -2,14 +2,20 @@
 
 /* What is known of a card's health, over a driver that is made up here. */
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "unit.h"
 
 #include "gpu/card_sign.h"
 #include "gpu/device.h"
 #include "gpu/health.h"
+#include "gpu/missing.h"
+#include "gpu/xid_log.h"
 
 static struct {
 	nvmlReturn_t code;  /* of all calls */
@@ -309,6 +315,138 @@ static void test_links_beside_others(void **state)
 	assert_int_equal(signs.n, 1);
 }
 
+static void take(struct xid_log *log, const char *record)
+{
+	xid_log_take(log, record);
+}
+
+static void test_xids_in_the_log(void **state)
+{
+	struct xid_log log = { .n = 0 };
+	const struct xid_log_card *c;
+
+	take(&log, "4,100,1000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=77, name=python");
+	take(&log,
+	     "4,101,2000000,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=77, MMU Fault"); /* a program */
+	take(&log, "12,102,2000000,-;NVRM: Xid (PCI:0000:5e:00): 79, written by somebody");
+	take(&log, "NVRM: Xid (PCI:0000:5e:00): 79, of no log");
+	take(&log, "4,103,2000000;NVRM: Xid (PCI:nonsense): 79");
+	take(&log, "");
+	assert_int_equal(log.n, 1);
+	c = xid_log_find(&log, "00000000:3B:00.0");
+	assert_non_null(c);
+	assert_int_equal(c->xid, 79);
+	assert_int_equal(c->at_us, 1000000);
+	assert_null(xid_log_find(&log, "00000000:5E:00.0"));
+	assert_null(xid_log_find(&log, ""));
+	/* A reset, by what the driver says of it. */
+	take(&log, "4,104,3000000,-;NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed "
+		   "from 0x0 (None) to 0x1 (GPU Reset Required)");
+	assert_non_null(xid_log_find(&log, "00000000:3B:00.0"));
+	take(&log, "4,105,4000000,-;NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed "
+		   "from 0x1 (GPU Reset Required) to 0x0 (None)");
+	assert_null(xid_log_find(&log, "00000000:3B:00.0"));
+	take(&log, "4,106,5000000,-;NVRM: Xid (PCI:0000:3b:00): 95, pid='<unknown>'");
+	assert_int_equal(xid_log_find(&log, "00000000:3B:00.0")->xid, 95);
+	take(&log, "6,107,6000000,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.95");
+	assert_int_equal(log.n, 0);
+	for (unsigned int i = 0; i < 300; i++) {
+		char record[100];
+
+		(void)snprintf(record, sizeof(record), "4,1,2,-;NVRM: Xid (PCI:%04x:01:00): 79, x",
+			       i);
+		take(&log, record);
+	}
+	assert_int_equal(log.n, XID_LOG_CARDS);
+	assert_int_equal(xid_log_read("/nonexistent/kmsg", &log), -ENOENT);
+}
+
+/* A directory as the kernel has it for PCI devices: what it is bound to may be empty. */
+static void make_pci(const char *dir, const char *name, const char *vendor, const char *class,
+		     const char *kind, const char *bound_to)
+{
+	const struct {
+		const char *file, *text;
+	} files[] = { { "vendor", vendor }, { "class", class }, { "device", kind } };
+	char path[300], target[100];
+
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+	assert_int_equal(mkdir(path, 0700), 0);
+	for (size_t i = 0; i < 3; i++) {
+		FILE *f;
+
+		(void)snprintf(path, sizeof(path), "%s/%s/%s", dir, name, files[i].file);
+		f = fopen(path, "w");
+		assert_non_null(f);
+		(void)fprintf(f, "%s\n", files[i].text);
+		(void)fclose(f);
+	}
+	(void)snprintf(path, sizeof(path), "%s/%s/driver", dir, name);
+	(void)snprintf(target, sizeof(target), "../../bus/pci/drivers/%s", bound_to);
+	assert_true(!bound_to[0] || symlink(target, path) == 0);
+}
+
+static void touch(const char *dir, const char *name)
+{
+	char path[300];
+	FILE *f;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	(void)fclose(f);
+}
+
+static void test_missing_cards(void **state)
+{
+	char dev[] = "/tmp/tenure-unit-dev-XXXXXX", pci[] = "/tmp/tenure-unit-pci-XXXXXX";
+	struct gpu_missing missing[GPU_DEVICES_MAX];
+	struct gpu_list *list = calloc(1, sizeof(*list));
+	char command[200];
+
+	assert_non_null(list);
+	assert_non_null(mkdtemp(dev));
+	assert_non_null(mkdtemp(pci));
+	list->n = 2;
+	list->d[0] = (struct gpu_device){ .minor = 0, .mig = -1, .bus_id = "00000000:18:00.0" };
+	list->d[1] = (struct gpu_device){ .minor = 1, .mig = -1, .bus_id = "00000000:3B:00.0" };
+	touch(dev, "nvidia0");
+	touch(dev, "nvidia1");
+	touch(dev, "nvidiactl");
+	touch(dev, "nvidia-uvm");
+	touch(dev, "nvidia");
+	make_pci(pci, "0000:18:00.0", "0x10de", "0x030200", "0x2335", "nvidia");
+	make_pci(pci, "0000:3b:00.0", "0x10de", "0x030200", "0x2335", "nvidia");
+	make_pci(pci, "0000:19:00.0", "0x10de", "0x040300", "0x10f0", "snd_hda_intel");
+	make_pci(pci, "0000:1a:00.0", "0x1002", "0x030000", "0x1586", "amdgpu");
+	make_pci(pci, "0000:1b:00.0", "0x10de", "0x030000", "0x128b", ""); /* too old */
+	make_pci(pci, "0000:1c:00.0", "0x10de", "0x030200", "0x2335", "vfio-pci");
+	assert_int_equal(gpu_find_missing(list, dev, pci, missing), 0);
+	assert_int_equal(gpu_find_missing(list, "/nonexistent", "/nonexistent", missing), 0);
+	touch(dev, "nvidia5");
+	assert_int_equal(gpu_find_missing(list, dev, pci, missing), 1);
+	assert_int_equal(missing[0].minor, 5);
+	/* One of the same kind that the driver has refused; and that both miss one says no more. */
+	make_pci(pci, "0000:5e:00.0", "0x10de", "0x030200", "0x2335", "");
+	assert_int_equal(gpu_find_missing(list, dev, pci, missing), 1);
+	make_pci(pci, "0000:86:00.0", "0x10de", "0x030200", "0x2335", "nvidia");
+	assert_int_equal(gpu_find_missing(list, dev, pci, missing), 2);
+	assert_string_equal(missing[0].bus_id, "0000:5e:00.0");
+	assert_string_equal(missing[1].bus_id, "0000:86:00.0");
+	assert_int_equal(gpu_find_missing(list, dev, NULL, missing), 1);
+	/* What NVML counts and cannot ask is one of these. */
+	list->n_failed = 1;
+	assert_int_equal(gpu_find_missing(list, dev, NULL, missing), 0);
+	assert_int_equal(gpu_find_missing(list, dev, pci, missing), 1);
+	/* Whose numbers are not known of them nothing is missed by number. */
+	list->n_failed = 0;
+	list->d[1].minor = -1;
+	assert_int_equal(gpu_find_missing(list, dev, NULL, missing), 0);
+	(void)snprintf(command, sizeof(command), "rm -rf %s %s", dev, pci);
+	assert_int_equal(system(command), 0);
+	free(list);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -321,6 +459,8 @@ int main(void)
 		cmocka_unit_test(test_reasons_and_faults),
 		cmocka_unit_test(test_what_was_counted),
 		cmocka_unit_test(test_links_beside_others),
+		cmocka_unit_test(test_xids_in_the_log),
+		cmocka_unit_test(test_missing_cards),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

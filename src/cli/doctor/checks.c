@@ -198,9 +198,6 @@ void doctor_check_logind(struct doctor *d)
 
 void doctor_check_container(struct doctor *d)
 {
-	bool box = access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
-		   getenv("container") || getenv("KUBERNETES_SERVICE_HOST");
-
 	d->hidden = proc_in_namespace();
 	if (d->hidden)
 		doctor_find(
@@ -211,7 +208,7 @@ void doctor_check_container(struct doctor *d)
 			"and only their memory shows");
 	else
 		doctor_find(d, FINDING_OK, "container", NULL, "%s",
-			    box ? "yes, with the host's PIDs" : "no");
+			    proc_in_container() ? "yes, with the host's PIDs" : "no");
 }
 
 /* Holders of other users: they show even where their sockets do not (another network namespace). */

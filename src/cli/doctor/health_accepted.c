@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/doctor/health_accepted.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/json_get.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "task/end_record.h"
+
+#define FORMAT	  1
+#define FILE_MAX  (256UL << 10)
+#define ECC_KNOWN ((uint64_t)HEALTH_ECC << ECC_VOLATILE_UNCORRECTED)
+
+static void read_card(const char *uuid, const json_t *o, struct health_accepted *ret)
+{
+	struct health_accepted_card *c = &ret->cards[ret->n];
+
+	if (ret->n == GPU_DEVICES_MAX || !json_is_object(o))
+		return;
+	*c = (struct health_accepted_card){ .uuid = "" };
+	(void)str_copy(c->uuid, sizeof(c->uuid), uuid);
+	c->mono_ns = json_get_u64(o, "monotonic_ns");
+	if (json_is_integer(json_object_get(o, "ecc_uncorrected"))) {
+		c->counters.known |= ECC_KNOWN;
+		c->counters.ecc[ECC_VOLATILE_UNCORRECTED] = json_get_u64(o, "ecc_uncorrected");
+	}
+	if (json_is_integer(json_object_get(o, "energy_mj"))) {
+		c->counters.known |= HEALTH_ENERGY;
+		c->counters.energy_mj = json_get_u64(o, "energy_mj");
+	}
+	ret->n++;
+}
+
+static bool is_of_this_boot(const json_t *doc)
+{
+	const char *then = json_get_str(doc, "boot");
+	char now[BOOT_ID_MAX];
+
+	return then && boot_id_read(now, sizeof(now)) == 0 && strcmp(then, now) == 0;
+}
+
+int health_accepted_read(const char *path, struct health_accepted *ret, struct err *e)
+{
+	cleanup_free char *text = NULL;
+	size_t len = 0;
+	const char *uuid;
+	json_t *doc, *cards, *o;
+	int r = fs_read_file(path, FILE_MAX, &text, &len, e);
+
+	*ret = (struct health_accepted){ .n = 0 };
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	doc = json_loadb(text, len, 0, NULL);
+	if (json_get_u64(doc, "format") != FORMAT) {
+		json_decref(doc);
+		return err_set(e, -EPROTO, "%s is not what tenure health --accept writes", path);
+	}
+	cards = is_of_this_boot(doc) ? json_object_get(doc, "cards") : NULL;
+	json_object_foreach(cards, uuid, o)
+	{
+		read_card(uuid, o, ret);
+	}
+	json_decref(doc);
+	return 0;
+}
+
+static json_t *card_json(const struct gpu_health *h, uint64_t mono_ns)
+{
+	json_t *o = json_pack("{s:I}", "monotonic_ns", (json_int_t)mono_ns);
+
+	if (h->known & ECC_KNOWN)
+		(void)json_object_set_new(
+			o, "ecc_uncorrected",
+			json_integer((json_int_t)h->ecc[ECC_VOLATILE_UNCORRECTED]));
+	if (h->known & HEALTH_ENERGY)
+		(void)json_object_set_new(o, "energy_mj", json_integer((json_int_t)h->energy_mj));
+	return o;
+}
+
+int health_accepted_write(const char *path, const struct health_pass *p, struct err *e)
+{
+	cleanup_free struct health_accepted *before = xcalloc(1, sizeof(*before));
+	json_t *cards = json_object(), *doc;
+	char boot[BOOT_ID_MAX] = "", time[CLOCK_TEXT_MAX];
+	cleanup_free char *text = NULL;
+	struct strbuf line = STRBUF_INIT;
+	int r;
+
+	if (health_accepted_read(path, before, NULL) == 0)
+		for (uint32_t i = 0; i < before->n; i++)
+			(void)json_object_set_new(
+				cards, before->cards[i].uuid,
+				card_json(&before->cards[i].counters, before->cards[i].mono_ns));
+	for (uint32_t i = 0; i < p->n; i++)
+		if (p->cards[i].selected)
+			(void)json_object_set_new(cards, p->cards[i].dev.uuid,
+						  card_json(&p->cards[i].health, clock_mono_ns()));
+	(void)boot_id_read(boot, sizeof(boot));
+	doc = json_pack("{s:i, s:s, s:s, s:o}", "format", FORMAT, "boot", boot, "written",
+			clock_format_iso(clock_wall_ns(), time), "cards", cards);
+	text = json_dumps(doc, JSON_INDENT(1));
+	json_decref(doc);
+	strbuf_adds(&line, text ? text : "");
+	strbuf_addc(&line, '\n');
+	r = fs_write_atomic(path, line.data, line.len, 0644, e);
+	strbuf_clear(&line);
+	return r;
+}
+
+const struct health_accepted_card *health_accepted_of(const struct health_accepted *a,
+						      const struct health_card *c)
+{
+	for (uint32_t i = 0; i < a->n; i++) {
+		const struct health_accepted_card *then = &a->cards[i];
+		const bool both = then->counters.known & c->health.known & HEALTH_ENERGY;
+
+		if (strcmp(then->uuid, c->dev.uuid) == 0)
+			return both && c->health.energy_mj < then->counters.energy_mj ? NULL : then;
+	}
+	return NULL;
+}

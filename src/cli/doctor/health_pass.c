@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: MIT */
+
+/*
+ * The child: NVML, the list, a look at each card and all of its counters, those that were asked for
+ * first. What is so at this moment only (heat, a slower clock) is looked at again for two seconds,
+ * so that a card is not called bad for a peak. Then what the kernel knows, and at last, where
+ * --cuda asks for it, a child of its own for each idle card, all at once.
+ */
+#include "cli/doctor/health_pass.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "gpu/card_sign.h"
+#include "gpu/xid_log.h"
+#include "hold/holder/trial.h"
+
+#define AGAIN_NS    (2 * NS_PER_S)
+#define AGAIN_EVERY (250 * NS_PER_MS)
+#define REAP_NS	    (200 * NS_PER_MS) /* for a child that was killed */
+#define PCI_DIR	    "/sys/bus/pci/devices"
+#define MODULE_FILE "/sys/module/nvidia/version"
+
+/* -------- which -------- */
+
+static bool names_card(const struct gpu_pick *pick, const struct gpu_list *list,
+		       const struct health_card *c)
+{
+	if (!pick->by_uuid)
+		return c->dev.index == pick->index;
+	for (uint32_t i = 0; i < list->n; i++)
+		if (list->d[i].index == c->dev.index && str_has_prefix(list->d[i].uuid, pick->uuid))
+			return true;
+	return false;
+}
+
+static bool names_failed(const struct gpu_pick *pick, const struct gpu_failed *f)
+{
+	return !pick->by_uuid && f->index == pick->index;
+}
+
+static void note_unknown(struct health_pass *p, const struct gpu_pick *pick)
+{
+	char *word = p->unknown[p->n_unknown];
+
+	if (p->n_unknown == HEALTH_WORDS_MAX)
+		return;
+	if (pick->by_uuid)
+		(void)str_copy(word, GPU_UUID_MAX, pick->uuid);
+	else
+		(void)str_print(word, GPU_UUID_MAX, "GPU %u", (unsigned int)pick->index);
+	p->n_unknown++;
+}
+
+static void select_pick(struct health_pass *p, const struct gpu_pick *pick)
+{
+	bool found = false;
+
+	for (uint32_t i = 0; i < p->n; i++)
+		if (names_card(pick, &p->list, &p->cards[i]))
+			found = p->cards[i].selected = true;
+	for (uint32_t i = 0; i < p->list.n_failed; i++)
+		if (names_failed(pick, &p->list.failed[i]))
+			found = p->failed_selected[i] = true;
+	if (!found)
+		note_unknown(p, pick);
+}
+
+static void select_cards(struct health_pass *p, const struct gpu_picks *picks)
+{
+	for (uint32_t i = 0; i < p->list.n; i++)
+		if (p->list.d[i].mig < 0 && p->n < GPU_DEVICES_MAX)
+			p->cards[p->n++] =
+				(struct health_card){ .dev = p->list.d[i], .persistence = true };
+	for (uint32_t i = 0; !picks && i < p->n; i++)
+		p->cards[i].selected = true;
+	for (uint32_t i = 0; !picks && i < p->list.n_failed; i++)
+		p->failed_selected[i] = true;
+	for (size_t i = 0; picks && i < picks->n; i++)
+		select_pick(p, &picks->picks[i]);
+}
+
+/* -------- NVML -------- */
+
+/* Of the driver in the kernel, where NVML says no more than that it does not fit or is not there.
+ */
+static void add_module(struct health_pass *p, const char *dev_dir)
+{
+	cleanup_free char *text = NULL;
+	size_t len, used = strlen(p->trouble);
+
+	if (strcmp(dev_dir, "/dev") != 0)
+		return;
+	if (fs_read_file(MODULE_FILE, 256, &text, &len, NULL) < 0) {
+		(void)str_print(p->trouble + used, sizeof(p->trouble) - used,
+				" (the kernel has no module nvidia loaded)");
+		return;
+	}
+	text[strcspn(text, "\n")] = '\0';
+	(void)str_print(p->trouble + used, sizeof(p->trouble) - used,
+			" (the module in the kernel is %s)", text);
+}
+
+static int set_trouble(struct health_pass *p, int code, const struct err *e)
+{
+	(void)str_copy(p->trouble, sizeof(p->trouble), e->text);
+	p->code = code;
+	return code;
+}
+
+static int open_nvml(struct health_pass *p, struct nvml *n, const struct health_order *order)
+{
+	struct err e = ERR_INIT;
+	int r = nvml_load(n, &e);
+
+	if (r < 0)
+		return set_trouble(p, r, &e);
+	p->stage = STAGE_START;
+	r = nvml_start(n, &e);
+	if (r < 0) {
+		(void)set_trouble(p, r, &e);
+		add_module(p, order->dev_dir);
+		return r;
+	}
+	if (!n->driver_version || n->driver_version(p->driver, sizeof(p->driver)) != NVML_SUCCESS)
+		p->driver[0] = '\0';
+	p->stage = STAGE_LIST;
+	r = gpu_enumerate(n, &p->list, &e);
+	/* With none, or none that answers, there is still something to be told. */
+	if (r < 0 && r != -ENODEV && !p->list.n_failed)
+		return set_trouble(p, r, &e);
+	select_cards(p, order->picks);
+	return 0;
+}
+
+/* -------- a look -------- */
+
+static void judge_use(struct health_card *c, const struct gpu_look *look,
+		      const struct health_order *order)
+{
+	const char *unfit = gpu_unfit(&c->dev, look);
+
+	c->persistence = !(look->valid & GPU_VALID_PERSISTENCE) || look->persistence;
+	if (!order->cuda)
+		return;
+	c->trial = TRIAL_BUSY;
+	if (unfit)
+		(void)str_copy(c->trial_words, sizeof(c->trial_words), unfit);
+	else if (!(look->valid & GPU_VALID_PROCS) || look->procs.n_total ||
+		 look->used > order->idle_below)
+		(void)str_copy(c->trial_words, sizeof(c->trial_words), "somebody uses it");
+	else
+		c->trial = TRIAL_RUNS; /* soon */
+}
+
+static void look_at(struct health_pass *p, struct health_card *c, const struct nvml *n,
+		    const struct health_order *order)
+{
+	struct gpu_look look = { .valid = 0 };
+	struct err e = ERR_INIT;
+
+	p->stage = STAGE_LOOK;
+	p->at = (int)c->dev.index;
+	if (!c->selected) { /* what the others are compared with */
+		gpu_health_read(n, &c->dev, HEALTH_PART_LINKS, &c->health);
+		return;
+	}
+	if (gpu_look_at(n, &c->dev, GPU_LOOK_MEMORY, &look, &e) < 0) {
+		(void)str_copy(c->trouble, sizeof(c->trouble), e.text);
+	} else {
+		/* Whose it is may be hidden, which says nothing of how it is. */
+		(void)gpu_look_at(n, &c->dev, GPU_LOOK_ALL, &look, NULL);
+		judge_use(c, &look, order);
+		gpu_health_read_all(n, &c->dev, &c->health);
+	}
+	c->seen = true;
+}
+
+static bool is_moment(const struct health_card *c)
+{
+	struct card_signs signs;
+
+	card_signs(NULL, &c->health, CARD_MOMENT, &signs);
+	return signs.n > 0;
+}
+
+/* What it was slowed down by is forgotten as soon as one look does not find it so. */
+static bool look_again(struct health_card *c, const struct nvml *n)
+{
+	if (!c->selected || !is_moment(c))
+		return false;
+	gpu_health_read(n, &c->dev, HEALTH_PART_CLOCKS, &c->health);
+	return is_moment(c);
+}
+
+static void make_sure(struct health_pass *p, const struct nvml *n)
+{
+	const struct timespec nap = clock_timespec(AGAIN_EVERY);
+	const uint64_t until = clock_mono_ns() + AGAIN_NS;
+	bool any = true;
+
+	p->stage = STAGE_AGAIN;
+	while (any && clock_mono_ns() < until) {
+		any = false;
+		for (uint32_t i = 0; i < p->n; i++) {
+			p->at = (int)p->cards[i].dev.index;
+			any = look_again(&p->cards[i], n) || any;
+		}
+		if (any)
+			(void)nanosleep(&nap, NULL);
+	}
+	p->at = -1;
+}
+
+/* -------- the kernel -------- */
+
+static void ask_kernel(struct health_pass *p, const struct health_order *order)
+{
+	const bool is_here = !strcmp(order->dev_dir, "/dev") && !proc_in_container();
+	cleanup_free char *path = xasprintf("%s/kmsg", order->dev_dir);
+	cleanup_free struct xid_log *log = xcalloc(1, sizeof(*log));
+
+	p->stage = STAGE_NODES;
+	p->log_read = xid_log_read(path, log) == 0;
+	for (uint32_t i = 0; i < p->n; i++) {
+		const struct xid_log_card *x = xid_log_find(log, p->cards[i].dev.bus_id);
+
+		p->cards[i].xid = x ? x->xid : 0;
+		p->cards[i].xid_us = x ? x->at_us : 0;
+	}
+	p->n_missing =
+		gpu_find_missing(&p->list, order->dev_dir, is_here ? PCI_DIR : NULL, p->missing);
+}
+
+/* -------- CUDA -------- */
+
+static _Noreturn void be_trial(struct health_card *c)
+{
+	const uint64_t began = clock_mono_ns();
+	uint64_t compared = 0;
+	struct err e = ERR_INIT;
+
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+
+	int r = trial_run(c->dev.uuid, &compared, &e);
+
+	(void)str_copy(c->trial_words, sizeof(c->trial_words), r < 0 ? e.text : "");
+	c->trial_compared = compared;
+	c->trial_ns = clock_mono_ns() - began;
+	c->trial = r == 0			  ? TRIAL_GOOD
+		   : r == -ENOENT || r == -ENOSYS ? TRIAL_IMPOSSIBLE
+		   : r == -ENOMEM		  ? TRIAL_BUSY
+						  : TRIAL_BAD;
+	_exit(0);
+}
+
+static void end_trial(struct health_card *c, pid_t pid)
+{
+	int status = 0;
+
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (c->trial != TRIAL_RUNS)
+		return;
+	(void)str_print(c->trial_words, sizeof(c->trial_words), "the driver ended it (signal %d)",
+			WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+	c->trial = TRIAL_BAD;
+}
+
+static void try_cuda(struct health_pass *p)
+{
+	pid_t pids[GPU_DEVICES_MAX];
+
+	p->stage = STAGE_CUDA;
+	for (uint32_t i = 0; i < p->n; i++) {
+		struct health_card *c = &p->cards[i];
+
+		pids[i] = c->trial == TRIAL_RUNS ? fork() : 0;
+		if (c->trial == TRIAL_RUNS && pids[i] == 0)
+			be_trial(c);
+		if (pids[i] < 0) {
+			(void)str_copy(c->trial_words, sizeof(c->trial_words),
+				       "no process can be made for it");
+			c->trial = TRIAL_IMPOSSIBLE;
+		}
+	}
+	for (uint32_t i = 0; i < p->n; i++)
+		if (pids[i] > 0)
+			end_trial(&p->cards[i], pids[i]);
+}
+
+/* -------- both processes -------- */
+
+static void look_at_all(struct health_pass *p, const struct health_order *order)
+{
+	struct nvml n;
+
+	if (open_nvml(p, &n, order) < 0)
+		return;
+	for (int selected = 1; selected >= 0; selected--)
+		for (uint32_t i = 0; i < p->n; i++)
+			if (p->cards[i].selected == (selected == 1))
+				look_at(p, &p->cards[i], &n, order);
+	make_sure(p, &n);
+	ask_kernel(p, order);
+	if (order->cuda)
+		try_cuda(p);
+	p->stage = STAGE_DONE;
+}
+
+/* Its own process group: what it has started is killed with it. */
+static _Noreturn void be_child(struct health_pass *p, const struct health_order *order, int fd,
+			       pid_t parent)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	(void)setsid();
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent || null < 0)
+		_exit(1);
+	for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++)
+		(void)dup2(null, i);
+	proc_fds_close(fd);
+	look_at_all(p, order);
+	_exit(0);
+}
+
+static void wait_for(struct health_pass *p, pid_t pid, int fd, uint64_t timeout_ms)
+{
+	const uint64_t until = clock_mono_ns() + timeout_ms * NS_PER_MS;
+	struct pollfd end = { .fd = fd, .events = POLLIN };
+	const struct timespec nap = clock_timespec(5 * NS_PER_MS);
+	uint64_t now;
+
+	while ((now = clock_mono_ns()) < until &&
+	       poll(&end, 1, (int)((until - now) / NS_PER_MS) + 1) <= 0)
+		;
+	p->timed_out = clock_mono_ns() >= until && p->stage != STAGE_DONE;
+	(void)kill(-pid, SIGKILL);
+	(void)kill(pid, SIGKILL);
+	for (uint64_t reap = clock_mono_ns() + REAP_NS;
+	     waitpid(pid, NULL, WNOHANG) == 0 && clock_mono_ns() < reap;)
+		(void)nanosleep(&nap, NULL);
+	p->died = !p->timed_out && p->stage != STAGE_DONE && p->code == 0;
+}
+
+int health_pass_run(const struct health_order *order, struct health_pass **ret, struct err *e)
+{
+	const uint64_t began = clock_mono_ns();
+	const pid_t self = getpid();
+	struct health_pass *p;
+	int ends[2];
+
+	p = mmap(NULL, sizeof(*p), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return err_sys(e, errno, "memory to look in");
+	if (pipe2(ends, O_CLOEXEC) < 0) {
+		int r = err_sys(e, errno, "pipe");
+
+		p = health_pass_free(p);
+		return r;
+	}
+
+	cleanup_fd int read_end = ends[0], write_end = ends[1];
+
+	p->at = -1;
+
+	pid_t pid = fork();
+
+	if (pid < 0) {
+		int r = err_sys(e, errno, "start a process that asks the driver");
+
+		p = health_pass_free(p);
+		return r;
+	}
+	if (pid == 0)
+		be_child(p, order, write_end, self);
+	write_end = fd_close(write_end);
+	wait_for(p, pid, read_end, order->timeout_ms);
+	p->took_ns = clock_mono_ns() - began;
+	*ret = p;
+	return 0;
+}
+
+struct health_pass *health_pass_free(struct health_pass *p)
+{
+	if (p)
+		(void)munmap(p, sizeof(*p));
+	return NULL;
+}

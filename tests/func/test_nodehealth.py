@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: MIT
+"""`tenure health` on simulated machines: every verdict, a driver that hangs, and the scripts of docs/health.md."""
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+
+import pytest
+
+from holdlib import GIB, machine  # noqa: F401  (machine is a fixture)
+from patience import Stopwatch, must_come, wait_for
+
+PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs/health.md").read_text()
+SAFE = re.compile(r"[A-Za-z0-9 .,:;()/\-+_%?]{1,479}")
+
+
+def script(name):
+    return re.search(rf"<!-- script: {name} -->\n```sh\n(.*?)```", PAGE, re.S)[1]
+
+
+def health(m, *args, **env):
+    """Exit code and the line."""
+    done = m.cmd("health", *args, **env)
+    assert done.stdout == "" or (done.stdout.endswith("\n") and SAFE.fullmatch(done.stdout[:-1])), done.stdout
+    return done.returncode, done.stdout.strip()
+
+
+def document(m, *args):
+    done = m.cmd("health", "--json", *args)
+    doc = json.loads(done.stdout)
+    assert done.returncode == doc["exit_code"]
+    return doc
+
+
+def nobody_is_left(m):
+    return wait_for(lambda: not m.pids(m.tenure))
+
+
+def test_good_cards(machine):  # noqa: F811
+    m = machine(gpus=4)
+    assert health(m) == (0, "ok: 4 GPUs") and health(m, "--quiet") == (0, "")
+    assert health(m, "--gpus", "1,3") == (0, "ok: 2 GPUs") and health(m, "--expect", "4") == (0, "ok: 4 GPUs")
+    doc = document(m)
+    assert (doc["verdict"], doc["text"], doc["gpus"], doc["reasons"]) == ("good", "ok: 4 GPUs", 4, [])
+    assert doc["took_s"] < 9 and doc["driver"] and [d["gpu"] for d in doc["devices"]] == [0, 1, 2, 3]
+    assert all(d["verdict"] == "good" and d["reasons"] == [] and d["cuda"] is None and d["health"]["energy_j"] is not None
+               for d in doc["devices"])
+
+
+@pytest.mark.parametrize("figure, n, code, text", [
+    ("ecc-uncorrected", 2, "ecc-uncorrected", "2 uncorrected ECC errors since the driver was loaded"),
+    ("rows-pending", 1, "row-remap-pending", "a faulty row of its memory is replaced at the next reset"),
+    ("rows-failed", 1, "row-remap-failed", "a faulty row of its memory could not be replaced: the card is to be exchanged"),
+    ("pcie-lanes-lost", 8, "pcie-narrow", "PCIe with 8 of 16 lanes"),
+    ("links-down", 5, "nvlink-down", "16 of its NVLinks are up, 18 on others of its model")])
+def test_bad_card(machine, figure, n, code, text):  # noqa: F811
+    m = machine(gpus=3)
+    m.ctl("health", 1, figure, n)
+    rc, line = health(m, "--quiet")
+    assert rc == 1 and re.fullmatch(rf"bad: GPU 1 \(GPU-[0-9a-f-]{{36}}, NVIDIA H200\): {re.escape(text)}", line), line
+    doc = document(m)
+    assert [d["verdict"] for d in doc["devices"]] == ["good", "bad", "good"]
+    assert doc["devices"][1]["reasons"] == [{"code": code, "text": text}] and doc["text"] == line
+    # Whose job has another one is not kept from it.
+    assert health(m, "--gpus", "0,2") == (0, "ok: 2 GPUs") and health(m, "--gpus", doc["devices"][1]["uuid"])[0] == 1
+    m.ctl("health", 1, figure, 0)
+    assert health(m) == (0, "ok: 3 GPUs")
+
+
+@pytest.mark.parametrize("figure, n", [
+    ("ecc-corrected", 500), ("ecc-uncorrected-ever", 3), ("rows-corrected", 4), ("pcie-replays", 900), ("link-crc-flit", 7), ("links-down", (1 << 18) - 1)])
+def test_what_says_nothing_after_one_look(machine, figure, n):  # noqa: F811
+    """The last one: a machine without bridges."""
+    m = machine()
+    for gpu in 0, 1:
+        m.ctl("health", gpu, figure, n)
+    assert health(m) == (0, "ok: 2 GPUs")
+
+
+def test_heat_that_stays(machine):  # noqa: F811
+    m = machine(gpus=1)
+    busy = m.start("--take", "1G", "--stay", "60")
+    busy.stdout.readline()
+    m.ctl("health", 0, "heat", 60)
+    must_come(lambda: json.loads(m.cmd("devices", "--json").stdout)["devices"][0]["health"]["faults"] == ["hot"])
+    doc = document(m)
+    assert doc["exit_code"] == 1 and doc["text"].endswith("it is too hot, and runs slower") and doc["took_s"] >= 2
+    busy.kill()
+    m.ctl("health", 0, "heat", 0)
+    must_come(lambda: health(m) == (0, "ok: 1 GPU"))
+
+
+def test_heat_that_passes(machine):  # noqa: F811
+    """A peak is not what a card is called bad for."""
+    m = machine(gpus=1)
+    busy = m.start("--take", "1G", "--stay", "60")
+    busy.stdout.readline()
+    m.ctl("health", 0, "heat", 60)
+    must_come(lambda: json.loads(m.cmd("devices", "--json").stdout)["devices"][0]["health"]["faults"] == ["hot"])
+    p = subprocess.Popen([m.tenure, "health", "--timeout", "20s"], env=m.env, stdout=subprocess.PIPE, text=True)
+    m.ctl("health", 0, "heat", 0)
+    assert p.communicate(timeout=60)[0] == "ok: 1 GPU\n"
+    busy.kill()
+
+
+def test_lost_and_missing_cards(machine):  # noqa: F811
+    m = machine(gpus=3)
+    m.ctl("lose", 1)
+    rc, line = health(m)
+    assert rc == 1 and line.startswith("bad: GPU 1: nothing is seen of it: ") and "lost" in line
+    assert health(m, "--gpus", "0,2") == (0, "ok: 2 GPUs") and health(m, "--gpus", "1")[0] == 1
+    # Its node is known by what is said of it already; one more is one more card.
+    pathlib.Path(m.env["TENURE_DEV_DIR"], "nvidia9").touch()
+    assert health(m)[1].endswith("; the driver does not list the card of /dev/nvidia9")
+    m.ctl("restore", 1)
+    assert health(m) == (1, "bad: the driver does not list the card of /dev/nvidia9")
+    pathlib.Path(m.env["TENURE_DEV_DIR"], "nvidia9").unlink()
+    assert health(m, "--expect", "8") == (1, "bad: 3 of 8 GPUs are seen")
+    assert health(m, "--gpus", "0,7") == (1, "bad: GPU 7 is not here")
+    assert health(m, "--gpus", "GPU-00000000") == (1, "bad: GPU-00000000 is not here")
+
+
+def test_all_cards_lost(machine):  # noqa: F811
+    m = machine()
+    m.ctl("lose", 0)
+    m.ctl("lose", 1)
+    rc, line = health(m)
+    assert rc == 1 and "GPU 0: nothing is seen of it" in line and "GPU 1: nothing is seen of it" in line
+
+
+def test_no_gpus_of_the_job(machine):  # noqa: F811
+    m = machine()
+    m.ctl("hang", "nvmlInit_v2")  # nobody is asked
+    for none in ("", "NoDevFiles", "none", ","):
+        assert health(m, "--gpus", none) == (0, "ok: no GPU was asked for")
+    assert document(m, "--gpus", "")["devices"] == []
+
+
+@pytest.mark.parametrize("args, said", [
+    (("--gpus", "abc"), "names no GPU"), (("--accept",), "--since FILE"), (("--timeout", "0"), "timeout"), (("--expect", "0"), "expect"), (("x",), "x"),
+    (("--accept", "--since", "/nonexistent/dir/file"), "/nonexistent/dir/file")])
+def test_mistakes(machine, args, said):  # noqa: F811
+    done = machine(gpus=1).cmd("health", *args)
+    assert done.returncode == 2 and done.stdout == "" and said in done.stderr
+
+
+def test_no_driver(tenure, tmp_path):
+    r = tenure("health", "--dev-dir", str(tmp_path))
+    assert r.returncode == 3 and r.stdout == "not tested: no NVIDIA driver found: libnvidia-ml.so.1 is not on the library path\n" and r.stderr == ""
+
+
+@pytest.mark.parametrize("function, error, code, said", [
+    ("nvmlInit_v2", "NVML_ERROR_LIB_RM_VERSION_MISMATCH", 3, "not tested: NVML does not start: "),
+    ("nvmlDeviceGetCount_v2", "NVML_ERROR_UNKNOWN", 3, "not tested: device count: "),
+    ("nvmlDeviceGetMemoryInfo_v2", "NVML_ERROR_GPU_IS_LOST", 1, "nothing is seen of it: memory: "),
+    ("nvmlDeviceGetComputeRunningProcesses_v3", "NVML_ERROR_UNKNOWN", 0, "ok: 2 GPUs")])
+def test_driver_that_fails(machine, function, error, code, said):  # noqa: F811
+    m = machine()
+    m.ctl("fail", function, "all", error)
+    if function == "nvmlDeviceGetMemoryInfo_v2":
+        m.ctl("fail", "nvmlDeviceGetMemoryInfo", "all", error)
+    rc, line = health(m)
+    assert rc == code and said in line, line
+
+
+@pytest.mark.parametrize("function, where", [
+    ("nvmlInit_v2", "while NVML started"), ("nvmlDeviceGetCount_v2", "while NVML listed the GPUs"),
+    ("nvmlDeviceGetTotalEnergyConsumption", "asked of GPU 0"), ("cuCtxCreate_v2", "when CUDA was tried on GPU 0, 1")])
+def test_driver_that_hangs(machine, function, where):  # noqa: F811
+    m = machine()
+    m.ctl("hang", function)
+    watch = Stopwatch()
+    rc, line = health(m, "--timeout", "1s", "--cuda")
+    assert rc == 3 and line.startswith("not tested: the driver has not answered within 1.") and line.endswith(where), line
+    assert watch.took() < 5 and nobody_is_left(m)
+
+
+def test_what_was_found_before_it_hangs(machine):  # noqa: F811
+    m = machine()
+    m.ctl("health", 0, "rows-failed", 1)
+    m.ctl("hang", "cuInit")
+    rc, line = health(m, "--timeout", "1s", "--cuda")
+    assert rc == 1 and line.startswith("bad: GPU 0 (") and "the driver has not answered" in line
+
+
+def test_killed_from_outside_it_leaves_nobody(machine):  # noqa: F811
+    m = machine()
+    m.ctl("hang", "nvmlInit_v2")
+    p = subprocess.Popen([m.tenure, "health", "--timeout", "60s"], env=m.env, stdout=subprocess.PIPE)
+    must_come(lambda: len(m.pids(m.tenure)) == 2)
+    p.kill()
+    assert p.communicate()[0] == b"" and nobody_is_left(m)
+
+
+def test_cuda(machine):  # noqa: F811
+    m = machine(gpus=3)
+    m.ctl("compute-mode", 2, "exclusive")
+    new = m.start("--device", 1, "--take", "2G", "--stay", "60")
+    must_come(lambda: m.used()[1] > GIB)
+    doc = document(m, "--cuda")
+    zero, one, two = doc["devices"]
+    assert doc["exit_code"] == 0 and zero["cuda"]["good"] and zero["cuda"]["compared"] > 1e6 and zero["notes"] == []
+    assert one["cuda"] is two["cuda"] is None and one["notes"] == ["CUDA was not tried: somebody uses it"]
+    assert "EXCLUSIVE_PROCESS" in two["notes"][0] and m.used()[0] == 0
+    new.kill()
+    for figure in ("wrong-results", "nan-results"):
+        m.ctl("health", 0, figure, 3)
+        rc, line = health(m, "--cuda")
+        assert rc == 1 and re.search(r"GPU 0 \(.*\): it does not compute: 3 of \d+ results are wrong$", line), line
+        assert health(m) == (0, "ok: 3 GPUs")
+        m.ctl("health", 0, figure, 0)
+    m.ctl("fail", "cuCtxCreate", "all", "CUDA_ERROR_SYSTEM_NOT_READY")
+    assert re.search(r"it does not compute: cuCtxCreate: CUDA_ERROR_SYSTEM_NOT_READY \(802\)$", health(m, "--gpus", "0", "--cuda")[1])
+
+
+def test_mig(machine):  # noqa: F811
+    m = machine(gpus=2, options=("--mig", "1g.18gb:3"))
+    doc = document(m, "--cuda")
+    assert doc["text"] == "ok: 2 GPUs" and len(doc["devices"]) == 2
+    assert "in MIG mode" in doc["devices"][0]["notes"][0] and doc["devices"][1]["cuda"]["good"]
+    instance = next(d["uuid"] for d in json.loads(m.cmd("devices", "--json").stdout)["devices"] if d["mig"] == 1)
+    assert health(m, "--gpus", instance) == (0, "ok: 1 GPU")
+    m.ctl("health", 0, "ecc-uncorrected", 1)
+    assert health(m, "--gpus", instance)[0] == 1 and health(m, "--gpus", "1") == (0, "ok: 1 GPU")
+
+
+def test_accepted_errors(machine, tmp_path):  # noqa: F811
+    m, known = machine(), tmp_path / "known.json"
+    m.ctl("health", 0, "ecc-uncorrected", 2)
+    m.ctl("health", 1, "pcie-lanes-lost", 8)
+    assert health(m, "--since", known)[0] == 1 and not known.exists()
+    rc, line = health(m, "--since", known, "--accept")
+    assert rc == 1 and "GPU 0" not in line and "PCIe with 8 of 16 lanes" in line  # what is so is not excused
+    m.ctl("health", 1, "pcie-lanes-lost", 0)
+    assert health(m, "--since", known) == (0, "ok: 2 GPUs") and health(m)[0] == 1
+    m.ctl("health", 0, "ecc-uncorrected", 3)
+    assert health(m, "--since", known)[1].endswith("1 uncorrected ECC error since it was accepted")
+    known.write_text("no JSON")
+    done = m.cmd("health", "--since", known)
+    assert done.returncode == 1 and "3 uncorrected ECC errors" in done.stdout and "nothing is accepted" in done.stderr
+
+
+def test_xids_in_the_kernels_log(machine, tmp_path):  # noqa: F811
+    m, known = machine(), tmp_path / "known.json"
+    bus = json.loads(m.cmd("devices", "--json").stdout)["devices"][1]["bus_id"][4:-2].lower()
+    with open("/proc/uptime") as f:
+        now = int(float(f.read().split()[0]) * 1e6)
+    log = pathlib.Path(m.env["TENURE_DEV_DIR"], "kmsg")
+    log.write_text(f"6,1,{now},-;usb 1-1: new device\n4,2,{now},-;NVRM: Xid (PCI:{bus}): 79, pid=1, GPU has fallen off the bus.\n")
+    rc, line = health(m)
+    assert rc == 1 and re.fullmatch(r"bad: GPU 1 \(.*\): its driver has reported XID 79 \(GPU has fallen off the bus\)", line)
+    assert health(m, "--xids", "0")[0] == 0
+    assert health(m, "--since", known, "--accept") == (0, "ok: 2 GPUs") and health(m)[0] == 1
+    log.write_text(log.read_text() + f"4,3,{now},-;NVRM: Xid (PCI:{bus}): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)\n")
+    assert health(m) == (0, "ok: 2 GPUs")
+
+
+def test_xids_that_an_agent_knows(queue):
+    q = queue()
+    q.start("--load", "light")
+    q.m.ctl("xid", 1, 79)
+    must_come(lambda: q.status()["devices"][1]["xid"] == 79)
+    done = q.m.cmd("health", "--gpus", "1")
+    assert done.returncode == 1 and "XID 79" in done.stdout
+
+
+def test_beside_a_hold(queue):
+    """A held card is somebody's, and what holds it is not disturbed."""
+    q = queue()
+    q.start("--load", "light")
+    must_come(lambda: len(q.held()) == 2)
+    pids = {d["gpu"]: d["holder_pid"] for d in q.status()["devices"]}
+    doc = json.loads(q.m.cmd("health", "--json", "--cuda").stdout)
+    assert doc["exit_code"] == 0 and all(d["cuda"] is None for d in doc["devices"])
+    assert {d["gpu"]: d["holder_pid"] for d in q.status()["devices"]} == pids
+
+
+# -------- what docs/health.md says --------
+
+def test_load_sensor_of_grid_engine(machine, tmp_path):  # noqa: F811
+    m = machine()
+    sensor = tmp_path / "sensor"
+    sensor.write_text(script("sge-sensor").replace("/usr/bin/tenure", m.tenure))
+    m.ctl("lose", 0)
+    done = subprocess.run(["sh", sensor], input="\n\nquit\n", env=m.env, text=True, capture_output=True, timeout=60)
+    host = subprocess.run(["hostname"], text=True, capture_output=True).stdout.strip() or socket.gethostname()
+    assert done.returncode == 0 and done.stdout == f"begin\n{host}:gpu_bad:1\nend\n" * 2
+
+
+@pytest.fixture
+def lab(build, env, tmp_path):
+    """A real Slurm whose nodes run the scripts of the page: lab(**{name in slurm.conf: script})."""
+    import slurmlab
+    try:
+        slurmlab.check()
+    except slurmlab.CannotRun as e:
+        pytest.skip(str(e))
+    made = []
+
+    def make(more="", **scripts):
+        for setting, name in scripts.items():
+            path = tmp_path / name
+            path.write_text(script(name).replace(
+                "#!/bin/sh\n", f"#!/bin/sh\ntrap 'touch {tmp_path}/looked-$SLURMD_NODENAME' EXIT; set -a; . {tmp_path}/slurm/env-$SLURMD_NODENAME; set +a; PATH={slurmlab.PATH}; export SLURM_CONF={tmp_path}/slurm/slurm.conf\n")
+                .replace("/usr/bin/tenure", str(build / "tenure")).replace("/var/lib/", f"{tmp_path}/$SLURMD_NODENAME-"))
+            path.chmod(0o755)
+            more += f"\n{setting}={path}"
+        made.append(slurmlab.Lab(build, env, tmp_path, more=more))
+        return made[-1]
+    yield make
+    for one in made:
+        one.close()
+
+
+def reason(lab, node):
+    state, _, text = lab.run("sinfo", "-h", "-N", "-p", "gpu", "-n", node, "-o", "%T|%200E").strip().partition("|")
+    return state, text.strip()
+
+
+def test_health_check_of_slurm(lab):
+    s = lab("HealthCheckInterval=1", HealthCheckProgram="slurm-health")
+    good, bad = s.machines
+    s.machines[bad].ctl("health", 2, "ecc-uncorrected", 2)
+    must_come(lambda: reason(s, bad)[0].startswith("drain"), 30)
+    assert re.fullmatch(r"gpu: bad: GPU 2 \(GPU-[0-9a-f-]{36}, NVIDIA A10\): 2 uncorrected ECC errors since the driver was loaded", reason(s, bad)[1])
+    assert reason(s, good)[0] == "idle"
+    # A reason that somebody else has given is left alone. (What is drained is looked at all the same.)
+    s.drain(good, "disk")
+    s.machines[good].ctl("lose", 0)
+    must_come(lambda: (s.tmp / f"looked-{good}").exists(), 30)
+    (s.tmp / f"looked-{good}").unlink()
+    must_come(lambda: (s.tmp / f"looked-{good}").exists(), 30)
+    assert reason(s, good)[1] == "disk"
+
+
+def test_prolog_of_slurm(lab):
+    s = lab("SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0", Prolog="slurm-prolog")
+    node, other = s.machines
+    job = s.run("sbatch", "--parsable", "-w", node, "--gres=gpu:1", "--mem=1000", "--wrap", "true").strip()
+    assert s.await_job(job, "COMPLETED", "FAILED") == "COMPLETED", s.log(f"slurmd-{node}")
+    none = s.run("sbatch", "--parsable", "-w", other, "--mem=1000", "--wrap", "true").strip()
+    s.machines[other].ctl("nvml", "lost")
+    assert s.await_job(none, "COMPLETED", "FAILED") == "COMPLETED"  # which asks for no GPU
+    s.machines[node].ctl("health", 0, "rows-failed", 1)
+    job = s.run("sbatch", "--parsable", "-w", node, "--gres=gpu:4", "--mem=1000", "--wrap", "true").strip()
+    must_come(lambda: reason(s, node)[0].startswith("drain"), 30)
+    assert reason(s, node)[1].startswith("gpu: bad: GPU 0 (GPU-") and s.await_job(job, "PENDING") == "PENDING"
