@@ -16,7 +16,8 @@ from queuelib import Queue
 from weblib import Web
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="python3-selenium is not here")
-from selenium.common.exceptions import StaleElementReferenceException, WebDriverException  # noqa: E402
+from selenium.common.exceptions import (ElementClickInterceptedException, ElementNotInteractableException, StaleElementReferenceException,  # noqa: E402
+                                        WebDriverException)
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402,F401
@@ -99,30 +100,48 @@ class Page:
         except AssertionError as e:
             raise AssertionError(f"{e}\n{self.text()}\n{self.wrongs()}") from e
 
-    def get(self, css, text="", limit=20.0):
-        """The first of them that is seen and has this text."""
-        return self.until(lambda: next((e for e in self.all(css) if text in (e.text or e.get_attribute("value") or "")), None), limit)
+    def find(self, css, *texts):
+        """The first of them that is seen now and has these texts."""
+        return next((e for e in self.all(css) if all(text in (e.text or e.get_attribute("value") or "") for text in texts)), None)
+
+    def get(self, css, text="", *more, limit=20.0):
+        """The first of them that is seen and has this text, and more of it. What is to be in an element is asked for here, and
+        not of what this returns: the page may replace it at any time."""
+        return self.until(lambda: self.find(css, text, *more), limit)
 
     def gone(self, css, text="", limit=20.0):
         self.until(lambda: not [e for e in self.all(css) if text in e.text], limit)
 
     def text(self, css="body"):
-        return "\n".join(e.text for e in self.driver.find_elements(By.CSS_SELECTOR, css))
+        """What is seen of them at one moment, on which nothing of it was replaced."""
+        while True:
+            try:
+                return "\n".join(e.text for e in self.driver.find_elements(By.CSS_SELECTOR, css))
+            except StaleElementReferenceException:
+                continue
 
-    def row(self, task, part="queue"):
-        return self.get(f"#{part} tr[data-task='{task}']")
+    def row(self, task, *texts):
+        return self.get(f"#queue tr[data-task='{task}']", *texts)
 
-    def gpu(self, n, kind=None):
-        """The part of a GPU, once it is of that kind."""
-        return self.get(f".gpu{f'[data-kind={kind}]' if kind else ''}", f"GPU {n}\n")
+    def gpu(self, n, kind=None, *texts):
+        """The part of a GPU, once it is of that kind and has these texts."""
+        return self.get(f".gpu{f'[data-kind={kind}]' if kind else ''}", f"GPU {n}\n", *texts)
 
     # --- what is done ---
 
     def click(self, css, text="", limit=20.0):
-        element = self.get(css, text, limit)
-        self.js("arguments[0].scrollIntoView({block: 'center'})", element)
-        element.click()
-        return element
+        """As soon as it is there and nothing is above it."""
+        def clicked():
+            element = self.find(css, text)
+            if not element:
+                return None
+            self.js("arguments[0].scrollIntoView({block: 'center'})", element)
+            try:
+                element.click()
+            except (ElementClickInterceptedException, ElementNotInteractableException):
+                return None
+            return element
+        return self.until(clicked, limit)
 
     def close_toasts(self):
         """What was said in the corner, which covers what is below it for a while."""

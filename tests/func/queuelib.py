@@ -57,7 +57,11 @@ class Node:
         return " ".join(self.run("why", str(i)).stdout.split())
 
     def said(self, text):
+        """As far as it is written: what the agent says, in its output as in its log, is written by a thread of its own."""
         return text in self.out.read_text()
+
+    def must_say(self, text, limit=10.0):
+        assert wait_for(lambda: self.said(text), limit), (text, self.out.read_text())
 
     def kill(self):
         self.agent.kill()

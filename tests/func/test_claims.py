@@ -194,7 +194,7 @@ def test_claim_that_is_hidden_while_its_task_runs(world, faultfs, tmp_path, what
         time.sleep(1)  # many beats
         assert all(proc_exists(pid) for pid in shims)
         go.touch()
-        assert wait_for(lambda: a.said("is not found, though it is there")), a.out.read_text()
+        a.must_say("is not found, though it is there")
         time.sleep(0.5)
     a.wait(i, "done")
     a.wait(array, "done")

@@ -32,7 +32,7 @@ def test_frozen_node_wakes_up_late(world, tmp_path):
     go.touch()
     b.wait(i, "done")
     assert wait_for(lambda: not a.runs())
-    assert wait_for(lambda: a.said("came too late"))
+    a.must_say("came too late")
     assert [line.split()[0] for line in lines(mark)] == ["begun", "begun", "over"]
     done = next((b.spool / "done").glob(f"*/*,{i},*"))
     records = [json.loads(line) for line in done.read_text().splitlines()[1:]]
@@ -84,7 +84,7 @@ def test_late_start_whose_claim_cannot_be_noted(world, faultfs, tmp_path):
         assert wait_for(lambda: claimed.wall() > 0.2)  # two beats
         with mount.ruled("write EIO /default/running/*"):
             a.wake(frozen)
-            assert wait_for(lambda: a.said(f"task {i} cannot start yet")), a.out.read_text()
+            a.must_say(f"task {i} cannot start yet")
             assert not mark.exists() and a.task(i)["state"] == "running"
     finally:
         a.wake(frozen)

@@ -124,7 +124,7 @@ def test_file_by_hand_is_not_refused_for_what_the_disk_does(world, faultfs, tmp_
     a.start()
     with mount.ruled(f"create {error} /default/tmp/submit,*"):
         (a.spool / "pending/5_hand.sh").write_text("#!/bin/sh\necho begun\n")
-        assert wait_for(lambda: a.said("could not be made a task yet")), a.out.read_text()
+        a.must_say("could not be made a task yet")
     assert wait_for(lambda: [t["state"] for t in a.rows()] == ["done"], 20), (a.rows(), a.out.read_text())
     assert os.listdir(a.spool / "bad") == []
 
@@ -141,7 +141,7 @@ def test_journals_that_are_hidden_after_a_restart(world, faultfs, tmp_path):
     a.kill()
     with mount.ruled("getattr,open ENOENT /default/ends/*"):
         a.start(wait=False)
-        assert wait_for(lambda: a.said("is not found, though it is there")), a.out.read_text()
+        a.must_say("is not found, though it is there")
         time.sleep(0.5)
     go.touch()
     a.wait(i, "done")
@@ -213,9 +213,9 @@ def test_queue_that_was_moved(world):
     a.start()
     away = a.spool.with_name("away")
     a.spool.rename(away)
-    assert wait_for(lambda: a.said(f"{a.spool} is not there any more: the queue that this agent")), a.out.read_text()
+    a.must_say(f"{a.spool} is not there any more: the queue that this agent")
     i = a.submit("-g", "0", "--", "true")
-    assert wait_for(lambda: a.said(f"{a.spool} is another directory now")), a.out.read_text()
+    a.must_say(f"{a.spool} is another directory now")
     a.run("off")
     a.agent.wait(HANG)
     a.start()

@@ -125,7 +125,7 @@ def test_claim_that_cannot_be_read_at_first_counts(world, faultfs, tmp_path, opt
     a.kill()
     with mount.ruled(f"open EIO /default/running/{claim}"):
         a.start()
-        assert wait_for(lambda: a.said("could not be recovered")), a.out.read_text()
+        a.must_say("could not be recovered")
         time.sleep(4)  # more than what a lane is kept for that nothing runs of
         assert lines(mark) == ["begun"]
         assert owner(a, key) == "alpha"

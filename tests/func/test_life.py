@@ -121,7 +121,7 @@ def test_lifetime_ends_after_its_owners_word(queue, tmp_path):
     if not wait_for(has(marks, "begun"), 4):
         pytest.skip("no task begins within its lifetime here")
     q.run("off", "--stop-tasks")
-    assert q.said("stopping its tasks (tenure off --stop-tasks): nothing more is started or held"), q.out.read_text()
+    q.must_say("stopping its tasks (tenure off --stop-tasks): nothing more is started or held")
     assert not q.said("is over"), q.out.read_text()  # its lifetime
     q.wait(i, "cancelled")
     assert marks.read_text().split() == ["begun", "told", "over"]

@@ -12,8 +12,8 @@ def test_names_must_differ(world, tmp_path):
     a, b = world.node("alpha"), world.node("alpha")
     a.start()
     b.start(wait=False)
-    assert wait_for(lambda: b.said("another node, with the host name alpha"), 15), b.out.read_text()
-    assert b.said("node_name")
+    b.must_say("another node, with the host name alpha", 15)
+    b.must_say("node_name")
     assert not b.queue()["open"] and a.queue()["open"]
     b.end()
     b.start("--node-name", "beta")
@@ -59,7 +59,7 @@ def test_name_of_an_agent_that_has_adopted_nothing(world, tmp_path):
     events.rename(away)
     events.write_text("no directory")
     a.start(wait=False)
-    assert wait_for(lambda: a.said("there is no queue")), a.out.read_text()
+    a.must_say("there is no queue")
     a.run("off")
     a.agent.wait(HANG)
     assert (a.spool / "agents" / "alpha").exists()
@@ -85,14 +85,14 @@ def test_first_sign_of_life_that_cannot_be_written(world, faultfs, tmp_path):
     a.kill()
     with mount.ruled("open,write EIO */agents/alpha"):
         a.start(wait=False)
-        assert wait_for(lambda: a.said("agents/alpha")), a.out.read_text()
+        a.must_say("agents/alpha")
         time.sleep(0.5)  # some looks
     i = a.submit("-g", "0", "--", "true")
     a.wait(i, "done")
     a.kill()
     with mount.ruled("write EIO */agents/alpha"):
         a.start()
-        assert wait_for(lambda: a.said("write the heartbeat")), a.out.read_text()
+        a.must_say("write the heartbeat")
         i = a.submit("-g", "0", "--", "true")
         a.wait(i, "done")
     i = a.submit("-g", "0", "--", "true")

@@ -118,7 +118,7 @@ def test_stop_on_another_node(world, tmp_path):
     answers = [f"beta,{n}.answer" for n in range(3)]
     assert wait_for(lambda: sorted(os.listdir(b.spool / "control")) == answers), os.listdir(b.spool / "control")
     assert '"all\\" is no id' in (b.spool / "control/beta,0.answer").read_text()
-    assert wait_for(lambda: b.said("an order to this agent"))
+    b.must_say("an order to this agent")
 
 
 def test_stop_on_another_node_when_our_own_part_is_not_safe(world, faultfs, tmp_path):
