@@ -560,8 +560,8 @@ def test_files_that_cannot_be_written_stop_nothing(guard, agent, home, tenure, d
 def test_unwritable_state_directory(guard, agent, tenure, dev):
     a = agent("--state-dir", "/proc/nowhere")
     a.line("gpu 1")
-    s = json.loads(tenure("status", "--json", "--dev-dir", str(dev)).stdout)
-    assert "/proc/nowhere" in s["log_trouble"] and s["lines_lost"] > 0
+    s = must_come(lambda: (s := json.loads(tenure("status", "--json", "--dev-dir", str(dev)).stdout))["lines_lost"] > 0 and s)
+    assert "/proc/nowhere" in s["log_trouble"]
     assert "could not be written: " in tenure("status", "--dev-dir", str(dev)).stdout
     assert select.select([a.p.stderr], [], [], 10)[0]
     a.stop()

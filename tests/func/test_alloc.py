@@ -765,17 +765,15 @@ def test_events_of_allocations(queue):
     q.start("--no-hold")
     q.run("alloc", "a", "-g", "2")
     has(q, "a")
+
+    def told():
+        return [(e["event"], e["task"], e["name"], e["gpus"], len(e["uuids"])) for e in events_of(q, "allocated", "released")]
+    must_come(lambda: told() == [("allocated", 1, "a", 2, 2)])
     q.kill()
     q.start("--no-hold")  # which has not allocated it
     must_come(lambda: q.task(1)["state"] == "running")
     q.run("release", "a")
     q.run("wait", "1", check=False)
-
-    def told():
-        lines = [json.loads(line) for f in pathlib.Path(q.home).glob("**/events/*.jsonl") if ".tasks." not in f.name
-                 for line in f.read_text().splitlines()]
-        return [(e["event"], e["task"], e["name"], e["gpus"], len(e["uuids"])) for e in lines
-                if e["event"] in ("allocated", "released")]
     must_come(lambda: told() == [("allocated", 1, "a", 2, 2), ("released", 1, "a", 2, 2)])
 
 

@@ -499,10 +499,11 @@ def test_a_machine_with_an_agent_and_a_task(queue):
 
     def look(*args):
         return q.m.run(q.m.tenure, "nodes", "local", *args).stdout
+    q.begun(i)
     must_come(lambda: sorted(states(json.loads(look("--json")))) == ["held", "held", "task"], 30, 0.2)
-    said = look()
+    said = must_come(lambda: f"in use by task {i}" in (said := look()) and said)
     assert re.search(r"Total GPUs: 3   Free: 0   Allocated: 3   Active Tasks: 1\nOurs: 3\n", said), said
-    assert f"in use by task {i}" in said and len(re.findall(r"  held$", said, re.M)) == 2, said
+    assert len(re.findall(r"  held$", said, re.M)) == 2, said
     q.run("stop", str(i), "--now")
 
 

@@ -74,9 +74,9 @@ def test_edit_warns_as_submit_does(world):
 
 
 def running_on(node, asked_on, *what):
-    """A task that runs on that node, submitted from another one."""
+    """A task that runs on that node, submitted from another one: its start was heard of, and is written down."""
     i = asked_on.submit(*what)
-    assert wait_for(lambda: any(t == i for t, _ in node.runs()), 15), (i, asked_on.rows())
+    assert wait_for(lambda: any(at[0] == i and t["pid"] for at, t in node.runs().items()), 15), (i, asked_on.rows())
     return i
 
 
@@ -396,5 +396,5 @@ def test_array_that_runs_on_both_waits_for_nothing(world):
     i = a.submit("--array", "1-4", "-g", "1", "--", "sleep", "600")
     must_come(lambda: len(a.runs()) == len(b.runs()) == 2)
     for n in (a, b):
-        assert n.why(i) == f"{i} sleep: 4 of its 4 elements run, and none is left to start", n.why(i)
+        must_come(lambda n=n: n.why(i) == f"{i} sleep: 4 of its 4 elements run, and none is left to start")
     a.run("stop", str(i), "--now")

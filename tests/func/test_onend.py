@@ -315,8 +315,12 @@ def test_why_it_could_not_be_started_is_told_everywhere(queue, tmp_path):
         assert rows[i].endswith(f", {reason}"), rows[i]
         assert reason in q.why(i)
     assert rows[plain].endswith(", exit 127") and rows[killed].endswith(", signal 15")
-    lines = pathlib.Path(q.status()["agent"]["events"]).read_text().splitlines()
-    ends = [e for e in map(json.loads, lines) if e["event"] == "task-ended"]
+    path = pathlib.Path(q.status()["agent"]["events"])
+
+    def ended():
+        found = [e for e in map(json.loads, path.read_text().splitlines()) if e["event"] == "task-ended"]
+        return {e["task"] for e in found if e["outcome"] == "failed"} == {*reasons, plain, killed, element} and found
+    ends = must_come(ended)
     for i, reason in reasons.items():
         last = [e for e in ends if e["task"] == i][-1]
         assert last["why"].startswith(f"{reason}, try ") and reason in last["text"]

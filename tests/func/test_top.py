@@ -212,7 +212,7 @@ def test_a_card_in_mig_mode(queue, top_built):
     shown = must_come(lambda: next((text for text in [q.run("top", "--once").stdout] if row.search(text)), None), 20)
     part = row.search(shown)[1]
     assert re.search(rf"^   0 H200 +mig +{DURATION} in parts: ", shown, re.M) and "in MIG mode: its instances" in shown
-    assert f"task {i} (runs) has started on GPU {part}" in " ".join(q.run("events").stdout.split())
+    must_come(lambda: f"task {i} (runs) has started on GPU {part}" in " ".join(q.run("events").stdout.split()))
     assert re.search(r"^  0  mig ", q.run("status").stdout, re.M) and f"running on gpu {part} " in q.run("status").stdout
     assert f"on vm, GPU {part}\n" in q.run("list").stdout.replace(q.task(i)["agent"], "vm")
     assert q.task(i)["devices"] == [part] and re.search(rf"^devices +GPU {part}$", q.run("show", str(i)).stdout, re.M)

@@ -63,7 +63,7 @@ def config(q, **settings):
 
 def log(q):
     """As far as it is written: a thread of its own does that, a moment after the status tells of what is in it."""
-    return " ".join(next(pathlib.Path(q.spool, "logs").glob("agent-*.log")).read_text().split())
+    return " ".join(" ".join(path.read_text() for path in pathlib.Path(q.spool, "logs").glob("agent-*.log")).split())
 
 
 def logged(q, text):
