@@ -11,9 +11,11 @@
 Every wait has a limit; what came is kept in agent.messages.
 """
 import json
+import os
 import pathlib
 import select
 import shlex
+import signal
 import socket
 import subprocess
 import threading
@@ -235,6 +237,7 @@ class Shim:
             env=machine.env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             start_new_session=True)
         self.pid = self.process.pid
+        self.newcomer = 0  # that reported last
 
     def start(self, *args):
         """Start the newcomer in it."""
@@ -247,12 +250,19 @@ class Shim:
     def report(self):
         """Of the newcomer."""
         line = self.process.stdout.readline()
-        return json.loads(line) if line.startswith("{") else {"line": line}
+        report = json.loads(line) if line.startswith("{") else {"line": line}
+        self.newcomer = report.get("pid", 0)
+        return report
 
     def wait(self):
         """Until the line has run."""
         while self.process.stdout.readline().strip() != "done":
             assert self.process.poll() is None
+
+    def leave(self):
+        """The newcomer goes, which was to stay until it was seen; until its line has run."""
+        os.kill(self.newcomer, signal.SIGTERM)
+        self.wait()
 
     def run(self, *args):
         self.start(*args)

@@ -211,6 +211,8 @@ def test_queue_that_was_moved(world):
     """An agent serves what it opened; who submits by the name of that gets another one, which is said."""
     a = world.node("alpha")
     a.start()
+    # Before that it would make the directory of its log anew.
+    assert wait_for(lambda: list(a.spool.glob("logs/agent-*.log")) and list(a.spool.glob("events/*.jsonl")))
     away = a.spool.with_name("away")
     a.spool.rename(away)
     a.must_say(f"{a.spool} is not there any more: the queue that this agent")

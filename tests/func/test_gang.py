@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from machine import DURATION
 from nodelib import caching_nodes, kill_at_once, lines
 from patience import HANG, Stopwatch, must_come, wait_for
 
@@ -449,7 +450,7 @@ def test_what_is_paused_keeps_no_gpus(world, ranks):
     rank = next(t["element"] for t in there.runs().values() if t["id"] == i)
     for n in (there, other):  # it does not run, whoever is asked
         listed = " ".join(n.run("list").stdout.split())
-        assert re.search(rf"{i}\.{rank} running 500 1 - train.py \d+s on {there.name}, .*waits for the other ranks", listed), listed
+        assert re.search(rf"{i}\.{rank} running 500 1 - train.py {DURATION} on {there.name}, .*waits for the other ranks", listed), listed
         assert f"has its GPUs on {there.name}, and waits for the other ranks" in n.why(f"{i}.{rank}"), n.why(f"{i}.{rank}")
         assert show(n, f"{i}.{rank}")["waits_for_ranks"]
         assert "waits for the others to have their GPUs" in " ".join(n.run("show", f"{i}.{rank}").stdout.split())

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from holdlib import GIB, machine, person  # noqa: F401  (machine is a fixture)
-from machine import QUICK
+from machine import DURATION, QUICK
 from patience import HANG, Limit, Stopwatch, must_come
 
 
@@ -168,7 +168,7 @@ def test_each_instance_holds_by_its_own_rule(machine):  # noqa: F811
     assert m.wait_state(1, "idle", "--instance", "slow")["hold_in_s"] > 30
     m.hold("--instance", "slower", "--gpus", "1", "--idle-for", "5m")
     must_come(lambda: m.cmd("status", "--instance", "slower").returncode == 0)
-    assert re.search(r"to be held for slow in \d+s", m.cmd("status", "--instance", "slower").stdout)
+    assert re.search(rf"to be held for slow in {DURATION}", m.cmd("status", "--instance", "slower").stdout)
     quick = m.hold("--instance", "quick", "--gpus", "0")
     quick.held(0, limit=5)
     assert m.device(0, "--instance", "slow")["reason"] == "held for quick"

@@ -72,6 +72,7 @@ def test_status_file(world):
     assert json.loads(a.run("instances", "--json").stdout)["nodes"][0]["version"] == doc["version"]
     a.run("stop", str(i), "--now")
     a.wait(i, "cancelled")
+    must_come(lambda: not a.runs())  # its GPU is free, too: an agent whose tasks run on keeps its name
     a.run("off")
     a.agent.wait(HANG)
     assert wait_for(lambda: not left(a))

@@ -469,8 +469,9 @@ def test_a_yield_of_another_node_has_its_name(page):
     q = p.web.node
     q.start("--no-hold")
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
-    own = json.loads(pathlib.Path(q.status()["agent"]["events"]).read_text().splitlines()[0])["node"]
-    with open(pathlib.Path(q.status()["agent"]["events"]).parent / "beta.jsonl", "w", encoding="ascii") as f:
+    events = pathlib.Path(q.status()["agent"]["events"])
+    own = json.loads(must_come(lambda: events.exists() and events.read_text().splitlines())[0])["node"]
+    with open(events.parent / "beta.jsonl", "w", encoding="ascii") as f:
         for node, gpu in (("beta", 2), (own, 1)):
             f.write(json.dumps({"id": f"{gpu}.1", "time": now, "event": "yield", "instance": "default", "node": node, "gpu": gpu, "mig": None, "uuid": f"GPU-{gpu}",
                                 "bytes": 1 << 30, "pid": 7, "user": "root", "hint_to_verdict_ms": 5, "verdict_to_freed_ms": 60, "level": "info", "text": "a yield"}) + "\n")

@@ -8,6 +8,7 @@ import re
 import subprocess
 import time
 
+from machine import DURATION
 from patience import HANG, wait_for
 
 
@@ -84,7 +85,7 @@ def test_show_what_runs(queue):
     assert row["devices"] == doc["devices"] and row["started"]
     assert row["log"] == doc["log"] and row["ran_s"] >= 0
     said = q.m.run(q.m.tenure, "list", env={**q.m.env, "COLUMNS": "200"}).stdout
-    assert re.search(rf"^ +{i} .* both +\d+s +on {doc['agent']}, GPU 0,1$", said, re.M), said
+    assert re.search(rf"^ +{i} .* both +{DURATION} +on {doc['agent']}, GPU 0,1$", said, re.M), said
     doc, text = show(q, f"{many}.2"), shown(q, f"{many}.2")
     assert doc["parameters"] == {"a": "8", "b": "x"} and text["parameters"] == "a=8 b=x"
     assert (doc["id"], doc["element"], text["id"]) == (many, 2, f"{many}.2")

@@ -151,8 +151,8 @@ def test_grows_and_shrinks(scaled):
     p.has(0)
     p.why("less than 30%; it keeps 1")
     must_come(lambda: q.device(1)["state"] in ("idle", "busy") and not q.device(1)["processes"])
-    told = [(e["task"], e["from"], e["to"], e["gpu"], e["reason"]) for e in events(q, "scaled")]
-    assert told == [(i, 1, 2, 1, "busy"), (i, 2, 3, 2, "busy"), (i, 3, 2, 2, "idle"), (i, 2, 1, 1, "idle")]
+    must_come(lambda: [(e["task"], e["from"], e["to"], e["gpu"], e["reason"]) for e in events(q, "scaled")] ==
+              [(i, 1, 2, 1, "busy"), (i, 2, 3, 2, "busy"), (i, 3, 2, 2, "idle"), (i, 2, 1, 1, "idle")])
     assert all(e["mean_utilisation"] > 80 for e in events(q, "scaled")[:2])
     assert all(e["mean_utilisation"] < 30 for e in events(q, "scaled")[2:])
     # What is shown of it.
@@ -312,12 +312,12 @@ def test_a_program_that_does_not_listen(scaled):
     p.has(0, 1)
     newcomer = q.m.start("--take", "10G", "--stay", "600", CUDA_VISIBLE_DEVICES="1")
     p.has(0)
-    assert events(q, "scaled")[-1]["reason"] == "taken"
+    must_come(lambda: events(q, "scaled")[-1]["reason"] == "taken")
     must_come(lambda: f"PID {newcomer.pid}" in (q.device(1)["reason"] or ""))
     newcomer.kill()
     p.has(0, 1)
     p.has(0)
-    assert events(q, "scaled")[-1]["reason"] == "unused"
+    must_come(lambda: events(q, "scaled")[-1]["reason"] == "unused")
     p.why("it did not come to the last one that it got")
     assert q.task(p.id)["state"] == "running" and p.show()["attempts"] == 1
 
@@ -414,7 +414,7 @@ def test_an_element_of_an_array(scaled):
     must_come(lambda: [t["gpus"] for t in q.status()["queue"]["tasks"]] == [[0, 1]])
     p.busy(0)
     must_come(lambda: [t["gpus"] for t in q.status()["queue"]["tasks"]] == [[0]], 30)
-    assert [(e["task"], e["element"], e["to"]) for e in events(q, "scaled")] == [(i, 1, 2), (i, 1, 1)]
+    must_come(lambda: [(e["task"], e["element"], e["to"]) for e in events(q, "scaled")] == [(i, 1, 2), (i, 1, 1)])
     q.run("stop", str(i), "--now")
 
 

@@ -3,7 +3,8 @@
 import json
 import re
 
-from patience import wait_for
+from machine import DURATION
+from patience import must_come, wait_for
 from queuelib import elements
 
 
@@ -102,8 +103,9 @@ def test_list_elements(queue):
     assert runs["agent"] and runs["elements"] == 0 and batch["elements"] == 5
     assert batch["counts"] == {"waiting": 2, "running": 1, "done": 1, "failed": 1, "cancelled": 0}
     assert [r["id"] for r in q.rows("-l", "week", "-n", "ma")] == [i, i] and not q.rows("-l", "other")
-    text = q.m.run(q.m.tenure, "list", env={**q.m.env, "COLUMNS": "200"}).stdout
-    assert re.search(rf"{i}\.3 +running +7 +0 +week +many +\d+s +on ", text), text
+    # How long it has run is known when its start was heard of.
+    row = re.compile(rf"{i}\.3 +running +7 +0 +week +many +{DURATION} +on ")
+    text = must_come(lambda: row.search(text := q.m.run(q.m.tenure, "list", env={**q.m.env, "COLUMNS": "200"}).stdout) and text)
     assert "5 elements: 1 done, 1 failed, 1 running, 2 left" in text
     # Stopped as a whole, while one of them takes its time.
     q.m.run(q.m.tenure, "stop", str(i), "--now")
