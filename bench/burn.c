@@ -140,11 +140,6 @@ static void slice(const struct bench *b, struct burn *burn)
 	need(b, burn_finish(burn), "slice");
 }
 
-static uint64_t errors_of(const struct burn_report *f)
-{
-	return f->wrong + f->nan + f->inf + f->words_wrong + f->reference_wrong;
-}
-
 static void measure(struct bench *b, enum burn_load load, enum precision precision, double seconds)
 {
 	const uint64_t end = clock_mono_ns() + (uint64_t)(seconds * 1e9);
@@ -176,7 +171,7 @@ static void measure(struct bench *b, enum burn_load load, enum precision precisi
 					   (double)(f.memory_ns - warm.memory_ns)
 				 : 0,
 		     watts / samples, (double)(f.elements + f.words),
-		     (unsigned long long)errors_of(&f),
+		     (unsigned long long)burn_report_errors(&f),
 		     (double)(f.product_ns + f.memory_ns) / 1e9 / seconds);
 }
 
@@ -228,11 +223,12 @@ static void measure_flip(struct bench *b, enum burn_load load, const char *what,
 		slice(b, burn);
 	flip(b, b->job.pieces[0].at + offset / 4096 * 4096);
 	at = clock_mono_ns();
-	while (!errors_of(burn_found(burn)) && clock_mono_ns() - at < FIND_LIMIT_S * NS_PER_S)
+	while (!burn_report_errors(burn_found(burn)) &&
+	       clock_mono_ns() - at < FIND_LIMIT_S * NS_PER_S)
 		slice(b, burn);
 	(void)printf("{\"what\": \"flip in %s\", \"found_s\": %.3f, \"wrong\": %llu}\n", what,
 		     (double)(clock_mono_ns() - at) / 1e9,
-		     (unsigned long long)errors_of(burn_found(burn)));
+		     (unsigned long long)burn_report_errors(burn_found(burn)));
 }
 
 int main(int argc, char **argv)

@@ -272,12 +272,15 @@ static const struct {
 	FIGURE("wrong-words", wrong_words, UINT32_MAX),
 	FIGURE("wrong-reference", wrong_reference, 1),
 	FIGURE("slowness", slowness, 99),
+	FIGURE("wrong-copies-in", copies_in_wrong, 1024),
+	FIGURE("wrong-copies-out", copies_out_wrong, 1024),
+	FIGURE("pcie-slowness", pcie_slowness, 99),
 };
 
 static int run_health(const struct cmd_ctx *ctx, struct err *e)
 {
 	const char *name = opts_arg(ctx->opts, 1);
-	char names[400] = "";
+	char names[600] = "";
 	struct sim_machine *m;
 	uint64_t value;
 	uint32_t set;

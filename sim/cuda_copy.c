@@ -4,7 +4,8 @@
  * Fills and copies. What is written into device memory is kept: a page is one repeated word, so
  * that filling 130 GiB costs nothing, until less than a page is written into it; then it gets real
  * memory. Nothing is asynchronous here: a copy has been done when its call returns, and the calls
- * that are not asynchronous in CUDA wait for what was launched before, too.
+ * that are not asynchronous in CUDA wait for what was launched before, too. Asynchronous copies
+ * over PCIe keep their stream busy for as long as they would take.
  */
 #include "cuda_sim.h"
 
@@ -47,6 +48,17 @@ static void access_bytes(const struct access *a, uint8_t *at, size_t len, size_t
 	}
 }
 
+/* len bytes of a page that is one repeated word, from off on. */
+static void read_word(uint8_t *out, uint32_t word, size_t off, size_t len)
+{
+	size_t i = 0;
+
+	for (; off % 4 == 0 && i + 4 <= len; i += 4)
+		memcpy(out + i, &word, 4);
+	for (; i < len; i++)
+		out[i] = (uint8_t)(word >> (8 * ((off + i) % 4)));
+}
+
 /* One page of a range; off is within the page. */
 static bool access_page(const struct access *a, struct cu_page *page, size_t off, size_t len,
 			size_t done)
@@ -58,8 +70,7 @@ static bool access_page(const struct access *a, struct cu_page *page, size_t off
 		return true;
 	}
 	if (a->kind == ACCESS_READ && !page->data) {
-		for (size_t i = 0; i < len; i++)
-			a->out[done + i] = (uint8_t)(page->word >> (8 * ((off + i) % 4)));
+		read_word(a->out + done, page->word, off, len);
 		return true;
 	}
 	if (!page_data(page))
@@ -243,16 +254,46 @@ CU_EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t n)
 	return copy_range(to, from, n);
 }
 
+#define SPOILT_APART 4096 /* bytes between words of a copy that go wrong; counters are smaller */
+
+/* The first words of a copy that goes wrong. */
+static CUresult spoil(CUdeviceptr to, size_t n, uint32_t words)
+{
+	CUresult res = CUDA_SUCCESS;
+	uint32_t word = 0;
+
+	for (size_t at = 0; n > SPOILT_APART && at + 4 <= n && words-- > 0; at += SPOILT_APART) {
+		res = cu_read(&word, to + at, 4);
+		word ^= 1U << 20;
+		res = res ?: cu_write(to + at, &word, 4);
+	}
+	return res;
+}
+
+static CUresult over_pcie(CUstream s, size_t n)
+{
+	const struct sim_dev *d = &cu.m->devs[cu_current()->dev];
+
+	return cu_stream_busy(s, (uint64_t)((double)n / sim_pcie_rate(d) * 1e9));
+}
+
 CU_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s)
 {
 	CU_ENTER(NEEDS_CONTEXT);
-	return cu_write(to, from, n);
+	return cu_write(to, from, n)
+		       ?: spoil(to, n, cu.m->devs[cu_current()->dev].health.copies_in_wrong)
+		       ?: over_pcie(s, n);
 }
 
 CU_EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream s)
 {
+	const struct sim_health *h;
+
 	CU_ENTER(NEEDS_CONTEXT);
-	return cu_read(to, from, n);
+	h = &cu.m->devs[cu_current()->dev].health;
+	return cu_read(to, from, n)
+		       ?: spoil((CUdeviceptr)(uintptr_t)to, n, h->copies_out_wrong)
+		       ?: over_pcie(s, n);
 }
 
 CU_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s)

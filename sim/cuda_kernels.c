@@ -3,8 +3,8 @@
 /*
  * What kernels of tenure leave in memory. None is computed: each is known by its name, and of what
  * it would leave there are the counters that its host reads, as far as the card would have come in
- * its time. Results are there as soon as it is launched, as copies are done when they are asked
- * for.
+ * its time. Only patterns in little memory, which are copied and compared, are really there.
+ * Results are there as soon as it is launched, as copies are done when they are asked for.
  */
 #include "cuda_sim.h"
 
@@ -14,6 +14,7 @@
 
 #define FOUND_MAX   16
 #define CHUNK_BYTES (1ULL << 20)
+#define LITTLE	    (64 * CHUNK_BYTES)
 
 /* As in kernels/device.h and kernels/burn.cu. */
 struct turns {
@@ -150,6 +151,51 @@ static void leave_check(const struct arguments *a)
 	}
 }
 
+enum pattern { PATTERN_NONE, PATTERN_WORD, PATTERN_ADDRESS, PATTERN_RANDOM };
+
+static uint32_t hash(uint32_t x)
+{
+	x = (x ^ x >> 16) * 0x7feb352dU;
+	x = (x ^ x >> 15) * 0x846ca68bU;
+	return x ^ x >> 16;
+}
+
+/* The word of that number in memory that is filled with a pattern. */
+static uint32_t pattern_word(uint32_t pattern, uint32_t seed, uint64_t number)
+{
+	const uint64_t vector = number / 4;
+	const uint32_t mixed = (uint32_t)vector ^ (uint32_t)(vector >> 32) * 0x9e3779b9U;
+
+	if (pattern == PATTERN_WORD)
+		return seed;
+	if (pattern == PATTERN_ADDRESS)
+		return ((mixed << 2) ^ seed) + (uint32_t)(number % 4);
+	return hash(mixed ^ seed) + (uint32_t)(number % 4) * 0x9e3779b9U;
+}
+
+/* A chunk of little memory is really compared, and written. */
+static void do_chunk(const struct arguments *a, uint64_t chunk, struct found *f)
+{
+	static __thread uint32_t words[CHUNK_BYTES / 4];
+	const uint64_t from = chunk * CHUNK_BYTES, left = long_of(a, 4) - from;
+	const size_t n = left < CHUNK_BYTES ? left : CHUNK_BYTES;
+	const uint32_t expected = word_of(a, 6), written = word_of(a, 8);
+
+	if (expected && cu_read(words, long_of(a, 3) + from, n) == CUDA_SUCCESS)
+		for (size_t i = 0; i < n / 4; i++) {
+			uint32_t want = pattern_word(expected, word_of(a, 7), from / 4 + i);
+
+			if (words[i] == want)
+				continue;
+			f->wrong++;
+			record(f, from + 4 * i, words[i], want);
+		}
+	for (size_t i = 0; written && i < n / 4; i++)
+		words[i] = pattern_word(written, word_of(a, 9), from / 4 + i);
+	if (written)
+		(void)cu_write(long_of(a, 3) + from, words, n);
+}
+
 /* (stop, duration_ns, turns, p, bytes, found, expected, seed, written, seed) */
 static void leave_memory(const struct arguments *a)
 {
@@ -158,7 +204,7 @@ static void leave_memory(const struct arguments *a)
 	const int ways = (word_of(a, 6) ? 1 : 0) + (word_of(a, 8) ? 1 : 0);
 	uint64_t done = 1 + (uint64_t)(memory_rate(a->dev) * seconds / (ways ? ways : 1) /
 				       (double)CHUNK_BYTES);
-	const uint32_t wrong = a->dev->health.wrong_words;
+	const uint32_t wrong = bytes > LITTLE ? a->dev->health.wrong_words : 0;
 	struct turns t;
 	struct found f;
 
@@ -172,6 +218,8 @@ static void leave_memory(const struct arguments *a)
 		for (uint32_t i = 0; i < wrong && i < FOUND_MAX; i++)
 			record(&f, i * 4096ULL, 0x00400000, 0);
 	}
+	for (uint64_t i = 0; bytes <= LITTLE && i < done; i++)
+		do_chunk(a, t.next + i, &f);
 	t.next += done;
 	(void)cu_write(long_of(a, 2), &t, sizeof(t));
 	(void)cu_write(long_of(a, 5), &f, sizeof(f));

@@ -373,6 +373,8 @@ CU_EXPORT CUresult cuMemHostAlloc(void **ret, size_t size, unsigned int flags)
 	CU_ENTER(NEEDS_CONTEXT);
 	if (!ret || !size || flags > 7)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (size > cu.m->timing[SIM_T_PINNED_BYTES])
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	b = block_new(cu_current(), size, CU_PINNED);
 	if (!b)
 		return CUDA_ERROR_OUT_OF_MEMORY;

@@ -191,6 +191,9 @@ CUresult cu_read(void *to, CUdeviceptr from, size_t n);
 void cu_kernel_leaves(const struct CUfunc_st *f, const struct sim_dev *dev, unsigned int threads,
 		      void **params);
 
+/* The stream is busy for ns more. CUDA_ERROR_INVALID_HANDLE: there is no such stream. */
+CUresult cu_stream_busy(CUstream stream, uint64_t ns);
+
 /* Wait, without any lock, until all that was launched in ctx has ended. */
 void cu_context_wait(struct CUctx_st *ctx);
 

@@ -316,12 +316,31 @@ CU_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned
 		return CUDA_ERROR_INVALID_VALUE;
 	(void)read_params(f, params, extra, &lp);
 	stream_wait(s, QUEUE_MAX);
+	/* First, because that takes time of ours and none of the card's. */
+	cu_kernel_leaves(f, &cu.m->devs[cu_current()->dev], (unsigned int)threads, params);
 	(void)pthread_mutex_lock(&cu.lock);
 	res = launch(f, s, blocks, threads, &lp);
 	(void)pthread_mutex_unlock(&cu.lock);
-	if (res == CUDA_SUCCESS)
-		cu_kernel_leaves(f, &cu.m->devs[cu_current()->dev], (unsigned int)threads, params);
 	return res;
+}
+
+CUresult cu_stream_busy(CUstream stream, uint64_t ns)
+{
+	struct cu_launch *l = calloc(1, sizeof(*l));
+	struct CUstream_st *s;
+
+	if (!l)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	l->duration_ns = ns;
+	(void)pthread_mutex_lock(&cu.lock);
+	s = cu_stream_find(stream);
+	if (s)
+		enqueue(s, l);
+	(void)pthread_mutex_unlock(&cu.lock);
+	if (s)
+		return CUDA_SUCCESS;
+	free(l);
+	return CUDA_ERROR_INVALID_HANDLE;
 }
 
 CU_EXPORT CUresult cuStreamCreateWithPriority(CUstream *ret, unsigned int flags, int priority)

@@ -168,6 +168,20 @@ void sim_mem_forget(struct sim_machine *m, const struct sim_proc *p)
 	m->ngives = n;
 }
 
+unsigned int sim_pcie_generation(const struct sim_dev *d)
+{
+	return d->cc_major >= 9 ? 5 : d->cc_major == 8 ? 4 : 3;
+}
+
+double sim_pcie_rate(const struct sim_dev *d)
+{
+	/* Of a lane of the third generation; each has twice the rate of the one before. */
+	const double lane = 0.985e9 * (1U << (sim_pcie_generation(d) - 3));
+	const unsigned int lanes = SIM_PCIE_LANES - d->health.pcie_lanes_lost;
+
+	return 0.875 * lane * lanes * (100 - d->health.pcie_slowness) / 100;
+}
+
 uint64_t sim_busy_add(struct sim_machine *m, int dev, uint64_t start_ns, uint64_t end_ns,
 		      uint32_t power_mw)
 {

@@ -33,7 +33,7 @@
 #include "timing.h"
 
 #define SIM_MAGIC     0x6d69736572756e74ULL /* "tnuresim" */
-#define SIM_VERSION   7
+#define SIM_VERSION   8
 #define SIM_DEV_MAX   64 /* cards and MIG instances together */
 #define SIM_PROC_MAX  256
 #define SIM_BUSY_MAX  4096 /* remembered launches of one device: over 1 s of 1 ms kernels */
@@ -84,6 +84,8 @@ struct sim_health {
 	/* What `tenure burn` is to find: that many at each look. */
 	uint32_t wrong_results, nan_results, inf_results, wrong_words, wrong_reference;
 	uint32_t slowness; /* per cent that its kernels do less in their time */
+	uint32_t copies_in_wrong, copies_out_wrong; /* words of each copy over PCIe */
+	uint32_t pcie_slowness;			    /* per cent */
 };
 
 struct sim_dev {
@@ -239,6 +241,13 @@ bool sim_mem_give_at(struct sim_machine *m, int dev, struct sim_proc *p, uint64_
 void sim_mem_settle(struct sim_machine *m);
 /* p is gone: nothing of it is to come. Locked. */
 void sim_mem_forget(struct sim_machine *m, const struct sim_proc *p);
+
+/* Lanes of a card's slot, the generation of its bus (by the data sheets: 3 up to Turing, 4 for
+ * Ampere and Ada, 5 for Hopper), and what it carries one way, in bytes per second: seven eighths of
+ * what lanes and generation promise, as measured on an H200. */
+#define SIM_PCIE_LANES 16
+unsigned int sim_pcie_generation(const struct sim_dev *d);
+double sim_pcie_rate(const struct sim_dev *d);
 
 /* Publish a launch; returns its sequence number for sim_busy_set(), which moves it. Locked. */
 uint64_t sim_busy_add(struct sim_machine *m, int dev, uint64_t start_ns, uint64_t end_ns,

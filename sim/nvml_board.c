@@ -19,11 +19,6 @@ static bool is_data_centre(const struct sim_dev *d)
 	return strstr(d->name, "GeForce") == NULL;
 }
 
-unsigned int nv_pcie_generation(const struct sim_dev *d)
-{
-	return d->cc_major >= 9 ? 5 : d->cc_major == 8 ? 4 : 3;
-}
-
 /* A number that is the card's own and the same at each call: from its UUID. */
 static unsigned long long own_number(const struct sim_dev *d)
 {
@@ -38,8 +33,8 @@ static unsigned long long own_number(const struct sim_dev *d)
 #define GETTERS(X)                                                                                 \
 	X(nvmlDeviceGetMemoryBusWidth, unsigned int, d->bus_bits, true)                            \
 	X(nvmlDeviceGetMultiGpuBoard, unsigned int, 0, true)                                       \
-	X(nvmlDeviceGetPcieSpeed, unsigned int, 1000u << nv_pcie_generation(d), true)              \
-	X(nvmlDeviceGetPcieLinkMaxSpeed, unsigned int, nv_pcie_generation(d), true)                \
+	X(nvmlDeviceGetPcieSpeed, unsigned int, 1000u << sim_pcie_generation(d), true)             \
+	X(nvmlDeviceGetPcieLinkMaxSpeed, unsigned int, sim_pcie_generation(d), true)               \
 	X(nvmlDeviceGetPcieReplayCounter, unsigned int, d->health.pcie_replays, true)              \
 	X(nvmlDeviceGetIrqNum, unsigned int, 41 + (unsigned int)dev, true)                         \
 	X(nvmlDeviceGetNumFans, unsigned int, is_data_centre(d) ? 0 : 2, true)                     \

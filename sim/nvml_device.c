@@ -10,7 +10,6 @@
 #include <string.h>
 
 #define IDLE_CLOCK_MHZ 345
-#define PCIE_LANES     16
 
 /* In degrees C: the software slows a card down from the first on, the hardware from the second. */
 enum { HOT_SHUTDOWN = 92, HOT_HARDWARE = 89, HOT_MEMORY = 95, HOT_SOFTWARE = 87 };
@@ -117,12 +116,12 @@ static unsigned int architecture(const struct sim_dev *d)
 	X(nvmlDeviceGetBrand, unsigned int, brand(d), NV_ANY)                                      \
 	X(nvmlDeviceGetArchitecture, unsigned int, architecture(d), NV_ANY)                        \
 	X(nvmlDeviceGetBoardId, unsigned int, (unsigned int)d->pci_bus << 8, NV_CARD)              \
-	X(nvmlDeviceGetMaxPcieLinkGeneration, unsigned int, nv_pcie_generation(d), NV_CARD)        \
-	X(nvmlDeviceGetGpuMaxPcieLinkGeneration, unsigned int, nv_pcie_generation(d), NV_CARD)     \
-	X(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int, nv_pcie_generation(d), NV_CARD)       \
-	X(nvmlDeviceGetMaxPcieLinkWidth, unsigned int, PCIE_LANES, NV_CARD)                        \
-	X(nvmlDeviceGetCurrPcieLinkWidth, unsigned int, PCIE_LANES - d->health.pcie_lanes_lost,    \
-	  NV_CARD)                                                                                 \
+	X(nvmlDeviceGetMaxPcieLinkGeneration, unsigned int, sim_pcie_generation(d), NV_CARD)       \
+	X(nvmlDeviceGetGpuMaxPcieLinkGeneration, unsigned int, sim_pcie_generation(d), NV_CARD)    \
+	X(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int, sim_pcie_generation(d), NV_CARD)      \
+	X(nvmlDeviceGetMaxPcieLinkWidth, unsigned int, SIM_PCIE_LANES, NV_CARD)                    \
+	X(nvmlDeviceGetCurrPcieLinkWidth, unsigned int,                                            \
+	  SIM_PCIE_LANES - d->health.pcie_lanes_lost, NV_CARD)                                     \
 	X(nvmlDeviceIsMigDeviceHandle, unsigned int, d->parent >= 0, NV_ANY)
 
 #define GETTER_FUNCTION(name, type, expression, kind)                                              \

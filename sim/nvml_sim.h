@@ -65,9 +65,6 @@ nvmlDevice_t nv_handle(int dev);
 /* Copy text of the caller's room; INSUFFICIENT_SIZE where it does not fit. */
 nvmlReturn_t nv_text(char *to, unsigned int room, const char *text);
 
-/* By the data sheets: 3 up to Turing, 4 for Ampere and Ada, 5 for Hopper. */
-unsigned int nv_pcie_generation(const struct sim_dev *d);
-
 /* Whether the caller may see p, and under which PID (machine's pid-mode). Data locked. */
 bool nv_pid_seen(const struct sim_machine *m, const struct sim_proc *p, unsigned int *ret_pid);
 

@@ -29,6 +29,7 @@
 	X(event_record, (CUevent, CUstream), "cuEventRecord")                                      \
 	X(event_elapsed, (float *, CUevent, CUevent), "cuEventElapsedTime")                        \
 	X(host_alloc, (void **, size_t, unsigned int), "cuMemHostAlloc")                           \
+	X(host_free, (void *), "cuMemFreeHost")                                                    \
 	X(host_device_pointer, (CUdeviceptr *, void *, unsigned int),                              \
 	  "cuMemHostGetDevicePointer_v2")                                                          \
 	X(module_load, (CUmodule *, const void *), "cuModuleLoadData")                             \
@@ -39,6 +40,7 @@
 	   unsigned int, unsigned int, CUstream, void **, void **),                                \
 	  "cuLaunchKernel")                                                                        \
 	X(stream_create, (CUstream *, unsigned int), "cuStreamCreate")                             \
+	X(stream_wait, (CUstream, CUevent, unsigned int), "cuStreamWaitEvent")                     \
 	X(stream_query, (CUstream), "cuStreamQuery")                                               \
 	X(stream_synchronize, (CUstream), "cuStreamSynchronize")
 

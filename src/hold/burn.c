@@ -6,8 +6,8 @@
 #include "base/utf8.h"
 
 static const char *const load_names[] = {
-	[BURN_TENSOR] = "tensor", [BURN_FP32] = "fp32",	  [BURN_FP64] = "fp64",
-	[BURN_MEMORY] = "memory", [BURN_MIXED] = "mixed",
+	[BURN_TENSOR] = "tensor", [BURN_FP32] = "fp32",	    [BURN_FP64] = "fp64",
+	[BURN_MEMORY] = "memory", [BURN_COPIES] = "copies", [BURN_MIXED] = "mixed",
 };
 _Static_assert(ARRAY_LEN(load_names) == BURN_LOAD_MAX, "a name for every load");
 
@@ -54,4 +54,12 @@ void burn_report_end(struct burn_report *r)
 		r->records = BURN_RECORDS;
 	if (r->word_records > BURN_RECORDS)
 		r->word_records = BURN_RECORDS;
+	if (r->copies.records > BURN_RECORDS)
+		r->copies.records = BURN_RECORDS;
+}
+
+uint64_t burn_report_errors(const struct burn_report *r)
+{
+	return r->wrong + r->nan + r->inf + r->reference_wrong + r->words_wrong +
+	       r->copies.wrong[BURN_TO] + r->copies.wrong[BURN_FROM];
 }

@@ -17,6 +17,7 @@ enum burn_load {
 	BURN_FP32,   /* the same in single precision, without tensor cores */
 	BURN_FP64,   /* in double precision, on tensor cores where they have it */
 	BURN_MEMORY, /* all that is held is written and read in patterns */
+	BURN_COPIES, /* between memory of the host and of the device, each word compared */
 	BURN_MIXED,  /* by turns */
 	BURN_LOAD_MAX
 };
@@ -42,6 +43,25 @@ struct burn_record {
 			     * word of memory */
 };
 
+enum burn_way {
+	BURN_TO, /* to the device, and nothing else meanwhile */
+	BURN_FROM,
+	BURN_BOTH, /* at once; bytes of both are added up */
+	BURN_WAY_MAX
+};
+
+/* Copies over PCIe between pinned memory of the host and the device. */
+struct burn_copies {
+	uint64_t copies[BURN_WAY_MAX];	    /* whose time was taken */
+	uint64_t bytes_per_s[BURN_WAY_MAX]; /* the median of the last ones */
+	uint64_t words;			    /* that were compared, of 32 bits */
+	uint64_t wrong[BURN_BOTH];	    /* of these, by the way on which they went wrong */
+	uint32_t records;		    /* in record[] */
+	int32_t code; /* 0; or why there are none: -ENOMEM no memory of the host is to be had,
+			 -ENOSPC the hold is too small, -EIO anything else */
+	struct burn_record record[BURN_RECORDS]; /* the first; at is a byte of a copy */
+};
+
 /* What a holder has found since its burn began. Counters only grow. */
 struct burn_report {
 	/* Products. */
@@ -62,10 +82,14 @@ struct burn_report {
 	uint32_t records, word_records; /* in record[] and word[] */
 	char kernel[16];		/* which products: "9.0", "8.0", "7.0" */
 	struct burn_record record[BURN_RECORDS], word[BURN_RECORDS]; /* the first of each */
+	struct burn_copies copies;
 };
 
 /* Terminate its strings and bound its numbers: it came over a socket. */
 void burn_report_end(struct burn_report *r);
+
+/* All that was found wrong, of every kind. */
+uint64_t burn_report_errors(const struct burn_report *r);
 
 /* As the option has it ("tensor", "memory"); "?" out of range. */
 const char *burn_load_name(uint32_t load);

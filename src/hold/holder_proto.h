@@ -33,7 +33,7 @@
 #include "hold/policy.h"
 
 #define HOLDER_FD      3
-#define HPROTO_VERSION 3
+#define HPROTO_VERSION 4
 
 #define HOLDER_HEARTBEAT_MS 500U
 #define HOLDER_ALONE_MS	    2000U

@@ -42,6 +42,7 @@ def test_good_cards(machine, tmp_path):  # noqa: F811
         assert 500 < d["products"]["tflops"] < 800 and d["products"]["of_its_like"] == pytest.approx(1, abs=0.05)
         assert d["products"]["compared"] > 1e8 and d["products"]["wrong"] == d["products"]["nan"] == 0
         assert d["memory"]["words"] > 1e9 and d["memory"]["passes"] >= 2 and d["memory"]["gb_per_s"] > 1000
+        assert d["copies"]["words"] > 1e7 and d["copies"]["wrong_to"] == d["copies"]["wrong_from"] == 0
         assert d["tested_s"] >= 2 and d["power_most_w"] > 121 and d["temperature_most_c"] > 30
     suite = xml.etree.ElementTree.parse(tmp_path / "burn.xml").getroot()
     assert suite.attrib["tests"] == "2" and suite.attrib["failures"] == suite.attrib["skipped"] == "0"
@@ -51,31 +52,57 @@ def test_good_cards(machine, tmp_path):  # noqa: F811
     assert "gpu 0  good" in text and "its speed is not judged" not in text  # an H200's is known
 
 
-@pytest.mark.parametrize("load, precision, products, memory", [
-    ("tensor", "fp16", True, False), ("tensor", "tf32", True, False), ("tensor", "fp8", True, False), ("fp32", "fp32", True, False),
-    ("fp64", "fp64", True, False), ("memory", "bf16", False, True)])
-def test_loads(machine, load, precision, products, memory):  # noqa: F811
+@pytest.mark.parametrize("load, precision, parts", [
+    ("tensor", "fp16", ["products"]), ("tensor", "tf32", ["products"]), ("tensor", "fp8", ["products"]), ("fp32", "fp32", ["products"]),
+    ("fp64", "fp64", ["products"]), ("memory", "bf16", ["memory"]), ("copies", "bf16", ["copies"])])
+def test_loads(machine, load, precision, parts):  # noqa: F811
     chosen = ["--precision", precision] if load == "tensor" else []
     _, doc, gpus = burn(machine(gpus=1), "--load", load, *chosen, seconds="1s")
     assert doc["load"] == load and doc["exit_code"] == 0
-    assert (gpus[0]["products"] is not None, gpus[0]["memory"] is not None) == (products, memory)
-    assert not products or gpus[0]["products"]["precision"] == precision
+    assert [part for part in ("products", "memory", "copies") if gpus[0][part] is not None] == parts
+    assert "products" not in parts or gpus[0]["products"]["precision"] == precision
 
 
 @pytest.mark.parametrize("figure, n, load, reason", [
     ("wrong-results", 3, "tensor", "results are wrong"), ("nan-results", 1, "tensor", "no numbers (NaN)"),
     ("inf-results", 1, "tensor", "are infinite"), ("wrong-reference", 1, "tensor", "words that results are compared with have changed"),
-    ("wrong-words", 1, "memory", "words of memory were not what was written"), ("slowness", 30, "tensor", "70 % of the median of its model"),
+    ("wrong-words", 1, "memory", "words of memory were not what was written"),
+    ("wrong-copies-in", 2, "copies", "words were copied to it wrong"), ("wrong-copies-out", 2, "copies", "words were copied from it wrong"),
+    ("pcie-slowness", 80, "copies", "% of the median of its model"), ("slowness", 30, "tensor", "70 % of the median of its model"),
     ("heat", 60, "tensor", "slowed down for"), ("rows-failed", 1, "tensor", "the card is to be exchanged")])
 def test_bad_card(machine, tmp_path, figure, n, load, reason):  # noqa: F811
     m = machine(gpus=3)
     m.ctl("health", 1, figure, n)
-    done, doc, gpus = burn(m, "--load", load, "--junit", tmp_path / "burn.xml", seconds={"heat": "5s", "slowness": "3s", "wrong-reference": "3s"}.get(figure, "1s"))
+    done, doc, gpus = burn(m, "--load", load, "--junit", tmp_path / "burn.xml", seconds={"heat": "5s", "slowness": "3s", "wrong-reference": "3s", "pcie-slowness": "3s"}.get(figure, "1s"))
     assert done.returncode == 1 == doc["exit_code"]
     assert [gpus[i]["verdict"] for i in range(3)] == ["good", "bad", "good"], gpus
     assert any(reason in r for r in gpus[1]["reasons"]), gpus[1]["reasons"]
     [failure] = xml.etree.ElementTree.parse(tmp_path / "burn.xml").getroot().iter("failure")
     assert reason in failure.attrib["message"]
+
+
+def test_copies_are_as_fast_as_their_link(machine):  # noqa: F811
+    m = machine(gpus=1, options=("--model", "a10"))
+    _, doc, gpus = burn(m, "--load", "copies", seconds="3s")
+    assert doc["exit_code"] == 0 and gpus[0]["reasons"] == []
+    c = gpus[0]["copies"]
+    # 0.875 of 16 lanes of the fourth generation, and as much at once on the way back.
+    assert c["to_gb_per_s"] == pytest.approx(27.6, rel=0.2) and c["from_gb_per_s"] == pytest.approx(27.6, rel=0.2)
+    assert c["both_gb_per_s"] == pytest.approx(55.2, rel=0.2)
+    m.ctl("health", 0, "pcie-slowness", 70)
+    done, _, gpus = burn(m, "--load", "copies", seconds="3s")
+    assert done.returncode == 1 and any("% of what its link carries (31.5)" in r for r in gpus[0]["reasons"]), gpus[0]
+
+
+def test_copies_without_memory_of_the_host(machine):  # noqa: F811
+    """Where nothing can be pinned the other tests go on."""
+    m = machine(gpus=1)
+    m.ctl("timing", "pinned-bytes", 1 << 19)
+    done, _, gpus = burn(m, seconds="3s")
+    assert done.returncode == 0 and gpus[0]["copies"] is None and gpus[0]["memory"] is not None
+    assert any("no memory of the host could be pinned" in t for t in gpus[0]["notes"]), gpus[0]
+    done, _, gpus = burn(m, "--load", "copies", seconds="1s")
+    assert done.returncode == 3 and any("pinned memory of the host" in r for r in gpus[0]["reasons"]), gpus[0]
 
 
 def test_repeated_wrong_result_is_told(machine):  # noqa: F811

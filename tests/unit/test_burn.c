@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "gpu/nvml_abi.h"
 #include "hold/holder/burn.h"
+#include "hold/holder/copies.h"
 #include "hold/holder/product.h"
 
 #define GIB_ (1ULL << 30)
@@ -80,6 +81,20 @@ static void test_words_of_products(void **state)
 	}
 }
 
+static void test_windows(void **state)
+{
+	const uint64_t mib = 1 << 20;
+
+	/* 25 GB/s: 100 MB in 4 ms. */
+	assert_int_equal(copies_window(25 * mib, mib, 32 * mib), 32 * mib);
+	assert_int_equal(copies_window(25 * mib, mib, 256 * mib), 95 * mib);
+	/* A narrow link of the first generation, a time that nobody took, a small place. */
+	assert_int_equal(copies_window(2 * mib, 8 * NS_PER_MS, 32 * mib), mib);
+	assert_int_equal(copies_window(2 * mib, 800 * NS_PER_MS, 32 * mib), mib);
+	assert_int_equal(copies_window(2 * mib, 0, 32 * mib), 2 * mib);
+	assert_int_equal(copies_window(25 * mib, mib, mib), mib);
+}
+
 static struct burnt good(const char *name, double tflops)
 {
 	struct burnt d = { .began_ns = NS_PER_S,
@@ -92,7 +107,14 @@ static struct burnt good(const char *name, double tflops)
 					.gflop = (uint64_t)(tflops * 1000),
 					.elements = 1000000,
 					.n = 1024,
-					.precision = PRECISION_BF16 };
+					.precision = PRECISION_BF16,
+					.copies = { .copies = { 100, 100, 100 },
+						    .bytes_per_s = { 55600000000, 55600000000,
+								     83300000000 },
+						    .words = 1000 } };
+	d.first.known = d.last.known = HEALTH_PCIE_GEN | HEALTH_PCIE_WIDTH | HEALTH_PCIE_WIDTH_MAX;
+	d.first.pcie_gen = d.last.pcie_gen = 5;
+	d.last.pcie_width = d.last.pcie_width_max = 16;
 	return d;
 }
 
@@ -130,6 +152,23 @@ static void set_throttled(struct burnt *d, uint64_t bit, uint64_t ns)
 	X(trouble, (void)str_copy(d->trouble, sizeof(d->trouble), "busy: PID 7"), BURN_UNTESTED,   \
 	  "busy: PID 7")                                                                           \
 	X(nothing, d->found = (struct burn_report){ 0 }, BURN_UNTESTED, "too short")               \
+	X(wrong_in, d->found.copies.wrong[BURN_TO] = 2, BURN_BAD,                                  \
+	  "2 of 1000 words were copied to it")                                                     \
+	X(wrong_out, d->found.copies.wrong[BURN_FROM] = 1, BURN_BAD,                               \
+	  "1 of 1000 words were copied from")                                                      \
+	X(slow_copies, d->found.copies.bytes_per_s[BURN_TO] /= 3, BURN_BAD,                        \
+	  "29 % of what its link carries (63.0)")                                                  \
+	X(shared_link, d->found.copies.bytes_per_s[BURN_BOTH] /= 2, BURN_GOOD, NULL)               \
+	X(few_copies,                                                                              \
+	  (d->found.copies.bytes_per_s[BURN_TO] /= 3, d->found.copies.copies[BURN_TO] = 7),        \
+	  BURN_GOOD, NULL)                                                                         \
+	X(unknown_link,                                                                            \
+	  (d->found.copies.bytes_per_s[BURN_TO] /= 9, d->first.known = d->last.known = 0),         \
+	  BURN_GOOD, NULL)                                                                         \
+	X(rested_link, d->last.pcie_gen = 1, BURN_GOOD, NULL)                                      \
+	X(no_host_memory, d->found.copies = (struct burn_copies){ .code = -ENOMEM }, BURN_GOOD,    \
+	  NULL)                                                                                    \
+	X(copies_alone, (d->found.elements = 0, d->found.product_ns = 0), BURN_GOOD, NULL)         \
 	X(yielded_and_wrong, (d->yielded = true, d->found.wrong = 1), BURN_BAD, "results are wrong")
 
 #define MAKE(name, change, verdict, reason)                                                        \
@@ -187,6 +226,36 @@ static void test_stragglers(void **state)
 	assert_true(j[3].of_median == 0);
 	assert_int_equal(burn_exit_code(j, 5), 1);
 	for (int i = 0; i < 5; i++)
+		burn_judgement_clear(&j[i]);
+}
+
+/* Copies are compared with their like before they are with their link, and so is the width of that.
+ */
+static void test_links(void **state)
+{
+	struct burnt d[3] = { good("A", 100), good("A", 100), good("A", 100) };
+	struct burn_judgement j[3];
+
+	d[2].found.copies.bytes_per_s[BURN_FROM] /= 4;
+	burn_judge(d, 3, j);
+	assert_int_equal(j[0].verdict, BURN_GOOD);
+	assert_true(has(
+		&j[2].reasons,
+		"copies from it over PCIe at 13.9 GB/s: 25 % of the median of its model (55.6)"));
+	assert_true(j[0].copies[BURN_TO] > 55 && j[0].copies[BURN_BOTH] > 83);
+	for (int i = 0; i < 3; i++)
+		burn_judgement_clear(&j[i]);
+	/* All are slow where four share a way to the host, and that is as it is to be. */
+	for (int i = 0; i < 3; i++) {
+		d[i] = good("A", 100);
+		d[i].found.copies.bytes_per_s[BURN_TO] /= 4;
+	}
+	d[0].found.copies.code = -ENOSPC;
+	burn_judge(d, 3, j);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(j[i].verdict, BURN_GOOD);
+	assert_true(has(&j[0].notes, "no copies over PCIe were tested: what is held is too small"));
+	for (int i = 0; i < 3; i++)
 		burn_judgement_clear(&j[i]);
 }
 
@@ -305,11 +374,17 @@ static void test_bad_parts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_products_fit),	  cmocka_unit_test(test_sums_are_exact),
-		cmocka_unit_test(test_verdicts),	  cmocka_unit_test(test_stragglers),
-		cmocka_unit_test(test_counters),	  cmocka_unit_test(test_exit_codes),
-		cmocka_unit_test(test_words_of_products), cmocka_unit_test(test_a_part_is_told),
+		cmocka_unit_test(test_products_fit),
+		cmocka_unit_test(test_sums_are_exact),
+		cmocka_unit_test(test_verdicts),
+		cmocka_unit_test(test_stragglers),
+		cmocka_unit_test(test_counters),
+		cmocka_unit_test(test_exit_codes),
+		cmocka_unit_test(test_words_of_products),
+		cmocka_unit_test(test_a_part_is_told),
 		cmocka_unit_test(test_bad_parts),
+		cmocka_unit_test(test_windows),
+		cmocka_unit_test(test_links),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

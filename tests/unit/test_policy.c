@@ -154,17 +154,18 @@ static void test_sizes(void **state)
 		sizeof(struct msg_unleased), sizeof(struct msg_lease_state),
 		sizeof(struct msg_reserve),  sizeof(struct msg_lease_use),
 		sizeof(struct msg_health),   sizeof(struct msg_heartbeat),
+		sizeof(struct msg_burn),
 	};
-	static const size_t of_version_14[ARRAY_LEN(sizes)] = { 88,  384, 268, 4584, 920, 640,
-								8,   152, 40,  360,  120, 352,
-								136, 152, 120, 56,   232, 16 };
+	static const size_t of_version_15[ARRAY_LEN(sizes)] = { 88,  384, 268, 4584, 920, 640, 8,
+								152, 40,  360, 120,  352, 136, 152,
+								120, 56,  232, 16,   432 };
 
 	for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
-		if (sizes[i] != of_version_14[i])
+		if (sizes[i] != of_version_15[i])
 			fail_msg("message %zu has %zu bytes, not %zu: raise PROTO_VERSION, and "
 				 "write the sizes of that here",
-				 i, sizes[i], of_version_14[i]);
-	assert_int_equal(PROTO_VERSION, 14);
+				 i, sizes[i], of_version_15[i]);
+	assert_int_equal(PROTO_VERSION, 15);
 }
 
 static void test_names(void **state)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "agent/burn/judge.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,7 @@ static void say(struct text_list *l, const char *format, ...)
 
 static bool was_tested(const struct burnt *d)
 {
-	return d->found.elements > 0 || d->found.words > 0;
+	return d->found.elements > 0 || d->found.words > 0 || d->found.copies.words > 0;
 }
 
 /* -------- results -------- */
@@ -129,6 +130,27 @@ static void judge_memory(const struct burnt *d, struct burn_judgement *j)
 		    (unsigned long long)f->words_repeated);
 }
 
+static void judge_copies(const struct burnt *d, struct burn_judgement *j)
+{
+	const struct burn_copies *f = &d->found.copies;
+	const unsigned long long n = f->words;
+
+	for (int way = 0; way < BURN_BOTH; way++)
+		if (f->wrong[way])
+			say(&j->reasons, "%llu of %llu words were copied %s it wrong over PCIe",
+			    (unsigned long long)f->wrong[way], n, way == BURN_TO ? "to" : "from");
+	if (f->records)
+		say(&j->notes,
+		    "the first: %08x in the place of %08x (bits %08x), %llu bytes into a copy",
+		    f->record[0].got, f->record[0].want, f->record[0].got ^ f->record[0].want,
+		    (unsigned long long)f->record[0].at);
+	if (f->code)
+		say(&j->notes, "no copies over PCIe were tested: %s",
+		    f->code == -ENOMEM	 ? "no memory of the host could be pinned for them"
+		    : f->code == -ENOSPC ? "what is held is too small for them"
+					 : "the driver has refused what they need");
+}
+
 /* -------- speed -------- */
 
 /* 0: there were too few to tell. */
@@ -144,6 +166,29 @@ static double memory_speed_of(const struct burnt *d)
 	return d->found.memory_ns >= BURN_SPEED_LEAST
 		       ? (double)d->found.memory_bytes / (double)d->found.memory_ns
 		       : 0;
+}
+
+/* GB/s; 0: there were too few to tell. */
+static double copy_speed(const struct burnt *d, enum burn_way way)
+{
+	return d->found.copies.copies[way] >= BURN_COPIES_LEAST
+		       ? (double)d->found.copies.bytes_per_s[way] / 1e9
+		       : 0;
+}
+
+static double speed_to(const struct burnt *d)
+{
+	return copy_speed(d, BURN_TO);
+}
+
+static double speed_from(const struct burnt *d)
+{
+	return copy_speed(d, BURN_FROM);
+}
+
+static double speed_of_both(const struct burnt *d)
+{
+	return copy_speed(d, BURN_BOTH);
 }
 
 static int compare_doubles(const void *a, const void *b)
@@ -202,6 +247,57 @@ static void judge_speed(const struct burnt *devices, uint32_t n, const struct bu
 	    j->gb_per_s * 1000 < memory_median * BURN_SLOW_PERMILLE)
 		say(&j->reasons, "memory at %.0f GB/s: %.0f %% of the median of its model (%.0f)",
 		    j->gb_per_s, j->gb_per_s / memory_median * 100, memory_median);
+}
+
+/* What a link carries one way at most, in GB/s. 0: that generation is not known. */
+static double link_speed(uint32_t generation, uint32_t width)
+{
+	static const double lanes[] = { 0, 0.25, 0.5, 0.985, 1.969, 3.938, 7.563 };
+
+	return generation < ARRAY_LEN(lanes) ? lanes[generation] * width : 0;
+}
+
+/* The link as it was when it worked hardest: a card that rests lowers its generation. */
+static uint32_t link_generation(const struct burnt *d)
+{
+	const struct gpu_health *looks[] = { &d->first, &d->now, &d->last };
+	uint32_t most = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(looks); i++)
+		if (looks[i]->known & HEALTH_PCIE_GEN && looks[i]->pcie_gen > most)
+			most = looks[i]->pcie_gen;
+	return most;
+}
+
+static uint32_t link_width(const struct burnt *d)
+{
+	return d->last.known & HEALTH_PCIE_WIDTH ? d->last.pcie_width : 0;
+}
+
+static void judge_copy_speed(const struct burnt *devices, uint32_t n, const struct burnt *d,
+			     struct burn_judgement *j)
+{
+	static const struct {
+		const char *way;
+		double (*speed)(const struct burnt *d);
+	} rows[BURN_WAY_MAX] = {
+		[BURN_TO] = { "to it", speed_to },
+		[BURN_FROM] = { "from it", speed_from },
+		[BURN_BOTH] = { "both ways at once", speed_of_both },
+	};
+	const double link = link_speed(link_generation(d), link_width(d));
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		const double speed = rows[i].speed(d),
+			     median = median_of(devices, n, d, rows[i].speed);
+		const double against = median > 0 ? median : link;
+
+		if (speed > 0 && against > 0 && speed * 1000 < against * BURN_COPY_PERMILLE)
+			say(&j->reasons, "copies %s over PCIe at %.1f GB/s: %.0f %% of %s (%.1f)",
+			    rows[i].way, speed, speed / against * 100,
+			    median > 0 ? "the median of its model" : "what its link carries",
+			    against);
+	}
 }
 
 /* -------- what NVML has said -------- */
@@ -274,11 +370,15 @@ static enum burn_verdict verdict_of(const struct burnt *d, const struct burn_jud
 static void judge_one(const struct burnt *devices, uint32_t n, const struct burnt *d,
 		      struct burn_judgement *j)
 {
-	*j = (struct burn_judgement){ .tflops = tflops_of(d), .gb_per_s = memory_speed_of(d) };
+	*j = (struct burn_judgement){ .tflops = tflops_of(d),
+				      .gb_per_s = memory_speed_of(d),
+				      .copies = { speed_to(d), speed_from(d), speed_of_both(d) } };
 	judge_products(d, j);
 	judge_memory(d, j);
+	judge_copies(d, j);
 	if (was_tested(d))
 		judge_speed(devices, n, d, j);
+	judge_copy_speed(devices, n, d, j);
 	judge_throttling(d, j);
 	judge_signs(devices, n, d, j);
 	j->verdict = verdict_of(d, j);

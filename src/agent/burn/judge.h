@@ -7,8 +7,8 @@
  * found, and what NVML has said meanwhile, follow a verdict for each device and the reasons for it.
  *
  * Bad is what no good card does: a wrong result, memory that does not keep what was written, a
- * speed below that of its like, heat or hardware that slows it down, and what makes any card bad
- * (gpu/card_sign.h). The limit of its power is none of them.
+ * speed below that of its like, copies that arrive wrong, heat or hardware that slows it down, and
+ * what makes any card bad (gpu/card_sign.h). The limit of its power is none of them.
  */
 
 #include <stdbool.h>
@@ -23,6 +23,10 @@
 #define BURN_SPEED_LEAST    (NS_PER_S / 2) /* of products, or of memory, to speak of a speed */
 #define BURN_THROTTLE_LEAST NS_PER_S
 #define BURN_THROTTLE_SHARE 20 /* and at least a 20th of the time */
+#define BURN_COPIES_LEAST   8  /* of a way, to speak of a speed */
+/* Copies are slower than those of its like, or than what its link carries: two cards that share a
+ * way to the host's memory have a half each, which is no fault of theirs. */
+#define BURN_COPY_PERMILLE 450
 
 enum burn_verdict {
 	BURN_GOOD,
@@ -51,11 +55,12 @@ struct burnt {
 
 struct burn_judgement {
 	enum burn_verdict verdict;
-	double tflops;		  /* 0: no products */
-	double gb_per_s;	  /* of memory, read and written; 0: it was not tested */
-	double of_median;	  /* speed against its like; 0: there is nothing to compare with */
-	struct text_list reasons; /* for what it is; for people */
-	struct text_list notes;	  /* what else is worth knowing */
+	double tflops;	  /* 0: no products */
+	double gb_per_s;  /* of memory, read and written; 0: it was not tested */
+	double of_median; /* speed against its like; 0: there is nothing to compare with */
+	double copies[BURN_WAY_MAX]; /* GB/s over PCIe; 0: there were none, or too few */
+	struct text_list reasons;    /* for what it is; for people */
+	struct text_list notes;	     /* what else is worth knowing */
 };
 
 /* Judge all n devices of one report, of however many nodes; ret has n entries.

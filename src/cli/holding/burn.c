@@ -29,7 +29,7 @@ extern char **environ;
 #define CANNOT_TEST 3 /* exit code, also where there is no guard or no GPU */
 
 /* In the order of enum burn_load and enum precision (hold/burn.h). */
-static const char *const loads[] = { "tensor", "fp32", "fp64", "memory", "mixed", NULL };
+static const char *const loads[] = { "tensor", "fp32", "fp64", "memory", "copies", "mixed", NULL };
 static const char *const precisions[] = { "fp16", "bf16", "tf32", "fp8", NULL };
 
 static const struct opt burn_opts[] = {
@@ -43,7 +43,8 @@ static const struct opt burn_opts[] = {
 	  .arg = "LOAD",
 	  .def = "mixed",
 	  .help = "products on the tensor cores, products in single or double precision, patterns "
-		  "in memory, or the first and the last by turns (mixed)" },
+		  "in memory, copies to and from the host, or all but the second and third by turns "
+		  "(mixed)" },
 	{ .name = "precision",
 	  .spec = { VALUE_CHOICE, .choices = precisions },
 	  .arg = "PRECISION",
@@ -339,10 +340,10 @@ const struct cmd cmd_burn = {
 	.summary = "test GPUs under full load, and give way to whoever needs one",
 	.description =
 		"Takes the GPUs that nobody uses, those that an agent of yours holds included, and "
-		"has them compute products whose every result is known, and write and read all of "
-		"their memory in patterns. At the end it says of each GPU whether it is good, and "
-		"why not: wrong results, memory that does not keep what was written, a speed below "
-		"that of its like, heat, errors that ECC could not correct, reports of the driver.\n"
+		"has them compute products whose every result is known, write and read all of "
+		"their memory in patterns, and copy to and from the host. At the end it says of each GPU whether it is good, and "
+		"why not: wrong results, memory that does not keep what was written, copies that "
+		"arrive wrong, a speed below that of its like, heat, errors that ECC could not correct, reports of the driver.\n"
 		"\n"
 		"A GPU is yielded to a newcomer as a held one is, and to tasks of your own; its test "
 		"is over then. What an agent of yours held goes back to it. With --exclusive tasks of "

@@ -55,11 +55,6 @@ static double gb_of(const struct burn_report *f)
 	return f->memory_ns ? (double)f->memory_bytes / (double)f->memory_ns : 0;
 }
 
-static uint64_t errors_of(const struct burn_report *f)
-{
-	return f->wrong + f->nan + f->inf + f->words_wrong + f->reference_wrong;
-}
-
 static double seconds_of(const struct burnt *d)
 {
 	uint64_t end = d->ended_ns ? d->ended_ns : clock_mono_ns();
@@ -99,7 +94,7 @@ void burn_progress_print(const struct burn_state *state, FILE *out)
 		const struct dev_status *dev = &d->dev;
 		char gpu[CELL], time[CELL], tflops[CELL], gb[CELL], watts[CELL], temp[CELL],
 			errors[CELL];
-		uint64_t n = errors_of(&d->found);
+		uint64_t n = burn_report_errors(&d->found);
 
 		table_add(t, n ? TERM_RED : TABLE_PLAIN, label(dev, gpu), dev->name,
 			  str_print(time, CELL, "%.0f of %.0f s", seconds_of(d),
@@ -130,7 +125,7 @@ static void add_node_row(struct table *t, const struct burn_node_progress *n, ui
 		power += d->dev.known & KNOWN_POWER ? d->dev.power_mw / 1e3 : 0;
 		hottest = d->dev.known & KNOWN_TEMP && d->dev.temp_c > hottest ? d->dev.temp_c
 									       : hottest;
-		wrong += errors_of(&d->found);
+		wrong += burn_report_errors(&d->found);
 	}
 	table_add(t, wrong ? TERM_RED : TABLE_PLAIN, n->name,
 		  n->n ? str_print(gpus, CELL, "%u", (unsigned int)n->n) : "-",
@@ -198,12 +193,20 @@ static double mean_watts(const struct burnt *d)
 	return d->seen_ns ? d->watt_seconds / ((double)d->seen_ns / 1e9) : 0;
 }
 
+/* To it and from it. */
+static const char *copies_cell(const struct burn_judgement *j, char *buf)
+{
+	if (j->copies[BURN_TO] <= 0 || j->copies[BURN_FROM] <= 0)
+		return "-";
+	return str_print(buf, CELL, "%.1f/%.1f", j->copies[BURN_TO], j->copies[BURN_FROM]);
+}
+
 static void add_report_row(struct table *t, const struct burn_report_of *r, uint32_t at)
 {
 	const struct burnt *d = &r->devices[at];
 	const struct burn_judgement *j = &r->judgements[at];
 	char gpu[CELL], time[CELL], tflops[CELL], share[CELL], gb[CELL], watts[CELL], temp[CELL],
-		compared[CELL];
+		compared[CELL], copies[CELL];
 
 	const char *cells[] = {
 		node_of(r, at)->name,
@@ -214,9 +217,11 @@ static void add_report_row(struct table *t, const struct burn_report_of *r, uint
 		number(j->tflops, "%.1f", tflops),
 		number(j->of_median * 100, "%.0f %%", share),
 		number(j->gb_per_s, "%.0f", gb),
+		copies_cell(j, copies),
 		number(mean_watts(d), "%.0f", watts),
 		number(d->temp_most, "%.0f C", temp),
-		number((double)(d->found.elements + d->found.words), "%.3g", compared),
+		number((double)(d->found.elements + d->found.words + d->found.copies.words), "%.3g",
+		       compared),
 	};
 
 	table_add_cells(t, styles[j->verdict], cells + !r->instance);
@@ -237,12 +242,13 @@ void burn_report_print(const struct burn_report_of *r, FILE *out)
 	static const struct table_column columns[] = {
 		{ "NODE" }, /* of several */
 		{ "GPU", true },
-		{ "NAME", .drop = 5 },
+		{ "NAME", .drop = 6 },
 		{ "VERDICT" },
-		{ "TESTED", true, .drop = 3 },
+		{ "TESTED", true, .drop = 4 },
 		{ "TFLOP/s", true },
-		{ "OF ITS LIKE", true, .drop = 4 },
+		{ "OF ITS LIKE", true, .drop = 5 },
 		{ "GB/s", true },
+		{ "PCIe GB/s", true, .drop = 3 },
 		{ "WATTS", true, .drop = 1 },
 		{ "HOTTEST", true, .drop = 2 },
 		{ "COMPARED", true },
@@ -305,6 +311,19 @@ static json_t *memory_json(const struct burnt *d, const struct burn_judgement *j
 			 (json_int_t)f->words_repeated);
 }
 
+static json_t *copies_json(const struct burnt *d, const struct burn_judgement *j)
+{
+	const struct burn_copies *f = &d->found.copies;
+
+	if (!f->words)
+		return json_null();
+	return json_pack(
+		"{s:o, s:o, s:o, s:I, s:I, s:I}", "to_gb_per_s", number_json(j->copies[BURN_TO]),
+		"from_gb_per_s", number_json(j->copies[BURN_FROM]), "both_gb_per_s",
+		number_json(j->copies[BURN_BOTH]), "words", (json_int_t)f->words, "wrong_to",
+		(json_int_t)f->wrong[BURN_TO], "wrong_from", (json_int_t)f->wrong[BURN_FROM]);
+}
+
 static json_t *throttled_json(const struct burnt *d)
 {
 	json_t *all = json_object();
@@ -330,6 +349,7 @@ static json_t *device_json(const struct burnt *d, const struct burn_judgement *j
 
 	(void)json_object_set_new(o, "products", products_json(d, j));
 	(void)json_object_set_new(o, "memory", memory_json(d, j));
+	(void)json_object_set_new(o, "copies", copies_json(d, j));
 	(void)json_object_set_new(o, "power_mean_w", number_json(mean_watts(d)));
 	(void)json_object_set_new(o, "power_most_w", number_json(d->watts_most));
 	(void)json_object_set_new(o, "temperature_first_c", number_json(d->temp_first));

@@ -16,35 +16,24 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "hold/holder/burn_words.h"
+#include "hold/holder/copies.h"
 #include "hold/holder/product.h"
 
 #define PERIOD	      64U /* rows of a matrix repeat after it; also in kernels/burn.cu */
 #define TABLE_WORDS   (PERIOD * PERIOD)
 #define N_STEP	      256U
 #define N_MIN	      1024U
-#define FOUND_MAX     16U
-#define CHUNK_BYTES   (1ULL << 20)
-#define THREADS	      256U
-#define BLOCKS_PER_SM 8U
 #define SEED_A	      0U
 #define SEED_B	      PERIOD
 #define LOOK_NS	      NS_PER_S /* the table is read back so often */
 #define RING_NS	      (1200 * NS_PER_MS)
 #define RING_AFTER_NS (300 * NS_PER_MS)
-#define MIXED_SLICES  200U /* of products; then a round of patterns, and again */
+#define MIXED_SLICES  200U /* of products; then a round of patterns, copies, and again */
+#define MIXED_COPY_NS (600 * NS_PER_MS)
+#define COPIES_ALIGN  (1ULL << 20)
 
 extern const char kernel_burn[];
-
-/* As in kernels/burn.cu. */
-struct found {
-	uint64_t looked_at, wrong, nan, inf, records;
-	struct {
-		uint64_t at;
-		uint32_t got, want;
-	} record[FOUND_MAX];
-};
-
-enum pattern { PATTERN_NONE, PATTERN_WORD, PATTERN_ADDRESS, PATTERN_RANDOM };
 
 /* Moving inversions of fixed words, then words that tell where they are, then ones that nothing
  * foretells: each pass looks for what the one before has written. */
@@ -65,9 +54,7 @@ static const struct pattern_row {
 
 /* What lies in device memory in front of everything, and is copied back after each slice. */
 struct words {
-	struct turns {
-		uint64_t next, stopped_ns;
-	} tiles, bands, chunks; /* of products, of their comparison, of a pass */
+	struct turns tiles, bands, chunks; /* of products, of their comparison, of a pass */
 	struct found product, memory;
 };
 #define WORDS_BYTES  4096U
@@ -79,6 +66,8 @@ struct pinned {
 	struct words words;
 	uint32_t table[TABLE_WORDS], table_back[TABLE_WORDS];
 };
+
+enum phase { PHASE_PRODUCTS, PHASE_MEMORY, PHASE_COPIES };
 
 struct burn {
 	struct burn_setup with;
@@ -94,15 +83,17 @@ struct burn {
 	enum precision table_precision;
 	CUdeviceptr a, b, c;
 	bool filled; /* counters, table and matrices are there */
-	bool testing_memory;
-	struct words seen;   /* what the device had counted at the last look */
-	uint64_t products;   /* whole ones then */
-	uint64_t checked;    /* of these, compared or on their way */
-	uint64_t pass;	     /* number of the pass over the memory */
-	unsigned int piece;  /* where that is */
-	unsigned int slices; /* of products since the last round of patterns */
-	uint64_t looked_ns;  /* the table was read back last */
-	bool table_comes;    /* and is on its way */
+	enum phase phase;
+	struct copies *copies;	/* NULL: there were none yet */
+	uint64_t copies_end_ns; /* of a mixed burn: until then, this time */
+	struct words seen;	/* what the device had counted at the last look */
+	uint64_t products;	/* whole ones then */
+	uint64_t checked;	/* of these, compared or on their way */
+	uint64_t pass;		/* number of the pass over the memory */
+	unsigned int piece;	/* where that is */
+	unsigned int slices;	/* of products since the last round of patterns */
+	uint64_t looked_ns;	/* the table was read back last */
+	bool table_comes;	/* and is on its way */
 	struct burn_report found;
 };
 
@@ -142,13 +133,6 @@ uint32_t burn_range(uint32_t n, enum precision precision)
 	return r < exact[precision].element ? r < 1 ? 1 : (uint32_t)r : exact[precision].element;
 }
 
-static uint32_t hash(uint32_t x)
-{
-	x = (x ^ x >> 16) * 0x7feb352dU;
-	x = (x ^ x >> 15) * 0x846ca68bU;
-	return x ^ x >> 16;
-}
-
 static int32_t *matrix_rows(uint32_t n, uint32_t range, uint32_t seed)
 {
 	int32_t *rows = xmalloc(sizeof(*rows) * PERIOD * n);
@@ -156,7 +140,7 @@ static int32_t *matrix_rows(uint32_t n, uint32_t range, uint32_t seed)
 	for (uint32_t r = 0; r < PERIOD; r++)
 		for (uint32_t k = 0; k < n; k++)
 			rows[(size_t)r * n + k] =
-				(int32_t)(hash((seed + r) * 0x9e3779b9U + k * 0x85ebca6bU) %
+				(int32_t)(burn_hash((seed + r) * 0x9e3779b9U + k * 0x85ebca6bU) %
 					  (2 * range + 1)) -
 				(int32_t)range;
 	return rows;
@@ -268,21 +252,59 @@ static int lay_out(struct burn *b, struct err *e)
 	return 0;
 }
 
+/* Of a mixed burn copies are left out where they cannot be had, and that is told. */
+static int begin_copies(struct burn *b, struct err *e)
+{
+	const struct burn_piece *first = &b->job.pieces[0];
+	const struct copies_setup setup = { .cu = b->with.cu,
+					    .stream = b->with.stream,
+					    .stop = b->with.stop,
+					    .memory = b->memory,
+					    .sm_count = b->with.sm_count };
+	const uint64_t skip = (HEADER_BYTES + COPIES_ALIGN - 1) / COPIES_ALIGN * COPIES_ALIGN;
+	struct err why = ERR_INIT;
+	int r = b->copies ? 0 : copies_create(&setup, &b->copies, &why);
+
+	if (r == 0)
+		r = copies_begin(b->copies, first->at + skip,
+				 first->bytes > skip ? first->bytes - skip : 0, &why);
+	b->found.copies.code = r;
+	if (r < 0 && b->job.load == BURN_COPIES) {
+		*e = why;
+		return r;
+	}
+	return 0;
+}
+
 int burn_begin(struct burn *b, const struct burn_job *job, struct err *e)
 {
+	/* Of a mixed one a round of memory comes first. */
+	static const enum phase first[BURN_LOAD_MAX] = {
+		[BURN_TENSOR] = PHASE_PRODUCTS, [BURN_FP32] = PHASE_PRODUCTS,
+		[BURN_FP64] = PHASE_PRODUCTS,	[BURN_MEMORY] = PHASE_MEMORY,
+		[BURN_COPIES] = PHASE_COPIES,	[BURN_MIXED] = PHASE_MEMORY
+	};
+	const bool copies = job->load == BURN_COPIES || job->load == BURN_MIXED;
 	int r;
 
 	b->job = *job;
 	b->job.precision = burn_precision(job->load, job->precision);
 	b->filled = false;
-	/* Of a mixed one a round of it comes first. */
-	b->testing_memory = job->load == BURN_MEMORY || job->load == BURN_MIXED;
+	b->phase = first[job->load];
 	if (!job->n_pieces || job->pieces[0].bytes <= HEADER_BYTES)
 		return err_set(e, -ENOMEM, "nothing is held to burn");
 	r = compile(b, e);
 	if (r == 0 && burn_has_products(job->load))
 		r = compile_product(b, e);
-	return r == 0 && burn_has_products(job->load) ? lay_out(b, e) : r;
+	if (r == 0 && burn_has_products(job->load))
+		r = lay_out(b, e);
+	return r == 0 && copies ? begin_copies(b, e) : r;
+}
+
+void burn_rest(struct burn *b)
+{
+	if (b->copies)
+		copies_give_back(b->copies);
 }
 
 /* --- launches --- */
@@ -294,8 +316,8 @@ static CUdeviceptr word_at(const struct burn *b, size_t offset)
 
 static CUresult launch(struct burn *b, CUfunction f, void **args)
 {
-	return b->with.cu->launch(f, b->with.sm_count * BLOCKS_PER_SM, 1, 1, THREADS, 1, 1, 0,
-				  b->with.stream, args, NULL);
+	return b->with.cu->launch(f, b->with.sm_count * BURN_BLOCKS_PER_SM, 1, 1, BURN_THREADS, 1,
+				  1, 0, b->with.stream, args, NULL);
 }
 
 static CUresult fill_matrix(struct burn *b, CUdeviceptr at, uint32_t seed)
@@ -319,7 +341,7 @@ static CUresult fill(struct burn *b)
 	b->piece = b->slices = 0;
 	b->pass = 0;
 	b->filled = true;
-	if (b->testing_memory || code != CUDA_SUCCESS)
+	if (b->phase != PHASE_PRODUCTS || code != CUDA_SUCCESS)
 		return code;
 	code = cu->copy_in_async(word_at(b, WORDS_BYTES), b->pinned->table, TABLE_WORDS * 4,
 				 b->with.stream);
@@ -386,7 +408,7 @@ static uint64_t piece_bytes(const struct burn *b)
 
 static uint64_t piece_chunks(const struct burn *b)
 {
-	return (piece_bytes(b) + CHUNK_BYTES - 1) / CHUNK_BYTES;
+	return (piece_bytes(b) + BURN_CHUNK_BYTES - 1) / BURN_CHUNK_BYTES;
 }
 
 static struct pattern_row pattern_of(uint64_t pass)
@@ -441,7 +463,7 @@ static CUresult copy_back(struct burn *b)
 	CUresult code = cu->copy_out_async(&b->pinned->words, word_at(b, 0), sizeof(struct words),
 					   b->with.stream);
 
-	b->table_comes = !b->testing_memory && now - b->looked_ns >= LOOK_NS;
+	b->table_comes = b->phase == PHASE_PRODUCTS && now - b->looked_ns >= LOOK_NS;
 	if (!b->table_comes || code != CUDA_SUCCESS)
 		return code;
 	b->looked_ns = now;
@@ -451,14 +473,17 @@ static CUresult copy_back(struct burn *b)
 
 CUresult burn_launch(struct burn *b)
 {
-	CUresult code = b->filled ? CUDA_SUCCESS : fill(b);
+	CUresult code;
 
+	if (b->phase == PHASE_COPIES)
+		return copies_launch(b->copies);
+	code = b->filled ? CUDA_SUCCESS : fill(b);
 	if (code == CUDA_SUCCESS)
 		code = forget_records(b, offsetof(struct words, product), &b->seen.product);
 	if (code == CUDA_SUCCESS)
 		code = forget_records(b, offsetof(struct words, memory), &b->seen.memory);
 	if (code == CUDA_SUCCESS)
-		code = b->testing_memory ? launch_pass(b) : launch_products(b);
+		code = b->phase == PHASE_MEMORY ? launch_pass(b) : launch_products(b);
 	return code == CUDA_SUCCESS ? copy_back(b) : code;
 }
 
@@ -478,7 +503,7 @@ static uint64_t note_records(const struct found *f, uint64_t modulo, struct burn
 {
 	uint64_t again = 0;
 
-	for (uint64_t i = 0; i < f->records && i < FOUND_MAX; i++) {
+	for (uint64_t i = 0; i < f->records && i < BURN_FOUND_MAX; i++) {
 		struct burn_record r = { .at = f->record[i].at % modulo,
 					 .got = f->record[i].got,
 					 .want = f->record[i].want };
@@ -545,7 +570,14 @@ static void note_table(struct burn *b)
 		b->found.reference_wrong = wrong;
 }
 
-/* The next piece, the next pass, or after a whole round the products again. */
+static void change_phase(struct burn *b, enum phase phase)
+{
+	b->phase = phase;
+	b->filled = false;
+	b->copies_end_ns = clock_mono_ns() + MIXED_COPY_NS;
+}
+
+/* The next piece, the next pass, or after a whole round of a mixed burn what comes then. */
 static void go_on(struct burn *b)
 {
 	b->seen.chunks.next = 0;
@@ -554,10 +586,8 @@ static void go_on(struct burn *b)
 	b->piece = 0;
 	b->pass++;
 	b->found.passes++;
-	if (b->job.load == BURN_MIXED && b->pass > ROUND) {
-		b->testing_memory = false;
-		b->filled = false;
-	}
+	if (b->job.load == BURN_MIXED && b->pass > ROUND)
+		change_phase(b, b->found.copies.code ? PHASE_PRODUCTS : PHASE_COPIES);
 }
 
 static void note_pass(struct burn *b, const struct words *w)
@@ -568,7 +598,7 @@ static void note_pass(struct burn *b, const struct words *w)
 	struct burn_report *f = &b->found;
 
 	f->memory_ns += elapsed_ns(b);
-	f->memory_bytes += (now - b->seen.chunks.next) * CHUNK_BYTES * ways;
+	f->memory_bytes += (now - b->seen.chunks.next) * BURN_CHUNK_BYTES * ways;
 	f->words += w->memory.looked_at - b->seen.memory.looked_at;
 	f->words_wrong += w->memory.wrong - b->seen.memory.wrong;
 	f->words_repeated += note_records(&w->memory, UINT64_MAX, f->word, &f->word_records);
@@ -578,24 +608,36 @@ static void note_pass(struct burn *b, const struct words *w)
 		go_on(b);
 }
 
+static CUresult finish_copies(struct burn *b)
+{
+	CUresult code = copies_finish(b->copies, &b->found.copies);
+
+	if (b->job.load == BURN_MIXED && clock_mono_ns() >= b->copies_end_ns)
+		change_phase(b, PHASE_PRODUCTS);
+	return code;
+}
+
 CUresult burn_finish(struct burn *b)
 {
-	CUresult code = b->with.cu->stream_synchronize(b->with.stream);
-	const struct words w = b->pinned->words;
+	CUresult code;
 
+	if (b->phase == PHASE_COPIES)
+		return finish_copies(b);
+	code = b->with.cu->stream_synchronize(b->with.stream);
 	if (code != CUDA_SUCCESS)
 		return code;
-	if (b->testing_memory) {
+
+	const struct words w = b->pinned->words;
+
+	if (b->phase == PHASE_MEMORY) {
 		note_pass(b, &w);
 		return code;
 	}
 	note_products(b, &w);
 	note_table(b);
 	b->seen = w;
-	if (b->job.load == BURN_MIXED && b->slices >= MIXED_SLICES) {
-		b->testing_memory = true;
-		b->filled = false;
-	}
+	if (b->job.load == BURN_MIXED && b->slices >= MIXED_SLICES)
+		change_phase(b, PHASE_MEMORY);
 	return code;
 }
 

@@ -3,8 +3,8 @@
 #define TENURE_HOLD_HOLDER_BURN_H
 
 /*
- * The load of a burn (hold/burn.h): products and passes over the memory of a hold, in launches of
- * BURN_SLICE_NS, each compared on the device with what the host knows.
+ * The load of a burn (hold/burn.h): products, passes over the memory of a hold, and copies
+ * (copies.h), in launches of BURN_SLICE_NS, each compared on the device with what the host knows.
  *
  * The matrices are of whole numbers, so small that every sum is exact whatever the order of the
  * additions; their rows repeat, so that the host computes a table of all elements that a product
@@ -61,6 +61,10 @@ CUresult burn_launch(struct burn *b);
 
 /* Wait until it has ended, and take note of what it found; without the lock. */
 CUresult burn_finish(struct burn *b);
+
+/* It does not go on for now: give back what of the host's memory it has pinned, without the lock;
+ * burn_begin() comes before it goes on. */
+void burn_rest(struct burn *b);
 
 /* All that was found until the last burn_finish(). */
 const struct burn_report *burn_found(const struct burn *b);

@@ -27,6 +27,7 @@
 #define COUNTER_BYTES 512U
 #define FILL_BLOCK    256U
 #define BUSY_RETRY_NS 500000ULL
+#define REST_AFTER_S  10 /* of a burn that does not go on */
 
 /* The PTX texts under kernels/, which the build makes part of the executable. */
 extern const char kernel_light[];      /* compute capability 7.0 and later */
@@ -50,6 +51,7 @@ struct load {
 	CUdeviceptr work;
 	uint32_t gemm_n;   /* 0: no memory for it */
 	struct burn *burn; /* NULL: there was none */
+	bool burn_rests;
 	struct burn_job job;
 	bool job_changed;
 	struct burn_report found;
@@ -205,7 +207,7 @@ static int begin_burn(struct load *l, struct err *e)
 
 	if (r < 0)
 		return r;
-	l->job_changed = false;
+	l->job_changed = l->burn_rests = false;
 	(void)pthread_mutex_unlock(&l->lock);
 	r = burn_begin(l->burn, &job, e);
 	(void)pthread_mutex_lock(&l->lock);
@@ -236,6 +238,33 @@ static void burn_turn(struct load *l)
 		fail(l, code, "burn");
 }
 
+/* With the lock, but not meanwhile: it gives host memory back. */
+static void rest_burn(struct load *l)
+{
+	if (!l->burn || l->burn_rests)
+		return;
+	l->burn_rests = l->job_changed = true;
+	(void)pthread_mutex_unlock(&l->lock);
+	burn_rest(l->burn);
+	(void)pthread_mutex_lock(&l->lock);
+}
+
+/* A newcomer to whom memory is let go is not to wait for host memory as well, so that goes later.
+ */
+static void wait_for_work(struct load *l)
+{
+	struct timespec until;
+
+	while (!wanted(l)) {
+		(void)clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_sec += REST_AFTER_S;
+		if (!l->burn || l->burn_rests)
+			(void)pthread_cond_wait(&l->wake, &l->lock);
+		else if (pthread_cond_timedwait(&l->wake, &l->lock, &until) == ETIMEDOUT)
+			rest_burn(l);
+	}
+}
+
 static void *load_thread(void *arg)
 {
 	struct load *l = arg;
@@ -245,10 +274,11 @@ static void *load_thread(void *arg)
 		return NULL;
 	for (;;) {
 		(void)pthread_mutex_lock(&l->lock);
-		while (!wanted(l))
-			(void)pthread_cond_wait(&l->wake, &l->lock);
+		wait_for_work(l);
 		while (l->kind == LOAD_BURN)
 			burn_turn(l);
+		if (l->kind != LOAD_NONE)
+			rest_burn(l);
 		prepare(l);
 
 		bool launched = wanted(l) && turn(l);
@@ -326,13 +356,17 @@ static int map_stop_word(struct load *l, struct err *e)
 int load_create(const struct cuda *cu, CUcontext ctx, struct load **ret, struct err *e)
 {
 	cleanup_free struct load *l = xcalloc(1, sizeof(*l));
+	pthread_condattr_t clock;
 	pthread_t thread;
 	CUdevice dev;
 
 	l->cu = cu;
 	l->ctx = ctx;
 	(void)pthread_mutex_init(&l->lock, NULL);
-	(void)pthread_cond_init(&l->wake, NULL);
+	(void)pthread_condattr_init(&clock);
+	(void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	(void)pthread_cond_init(&l->wake, &clock);
+	(void)pthread_condattr_destroy(&clock);
 
 	int r = cuda_result(cu, cu->device_get(&dev, 0), e, "device");
 
