@@ -249,6 +249,15 @@ def test_interrupted(machine, how):  # noqa: F811
     assert wait_for(lambda: m.used() == [0, 0], 20)
 
 
+def test_it_ends_when_all_is_free(machine):  # noqa: F811
+    """So the next one finds nothing of it: neither its memory nor what it has counted."""
+    m = machine(speed=1)
+    for _ in range(3):
+        done, _, gpus = burn(m, "--load", "memory", seconds="1s")
+        assert m.used() == [0, 0]
+        assert done.returncode == 0 and all(d["tested_s"] >= 1 for d in gpus.values()), gpus
+
+
 def test_one_at_a_time(machine):  # noqa: F811
     m = machine()
     start(m)

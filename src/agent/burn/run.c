@@ -364,7 +364,8 @@ static void on_timer(uv_timer_t *timer)
 	r->state->over = r->ending_ns;
 	if (r->code == 0 && !r->tick(r->user, r->state))
 		interrupt(r);
-	if (r->ending_ns && now - r->ending_ns > END_NS)
+	/* It may have begun to end since `now`. */
+	if (r->ending_ns && clock_mono_ns() - r->ending_ns > END_NS)
 		close_all(r);
 }
 
