@@ -10,7 +10,7 @@ const EVENTS_SHOWN = 60;
 
 export function stateText(task) {
   if (task.exit === undefined || task.exit === null || task.state !== "failed") return t(task.state === "running" ? "runs" : task.state);
-  return `${t(task.state)}, ${exitText(task.exit)}`;
+  return `${t(task.state)}, ${howText({ exit: task.exit, reason: task.ended_because })}`;
 }
 
 export function exitText(exit) { return exit >= 256 ? t("signal_n", { n: exit - 256 }) : t("exit_n", { n: exit }); }

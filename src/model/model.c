@@ -591,6 +591,7 @@ static int read_done(struct model *m, struct err *e)
 		return 0;
 	r = rows_read_ended(m->sp, MODEL_ENDED_MAX, &rows, e);
 	if (r == 0) {
+		rows_read_because(m->sp, &rows, m->done ? &m->done->rows : NULL);
 		rows_drop_ended(&m->queue->rows, &rows);
 		swap_rows(m, &m->done, &rows, false);
 	}

@@ -188,9 +188,15 @@ struct retry_verdict retry_decide(const struct retry_policy *p, struct retry_sta
 {
 	struct retry_verdict v = { .what = RETRY_DONE };
 	const struct kind_row *row = end->kind < END_MAX ? &kinds[end->kind] : &kinds[END_EXIT];
-	char how[HOW_MAX];
+	char how[HOW_MAX], limit[UNIT_TEXT_MAX];
 
 	str_print(how, sizeof(how), row->phrase, end->code);
+	if (end->kind == END_TIMEOUT && p->limit_ms) {
+		size_t len = strlen(how);
+
+		str_print(how + len, sizeof(how) - len, " of %s",
+			  unit_format_duration_exact(p->limit_ms, limit));
+	}
 	if (end->why && *end->why && (!row->counts || end->kind == END_EXIT))
 		str_copy(how, sizeof(how), end->why);
 	if (end->kind == END_EXIT && end->code == 0) {

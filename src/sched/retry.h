@@ -49,6 +49,7 @@ struct retry_policy {
 	bool no_requeue;	/* a lost node or a preemption is a failure */
 	uint64_t fast_ms;	/* a failure within this is one "at once"; 0 = never pause */
 	uint32_t fast_limit;	/* so many in a row pause; 0 = never */
+	uint64_t limit_ms;	/* of each attempt, to be told; 0 = none */
 };
 
 /* Kept by the caller for each task, and written into its record. */

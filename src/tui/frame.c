@@ -506,7 +506,9 @@ static void add_note(const struct row *row, struct strbuf *b)
 	if (row->name.ended_s)
 		strbuf_addf(b, "%s%s", b->len ? "; " : "",
 			    clock_format_local(row->name.ended_s * NS_PER_S, time));
-	if (row->name.ended_s && row->name.exit && !row->name.count)
+	if (row->name.ended_s && row->because && row->because[0])
+		strbuf_addf(b, ", %s", row->because);
+	else if (row->name.ended_s && row->name.exit && !row->name.count)
 		strbuf_addf(b, ", %s %u", row->name.exit >= NAME_SIGNALLED ? "signal" : "exit",
 			    row->name.exit & (NAME_SIGNALLED - 1));
 }

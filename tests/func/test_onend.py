@@ -306,7 +306,7 @@ def test_why_it_could_not_be_started_is_told_everywhere(queue, tmp_path):
     reasons = {no_cwd: f"cannot start: enter the working directory {gone}: No such file or directory",
                no_program: "cannot start: run /no/such/program: No such file or directory",
                no_output: f"cannot start: write its output to {tmp_path}/no/dir/x: No such file or directory",
-               late: "over its time limit"}
+               late: "over its time limit of 1s"}
     for i in (*reasons, plain, killed, element):
         q.wait(i, "failed", 30)
     rows = {int(line.split()[0]): line for line in q.m.run(q.m.tenure, "list", "-a", env={**q.m.env, "COLUMNS": "400"}).stdout.splitlines()
@@ -314,6 +314,8 @@ def test_why_it_could_not_be_started_is_told_everywhere(queue, tmp_path):
     for i, reason in reasons.items():
         assert rows[i].endswith(f", {reason}"), rows[i]
         assert reason in q.why(i)
+    told = {r["id"]: r.get("ended_because") for r in q.rows()}
+    assert {i: told[i] for i in (*reasons, plain, killed)} == {**reasons, plain: None, killed: None}
     assert rows[plain].endswith(", exit 127") and rows[killed].endswith(", signal 15")
     path = pathlib.Path(q.status()["agent"]["events"])
 

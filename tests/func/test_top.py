@@ -201,6 +201,18 @@ def test_one_look_as_text(queue, top_built):
     assert "\033" not in shown
 
 
+def test_why_a_task_has_failed(queue, top_built):
+    """By its own words, where a number alone would not say it."""
+    q = queue()
+    q.start("--no-hold")
+    late, plain = q.submit("-g", "0", "--timeout", "1s", "--", "sleep", "600"), q.submit("-g", "0", "--", "sh", "-c", "exit 3")
+    q.wait(late, "failed")
+    q.wait(plain, "failed")
+    text = q.m.run(q.m.tenure, "top", "--once", "--ended", env={**q.env, "COLUMNS": "160"}).stdout
+    assert re.search(rf"(?m)^ +{late} failed .*, over its time limit of 1s *$", text), text
+    assert re.search(rf"(?m)^ +{plain} failed .*, exit 3 *$", text), text
+
+
 def test_a_card_in_mig_mode(queue, top_built):
     """It is nobody's, whoever is on its instances; a task on one of these is shown there."""
     q = queue(gpus=1, options=("--mig", "1g.18gb:2"))

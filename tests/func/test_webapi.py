@@ -205,6 +205,20 @@ def test_who_does_not_read_delays_nobody(web, tmp_path):
     awake.close()
 
 
+def test_why_a_task_has_failed(web):
+    """Not only with which number; also after the next reading, which takes it from the last one."""
+    w = web()
+    late = submit(w, command="sleep 600", gpus=0, timeout="1s")
+    plain = submit(w, command="exit 3", gpus=0)
+
+    def why():
+        return {t["id"]: t.get("ended_because") for t in tasks(w, "?ended=true&state=failed")["tasks"]}
+    must_come(lambda: why() == {late: "over its time limit of 1s", plain: None}, 20)
+    w.node.wait(submit(w, command="true", gpus=0), "done")
+    must_come(lambda: tasks(w, "?ended=true&state=done")["total"] == 1)
+    assert why() == {late: "over its time limit of 1s", plain: None}
+
+
 def test_how_long_a_task_runs_is_said_once(web, tmp_path):
     """An answer with two members of a name is none for weblib."""
     w = web()

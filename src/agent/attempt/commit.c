@@ -320,6 +320,7 @@ static struct retry_policy policy_of(const struct commit *f)
 	p.oom_permille = (uint32_t)s->retry_memory;
 	p.oom_cap_bytes = f->room_bytes;
 	p.no_requeue = s->no_requeue;
+	p.limit_ms = s->timeout;
 	/* One that stands for itself ends with its retries: nothing is protected by a pause, and
 	 * who waits for its end would wait for ever. */
 	if (!s->lane && !f->claim.name.element)

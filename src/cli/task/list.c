@@ -611,10 +611,14 @@ static void print_json(struct list *l, json_t *o)
 	json_decref(o);
 }
 
-static void show_json(struct list *l, const struct task_view *v)
+static void show_json(struct list *l, struct task_view *v)
 {
-	json_t *o = taskview_list_json(v), *reason = queue_facts_reason(&l->facts, v);
+	json_t *reason = queue_facts_reason(&l->facts, v), *o;
 
+	v->because[0] = '\0';
+	if (v->state == TASKSTATE_FAILED && !v->name.count)
+		(void)taskstate_why_failed(l->sp, &v->name, v->because);
+	o = taskview_list_json(v);
 	queue_facts_add(o, reason, queue_facts_forecast(&l->facts, v));
 	json_decref(reason);
 	print_json(l, o);

@@ -10,6 +10,7 @@
 #include "base/hmap.h"
 #include "base/json_get.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "cli/task/queue_facts.h"
 
 struct rows_index {
@@ -89,6 +90,7 @@ static void set_view(struct task_view *v, const struct row *row)
 	v->lane_paused = row->lane_paused;
 	v->counted = row->counted;
 	v->counts = row->counts;
+	(void)str_copy(v->because, sizeof(v->because), row->because ? row->because : "");
 }
 
 static bool still_runs(const struct row *row)
@@ -159,6 +161,7 @@ static void clear_row(struct row *row)
 	json_decref(row->run);
 	json_decref(row->reason);
 	json_decref(row->forecast);
+	free(row->because);
 }
 
 void rows_clear(struct rows *r)
@@ -257,6 +260,30 @@ int rows_read_ended(const struct spool *sp, size_t max, struct rows *ret, struct
 	return r;
 }
 
+void rows_read_because(const struct spool *sp, struct rows *ended, const struct rows *before)
+{
+	const struct rows none = { .n = 0 };
+	struct hmap known = { .n = 0 };
+	struct known *all = know(before ? before : &none, &known);
+	size_t left = ROWS_BECAUSE;
+
+	for (size_t i = 0; i < ended->n && left; i++) {
+		struct row *row = &ended->all[i];
+		const struct row *was = find_known(&known, row);
+		char why[RECORD_REASON_MAX];
+
+		if (row->state != TASKSTATE_FAILED || row->name.count)
+			continue;
+		left--;
+		if (was && was->because && name_same(&was->name, &row->name))
+			row->because = xstrdup(was->because);
+		else
+			row->because = xstrdup(taskstate_why_failed(sp, &row->name, why));
+	}
+	hmap_clear(&known);
+	free(all);
+}
+
 void rows_drop_ended(struct rows *r, const struct rows *ended)
 {
 	struct hmap known = { .n = 0 };
@@ -336,7 +363,9 @@ static bool is_same(const struct row *a, const struct row *b)
 {
 	return name_same(&a->name, &b->name) && a->dir == b->dir && a->state == b->state &&
 	       a->lane_paused == b->lane_paused && a->counted == b->counted &&
-	       same_counts(&a->counts, &b->counts) && same_json(a->run, b->run) && same_words(a, b);
+	       same_counts(&a->counts, &b->counts) && same_json(a->run, b->run) &&
+	       same_words(a, b) &&
+	       strcmp(a->because ? a->because : "", b->because ? b->because : "") == 0;
 }
 
 void rows_keep_json(struct rows *r, const struct rows *before)

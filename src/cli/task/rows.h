@@ -23,6 +23,8 @@
 	(16UL << 20) /* bytes of JSON that are kept of rows; the rest is made anew                 \
 		      */
 
+#define ROWS_BECAUSE 1000
+
 struct row {
 	struct task_name name; /* of an element with what its batch says */
 	enum spool_dir dir;
@@ -34,6 +36,7 @@ struct row {
 	json_t *run;	     /* of what runs: its members in a list, but for `ran_s`; else NULL */
 	json_t *reason;	     /* of what waits, as in a list: `code`, `text`; NULL: not known */
 	json_t *forecast;    /* and when it starts: `text`, and `forecast` as in a list; or NULL */
+	char *because;	     /* as struct task_view has it, of what has failed; or NULL */
 	uint32_t json_at, json_len; /* in rows.json; 0: it is not kept */
 };
 
@@ -60,6 +63,9 @@ int rows_read(struct rows_index *x, const struct rows_said *said, struct rows *r
 void rows_clear(struct rows *r);
 /* Those that have ended, the last one first, max at most. 0 or negative; then *ret is empty. */
 int rows_read_ended(const struct spool *sp, size_t max, struct rows *ret, struct err *e);
+/* Why those have failed, of the last ROWS_BECAUSE of them that have: it is a file for each, but for
+ * those of the last reading. before may be NULL. */
+void rows_read_because(const struct spool *sp, struct rows *ended, const struct rows *before);
 /* Tasks that have ended since r was read, or that its index has not noticed yet, are taken out of
  * it; elements of a batch that was stopped may run on for a while. */
 void rows_drop_ended(struct rows *r, const struct rows *ended);

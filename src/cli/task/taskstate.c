@@ -16,7 +16,6 @@
 #include "spool/files.h"
 #include "spool/instance.h"
 #include "spool/record.h"
-#include "task/program.h"
 
 #define TOLD_MAX	5
 #define LAST_RECORD_MAX 4096
@@ -201,8 +200,6 @@ char *taskstate_why_failed(const struct spool *sp, const struct task_name *n,
 	char *tries;
 
 	buf[0] = '\0';
-	if (n->exit != EXIT_CANNOT_RUN && n->exit != EXIT_NOT_FOUND && n->exit < NAME_SIGNALLED)
-		return buf;
 	end = last_record(sp, n);
 	json_get_text(end, "reason", buf, RECORD_REASON_MAX);
 	json_decref(end);

@@ -55,8 +55,9 @@ int taskstate_failed(const struct spool *sp, const struct task_name *batch,
 #define TASKSTATE_EXIT_MAX 32
 /*
  * Why a task has failed, where its exit code or signal, as it stands in the name of its file, does
- * not tell: it could not be started, or its time was over. From the last record of the file,
- * without which try it was; "" where the code says all. Returns buf.
+ * not tell: it could not be started, its time was over, its GPU's memory was full. From the last
+ * record of the file, without which try it was; "" where the code says all. Reads the file. Returns
+ * buf.
  */
 char *taskstate_why_failed(const struct spool *sp, const struct task_name *n,
 			   char buf[RECORD_REASON_MAX]);

@@ -502,6 +502,7 @@ static const struct {
 	[VIEW_UNSTARTED] = { "unstarted", NULL, FLAG, AT(run.unstarted) },
 	[VIEW_ENDED] = { "ended", NULL, SECONDS, AT(name.ended_s) },
 	[VIEW_EXIT] = { "exit", exit_json },
+	[VIEW_ENDED_BECAUSE] = { "ended_because", NULL, TEXT, AT(because) },
 	[VIEW_ELEMENTS] = { "elements", counts_json },
 	[VIEW_COUNTS] = { "counts", counts_json },
 	[VIEW_FAILED] = { "failed", failed_json },
@@ -549,11 +550,12 @@ json_t *taskview_json(const struct task_view *v, const enum taskview_member *ord
 json_t *taskview_list_json(const struct task_view *v)
 {
 	static const enum taskview_member order[] = {
-		VIEW_ID,	 VIEW_STATE,	  VIEW_NAME,	VIEW_LANE,     VIEW_PRIORITY,
-		VIEW_GPUS,	 VIEW_N_ELEMENTS, VIEW_ELEMENT, VIEW_COUNTS,   VIEW_LANE_PAUSED,
-		VIEW_AGENT,	 VIEW_STARTED,	  VIEW_RAN,	VIEW_TIMEOUT,  VIEW_UNFILED,
-		VIEW_LEFT_EXIT,	 VIEW_DEVICES,	  VIEW_SCALING, VIEW_MUSTERED, VIEW_LOG,
-		VIEW_NOT_BEFORE, VIEW_ENDED,	  VIEW_EXIT,
+		VIEW_ID,	 VIEW_STATE,	   VIEW_NAME,	    VIEW_LANE,
+		VIEW_PRIORITY,	 VIEW_GPUS,	   VIEW_N_ELEMENTS, VIEW_ELEMENT,
+		VIEW_COUNTS,	 VIEW_LANE_PAUSED, VIEW_AGENT,	    VIEW_STARTED,
+		VIEW_RAN,	 VIEW_TIMEOUT,	   VIEW_UNFILED,    VIEW_LEFT_EXIT,
+		VIEW_DEVICES,	 VIEW_SCALING,	   VIEW_MUSTERED,   VIEW_LOG,
+		VIEW_NOT_BEFORE, VIEW_ENDED,	   VIEW_EXIT,	    VIEW_ENDED_BECAUSE,
 	};
 
 	return taskview_json(v, order, ARRAY_LEN(order));

@@ -35,6 +35,8 @@ struct task_view {
 	bool counted; /* of a batch: */
 	struct batch_counts counts;
 	struct element_ends failed;
+	char because[RECORD_REASON_MAX]; /* of a list, taskstate_why_failed(); "": the exit says it
+					  */
 };
 
 /* Everything. 0 or negative; taskview_clear() in each case. */
@@ -94,6 +96,7 @@ enum taskview_member {
 	VIEW_UNSTARTED,
 	VIEW_ENDED,
 	VIEW_EXIT,
+	VIEW_ENDED_BECAUSE,
 	VIEW_ELEMENTS, /* how they stand; "counts" in a list, which has their number as "elements"
 			*/
 	VIEW_COUNTS,
