@@ -70,10 +70,10 @@ function makeRunning(live, actions) {
     const tools = [button(t("log"), of("log"), () => actions.open(about, true)), live.canSteer() && button(t("stop"), of("stop"), () => actions.stop(first), "danger")];
     const el = h("tr", { role: "row", "data-task": about }, cell("c-task", t("c_task"), named.kids), cell("c-lane", t("c_lane"), lane), cell("c-gpus", t("c_gpus"), gpus),
       cell("c-node", t("c_node"), node), cell("c-time", t("c_time"), time, bar), cell("c-actions", t("c_actions"), tools));
-    let began = 0, limit = 0;
+    let began = NaN, limit = 0; // by a clock that nobody sets
     const pass = tick(time, () => {
-      const ran = began ? (now() - began) / 1000 : NaN;
-      say(time, began ? limit ? t("of_limit", { t: duration(ran), max: duration(limit) }) : t("no_limit", { t: duration(ran) }) : "");
+      const ran = (performance.now() - began) / 1000, known = !Number.isNaN(began);
+      say(time, known ? limit ? t("of_limit", { t: duration(ran), max: duration(limit) }) : t("no_limit", { t: duration(ran) }) : "");
       if (limit) bar.firstChild.style.setProperty("width", `${Math.min(100, 100 * ran / limit)}%`);
     });
     return { el, draw(task) {
@@ -83,7 +83,8 @@ function makeRunning(live, actions) {
       say(gpus, task.devices?.length ? t("gpu_list", { list: task.devices.join(", ") }) : gpusText(task.gpus));
       set(gpus, "title", task.devices?.length ? t("on_gpus", { list: task.devices.map((n) => gpuName(n)).join(", ") }) : null);
       say(node, task.agent ?? "");
-      began = task.started ? Date.parse(task.started) : 0;
+      const since = performance.now() - 1000 * (task.ran_s ?? NaN);
+      if (!(Math.abs(since - began) < 1500)) began = since; // answers take their time, now more and now less
       limit = task.timeout_s ?? 0;
       show(bar, limit);
       pass();

@@ -509,6 +509,7 @@ static void swap_rows(struct model *m, struct shared_rows **at, const struct row
 	next->refs = 1;
 	next->answered = answered;
 	next->rows = *rows;
+	rows_keep_began(&next->rows, *at ? &(*at)->rows : NULL);
 	if (m->flags & MODEL_JSON)
 		rows_keep_json(&next->rows, *at ? &(*at)->rows : NULL);
 	(void)pthread_mutex_lock(&m->mutex);

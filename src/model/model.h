@@ -11,7 +11,7 @@
  *	r = model_new(ctx, MODEL_ENDED, &m, &e);
  *	poll(model_fd(m));		there is something new
  *	s = model_get(m);
- *	.. row_add_json(&s->rows, &s->rows.all[i], clock_wall_ns(), &text) ..
+ *	.. row_add_json(&s->rows, &s->rows.all[i], clock_mono_ns(), &text) ..
  *	s = model_put(s);
  *	m = model_free(m);
  *

@@ -263,7 +263,7 @@ void look_tasks(struct serve *s, struct request *r)
 {
 	struct page p = { .lane = request_query(r, "lane"),
 			  .name = request_query(r, "name"),
-			  .now_ns = clock_wall_ns() };
+			  .now_ns = clock_mono_ns() };
 	char next[96];
 
 	p.ended = request_query_flag(r, "ended");

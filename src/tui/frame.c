@@ -522,7 +522,7 @@ static size_t name_columns(const struct canvas *c)
 }
 
 static void draw_task(struct canvas *c, size_t y, const struct row *row, const struct frame_ui *ui,
-		      uint64_t now_ns)
+		      uint64_t mono_ns)
 {
 	char text[UNIT_TEXT_MAX * 2];
 	cleanup_strbuf struct strbuf note = STRBUF_INIT;
@@ -537,9 +537,9 @@ static void draw_task(struct canvas *c, size_t y, const struct row *row, const s
 	canvas_right(c, 20, y, INK_PLAIN, row->name.gpus == SPEC_ALL ? "all" : text, 4);
 	(void)canvas_put(c, 25, y, INK_PLAIN, row->name.lane[0] ? row->name.lane : "-", 7);
 	(void)canvas_put(c, 33, y, INK_PLAIN, row->name.name, name);
-	if (row->started_ns && now_ns > row->started_ns)
+	if (row->started_ns && (int64_t)mono_ns >= row->began_ns)
 		canvas_right(c, x, y, INK_PLAIN,
-			     duration((double)(now_ns - row->started_ns) / 1e9, text), 8);
+			     duration((double)((int64_t)mono_ns - row->began_ns) / 1e9, text), 8);
 	if (is_known(row->run, "timeout_s"))
 		strbuf_addf(&note, "of %s",
 			    unit_format_duration_exact(
@@ -577,7 +577,7 @@ static size_t draw_queue(struct canvas *c, size_t y, size_t room, const struct f
 
 	draw_queue_head(c, y++, s, ui);
 	for (size_t i = 0; i < p->rows; i++)
-		draw_task(c, y + i, tasks[p->scroll + i], ui, l->now_ns);
+		draw_task(c, y + i, tasks[p->scroll + i], ui, l->mono_ns);
 	if (!n)
 		(void)canvas_put(c, 10, y, INK_DIM,
 				 s->queue_trouble[0]	? s->queue_trouble

@@ -34,7 +34,8 @@ struct frame_look {
 	size_t n_events;
 	uint64_t first_event; /* the number of the first of them, from 1 */
 	const char *instance;
-	uint64_t now_ns; /* wall */
+	uint64_t now_ns;  /* wall */
+	uint64_t mono_ns; /* CLOCK_MONOTONIC */
 };
 
 /* What the user has chosen, and what the screen remembers. Zeroed: nothing. */

@@ -214,7 +214,8 @@ static struct frame_look look_of(const struct top *t)
 				    .n_events = t->n_events,
 				    .first_event = t->told_events - t->n_events + 1,
 				    .instance = settings_str(t->ctx->settings, SET_INSTANCE),
-				    .now_ns = clock_wall_ns() };
+				    .now_ns = clock_wall_ns(),
+				    .mono_ns = clock_mono_ns() };
 }
 
 static void move(struct top *t, long by)

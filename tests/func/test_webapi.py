@@ -205,6 +205,59 @@ def test_who_does_not_read_delays_nobody(web, tmp_path):
     awake.close()
 
 
+STEPS = r"""
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+/* The wall clock is as many seconds ahead as a file says; other clocks are left alone. */
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	long r = syscall(SYS_clock_gettime, id, ts), ahead = 0;
+	FILE *f = id == CLOCK_REALTIME ? fopen(getenv("AHEAD"), "re") : NULL;
+	if (f && fscanf(f, "%ld", &ahead) == 1)
+		ts->tv_sec += ahead;
+	if (f)
+		fclose(f);
+	return (int)r;
+}
+"""
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_a_clock_that_is_set_changes_no_time_of_what_runs(web, queue, build, tmp_path, here):
+    """By the agent's own figure, or, of what another node runs, by what was seen first."""
+    if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
+        pytest.skip("the sanitizer wants to be first")
+    (tmp_path / "steps.c").write_text(STEPS)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "steps.so", tmp_path / "steps.c"], check=True)
+    ahead, q = tmp_path / "ahead", queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "-r", "1", "--", "sh", "-c", until(tmp_path / "go"))
+    q.shim(i)
+    if not here:
+        q.kill()  # whose task runs on
+    ahead.write_text("0")
+    w = web(node=q, agent=None, env={**q.env, "LD_PRELOAD": str(tmp_path / "steps.so"), "AHEAD": str(ahead)})
+    must_come(lambda: w.get("/api/v1/health").json["agent"] == here)
+
+    def ran():
+        return next((t.get("ran_s") for t in tasks(w)["tasks"] if t["id"] == i), None)
+    before = must_come(lambda: ran() is not None and (ran(), time.monotonic()))
+    for step in ("-7200", "7200", "0"):
+        ahead.write_text(step)
+        end = time.monotonic() + 6  # longer than the queue is left unread
+        while time.monotonic() < end:
+            began = time.monotonic()
+            now = ran()
+            assert before[0] <= now <= before[0] + (time.monotonic() - before[1]) + 0.5, (step, before, now)
+            before = (now, began)
+            time.sleep(0.1)
+    (tmp_path / "go").touch()
+
+
 def test_why_a_task_has_failed(web):
     """Not only with which number; also after the next reading, which takes it from the last one."""
     w = web()

@@ -516,7 +516,8 @@ static void how_long_it_runs_is_said_as_of_now(void **state)
 		struct rows all = { .n = 1, .all = xcalloc(1, sizeof(*all.all)) };
 		cleanup_free char *text = NULL;
 
-		all.all[0] = (struct row){ .started_ns = NOW_NS - 61005 * NS_PER_MS };
+		all.all[0] = (struct row){ .started_ns = 1,
+					   .began_ns = (int64_t)(NOW_NS - 61005 * NS_PER_MS) };
 		all.all[0].run = json_pack("{si si}", "id", 1, cases[i].member, 7);
 		rows_keep_json(&all, NULL);
 		text = text_of(&all, &all.all[0]);

@@ -99,6 +99,20 @@ static bool still_runs(const struct row *row)
 	       !json_object_get(row->run, "unfiled");
 }
 
+/* For how long it has run is counted from then. */
+static void take_began(struct row *row, const struct taskrun *run)
+{
+	uint64_t now_ns = clock_mono_ns(), wall_ns = clock_wall_ns();
+
+	row->agent_says = run->began_ns && run->began_ns <= now_ns;
+	if (row->agent_says)
+		row->began_ns = (int64_t)run->began_ns;
+	else if (wall_ns > row->started_ns)
+		row->began_ns = (int64_t)now_ns - (int64_t)(wall_ns - row->started_ns);
+	else /* by the clock of another node, or one that was set back */
+		row->began_ns = (int64_t)now_ns;
+}
+
 /* What its claim says, and the agent here; but for how long it has run so far, which is another
  * word each time: row_add_json() says it. */
 static void take_run(struct reading *k, struct row *row)
@@ -111,6 +125,7 @@ static void take_run(struct reading *k, struct row *row)
 		taskrun_take_gangs(&v.run, queue_facts_gangs(&k->facts));
 	row->name = v.name;
 	row->started_ns = taskrun_since_ns(&v.run);
+	take_began(row, &v.run);
 	row->run = taskview_list_json(&v);
 	if (still_runs(row))
 		(void)json_object_del(row->run, "ran_s");
@@ -327,7 +342,9 @@ void row_add_json(const struct rows *r, const struct row *row, uint64_t now_ns, 
 	strbuf_add(b, text, len);
 	if (!row->run || !still_runs(row))
 		return;
-	ran_ms = now_ns > row->started_ns ? (now_ns - row->started_ns) / NS_PER_MS : 0;
+	ran_ms = (int64_t)now_ns > row->began_ns
+			 ? (uint64_t)((int64_t)now_ns - row->began_ns) / NS_PER_MS
+			 : 0;
 	b->len--; /* the brace */
 	strbuf_addf(b, ",\"ran_s\":%" PRIu64 ".%03" PRIu64 "}", ran_ms / 1000, ran_ms % 1000);
 }
@@ -366,6 +383,25 @@ static bool is_same(const struct row *a, const struct row *b)
 	       same_counts(&a->counts, &b->counts) && same_json(a->run, b->run) &&
 	       same_words(a, b) &&
 	       strcmp(a->because ? a->because : "", b->because ? b->because : "") == 0;
+}
+
+void rows_keep_began(struct rows *r, const struct rows *before)
+{
+	const struct rows none = { .n = 0 };
+	struct hmap known = { .n = 0 };
+	struct known *all = know(before ? before : &none, &known);
+
+	for (size_t i = 0; i < r->n; i++) {
+		struct row *row = &r->all[i];
+		const struct row *was =
+			row->started_ns && !row->agent_says ? find_known(&known, row) : NULL;
+
+		if (was && was->started_ns && was->name.epoch == row->name.epoch &&
+		    same_text(was->run, row->run, "started"))
+			row->began_ns = was->began_ns;
+	}
+	hmap_clear(&known);
+	free(all);
 }
 
 void rows_keep_json(struct rows *r, const struct rows *before)

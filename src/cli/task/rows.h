@@ -32,7 +32,9 @@ struct row {
 	bool lane_paused;
 	bool counted; /* of a batch that is not over: */
 	struct batch_counts counts;
-	uint64_t started_ns; /* wall, of what runs; 0: not known */
+	uint64_t started_ns; /* wall, of what runs; 0: not known, nor is: */
+	int64_t began_ns;    /* the same by CLOCK_MONOTONIC; negative: before that began */
+	bool agent_says;     /* so, who has looked at that clock itself */
 	json_t *run;	     /* of what runs: its members in a list, but for `ran_s`; else NULL */
 	json_t *reason;	     /* of what waits, as in a list: `code`, `text`; NULL: not known */
 	json_t *forecast;    /* and when it starts: `text`, and `forecast` as in a list; or NULL */
@@ -70,10 +72,13 @@ void rows_read_because(const struct spool *sp, struct rows *ended, const struct 
  * it; elements of a batch that was stopped may run on for a while. */
 void rows_drop_ended(struct rows *r, const struct rows *ended);
 
+/* When an attempt began by our clock is not found anew where the last reading had it: of what runs
+ * elsewhere only the time of day is told, and that may have been set since. before may be NULL. */
+void rows_keep_began(struct rows *r, const struct rows *before);
 /* Make the JSON of each row, or take it from the rows of the last reading where nothing of it has
  * changed since. before may be NULL, or keep none. */
 void rows_keep_json(struct rows *r, const struct rows *before);
-/* A row of r as a list has it (docs/json.md), as of now_ns (wall). */
+/* A row of r as a list has it (docs/json.md), as of now_ns (CLOCK_MONOTONIC). */
 void row_add_json(const struct rows *r, const struct row *row, uint64_t now_ns, struct strbuf *b);
 
 #endif

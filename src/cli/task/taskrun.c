@@ -144,8 +144,10 @@ void taskrun_take_agents(struct taskrun *run, const json_t *task)
 	const char *why = json_get_str(unfiled, "why");
 
 	take_scaling(run, task);
-	if (run->started_ns && json_is_number(json_object_get(task, "for_s")))
+	if (run->started_ns && json_is_number(json_object_get(task, "for_s"))) {
 		take_step(run, json_get_num(task, "for_s"));
+		run->began_ns = json_get_u64(task, "started_ns");
+	}
 	if (json_object_get(task, "timeout_s"))
 		run->timeout_ms = (uint64_t)(json_number_value(json_object_get(task, "timeout_s")) *
 					     MS_PER_S);

@@ -24,6 +24,7 @@ struct taskrun {
 	struct task_name name; /* of the claim: id, element, epoch */
 	struct claimer who;    /* texts empty and numbers 0 where they are not known */
 	uint64_t started_ns;   /* wall; 0: not known */
+	uint64_t began_ns;     /* CLOCK_MONOTONIC, as the agent here says; 0: it does not */
 	uint64_t stepped_ns; /* taskrun_since_ns(), where the clock was set since; 0: it was not */
 	uint64_t timeout_ms; /* how long it may run; 0: none, or of an element not known */
 	uint64_t again_ns;   /* wall, when that went back to the queue; 0: it has not */
