@@ -543,7 +543,7 @@ void life_look_idle(struct agent *a)
 
 	if (!a->queue || a->c->on_empty == EMPTY_HOLD || !is_known(a))
 		return;
-	if (!dispatch_is_empty(a->queue)) {
+	if (!dispatch_is_empty(a->queue) || a->burning) {
 		v->empty_ns = 0;
 		if (v->released)
 			set_released(a, false);

@@ -2,6 +2,7 @@
 """`tenure burn --instance`: the GPUs of all nodes that serve a queue, tested at once and judged together."""
 import json
 import os
+import re
 import signal
 import subprocess
 import xml.etree.ElementTree
@@ -12,6 +13,7 @@ from holdlib import GIB
 from machine import children
 from nodelib import kill_at_once, two_that_know_each_other
 from patience import HANG, must_come
+from test_list import Terminal
 
 
 def command(n, *args, seconds="2s"):
@@ -114,10 +116,156 @@ def test_interrupted(world, how):
     is_idle(a, b)
 
 
+def parts(n):
+    return sorted(p.name for p in (n.spool / "burns").iterdir() if "," in p.name)
+
+
+def processes(n):
+    """Of its part in a burn."""
+    return n.m.pids("tenure.burn-part")
+
+
 def test_who_asked_is_gone(world):
-    """Where it is known that his process has ended everything ends at once; elsewhere after a minute."""
+    """Who sees that his process has ended removes his file, by which all others learn of it."""
     a, b = two_that_know_each_other(world)
     p = start(a, on=(a, b))
     p.kill()
     p.wait()
-    must_come(lambda: max(a.m.used()) == 0, 30)
+    is_idle(a, b)
+    must_come(lambda: not processes(a) and not processes(b))
+
+
+def test_a_part_that_is_killed(world):
+    a, b = two_that_know_each_other(world)
+    p = start(a, on=(a, b), seconds="15s")
+    kill_at_once(processes(b))
+    code, nodes, _ = end(p)
+    assert code == 3 and verdicts(nodes["alpha"]) == ["good", "good"] and verdicts(nodes["beta"]) == ["not-tested"] * 2, nodes
+    assert "node beta has broken off its test without a word" in nodes["beta"]["trouble"]
+    is_idle(a, b)
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"burnt 1" + bytes(2000), None])
+def test_rubbish_for_an_answer(world, text, tmp_path):
+    """None: a link to it. Whatever a node tells, the others are judged."""
+    a, b = two_that_know_each_other(world)
+    p = start(a, on=(a, b), seconds="10s")
+    [path] = must_come(lambda: [b.spool / "burns" / name for name in parts(b) if name.endswith(",beta")])
+    b.freeze(processes(b))  # nor does it write over it
+    bad = tmp_path / "rubbish"
+    bad.write_bytes(text or b"x")
+    if text is None:
+        link = tmp_path / "link"
+        link.symlink_to(bad)
+        bad = link
+    bad.rename(path)
+    code, nodes, _ = end(p)
+    b.wake(processes(b))
+    assert code == 3 and verdicts(nodes["alpha"]) == ["good", "good"] and verdicts(nodes["beta"]) == ["not-tested"] * 2, nodes
+    assert nodes["beta"]["trouble"] and nodes["beta"]["devices"][0]["reasons"] == [nodes["beta"]["trouble"]]
+
+
+def test_another_burn_runs_there(world):
+    """One by hand, and one of somebody who asked for all nodes before."""
+    a, b = two_that_know_each_other(world)
+    by_hand = subprocess.Popen([b.m.tenure, "burn", "--json", "--for", "60s"], env=b.env, text=True, stdout=subprocess.PIPE)
+    b.m.others.append(by_hand)
+    must_come(lambda: min(b.m.used()) > 100 * GIB)
+    done, _, nodes = burn(a)
+    assert done.returncode == 3 and verdicts(nodes["alpha"]) == ["good"] * 2 and verdicts(nodes["beta"]) == ["not-tested"] * 2, nodes
+    assert "runs already" in nodes["beta"]["trouble"]
+    by_hand.send_signal(signal.SIGINT)
+    by_hand.communicate(timeout=HANG)
+    p = start(a, on=(a, b), seconds="10s")
+    done, _, nodes = burn(b)
+    assert done.returncode == 3 and {n["trouble"] for n in nodes.values()} == {"another burn runs there"}
+    assert all(verdicts(n) == ["not-tested"] * 2 for n in nodes.values())
+    code, nodes, _ = end(p)
+    assert code == 0, nodes
+    is_idle(a, b)
+
+
+def test_an_agent_of_another_version(world):
+    """It is not even asked, since it would refuse an order that it does not know."""
+    a, b = two_that_know_each_other(world)
+    path = b.spool / "agents" / "beta,status"
+
+    def older():
+        status = json.loads(path.read_text())
+        path.write_text(json.dumps({**status, "version": "0.0.7"}))
+        return json.loads(path.read_text())["version"] == "0.0.7"
+    must_come(older)
+    done, _, nodes = burn(a, seconds="1s")
+    assert done.returncode == 3 and verdicts(nodes["alpha"]) == ["good", "good"], done
+    assert "another version (0.0.7)" in nodes["beta"]["trouble"] and verdicts(nodes["beta"]) == ["not-tested"] * 2
+    assert [d["gpu"] for d in nodes["beta"]["devices"]] == [None, None] and all(d["uuid"].startswith("GPU-") for d in nodes["beta"]["devices"])
+    is_idle(a, b)
+
+
+def test_a_node_that_has_gone_before(world):
+    a, b = two_that_know_each_other(world)
+    kill_at_once(set(b.m.pids()) - {b.m.p.pid, *children(b.m.p.pid)})
+    done, _, nodes = burn(a, seconds="1s")  # before anybody knows
+    assert done.returncode == 3 and verdicts(nodes["alpha"]) == ["good", "good"], done
+    assert nodes["beta"]["trouble"].startswith("node beta ") and verdicts(nodes["beta"]) == ["not-tested"] * 2
+
+
+def test_an_agent_that_drains_and_one_that_ends(world):
+    a, b = two_that_know_each_other(world)
+    i = a.submit("-g", "0", "--paused", "--", "true")
+    j = b.submit("-g", "0", "--", "sleep", "600")
+    must_come(lambda: a.task(j)["state"] == "running")
+    [draining] = [n for n in (a, b) if n.runs()]
+    other = b if draining is a else a
+    off = draining.popen("off", "--drain")
+    must_come(lambda: other.others()[draining.name]["draining"])
+    p = start(other, on=(a, b), seconds="12s")
+    # It ends, and so does what burns there.
+    draining.run("stop", str(j), "--now")
+    off.communicate(timeout=HANG)
+    code, nodes, _ = end(p)
+    mine, others = nodes[draining.name], nodes[other.name]
+    assert code == 3 and verdicts(others) == ["good", "good"] and verdicts(mine) == ["not-tested"] * 2, nodes
+    assert "interrupted" in mine["devices"][0]["reasons"][0]
+    assert other.task(i)["state"] == "paused"
+    is_idle(other, draining)
+
+
+def test_tasks_run_on(world):
+    """Their GPUs are not tested, and the queue goes on in its order; with --exclusive it waits."""
+    a, b = two_that_know_each_other(world)
+    i = a.submit("-g", "2", "--", "sleep", "600")
+    must_come(lambda: a.task(i)["state"] == "running")
+    [busy] = [n for n in (a, b) if n.runs()]
+    free = b if busy is a else a
+    p = start(a, "--exclusive", on=(free,), seconds="30s")
+    j = a.submit("-g", "1", "--", "true")
+    must_come(lambda: "tested by tenure burn --exclusive" in free.why(j))
+    code, nodes, _ = end(p)
+    assert code == 3 and verdicts(nodes[free.name]) == ["good", "good"] and verdicts(nodes[busy.name]) == ["not-tested"] * 2, nodes
+    assert all(f"task {i}" in d["reasons"][0] for d in nodes[busy.name]["devices"]), nodes[busy.name]
+    must_come(lambda: a.task(j)["state"] == "done")
+    a.run("stop", str(i), "--now")
+
+
+@pytest.mark.parametrize("args, code, why", [
+    (["--instance", "nobodys"], 1, "nobodys"), (["--instance", "default"], 3, "no agent with GPUs serves instance default"),
+    (["--instance", "default", "--gpus", "0"], 2, "--gpus is of one node"), (["--instance", "../x"], 2, "instance"),
+    (["--instance", "default", "--yield", "--exclusive"], 2, "one of them")])
+def test_mistakes(world, args, code, why):
+    a = world.node("alpha")
+    a.submit("-g", "0", "--", "true")  # there is a queue
+    done = subprocess.run([a.m.tenure, "burn", *args], env=a.env, text=True, capture_output=True, timeout=HANG)
+    assert (done.returncode, why in done.stderr) == (code, True), done
+
+
+def test_what_waits_is_said_on_a_terminal(world):
+    """A row for each node while they go on, of which nothing is left at the end."""
+    a, b = two_that_know_each_other(world)
+    t = Terminal([x for x in command(a, seconds="4s") if x != "--json"], a.env, 40, 120)
+    try:
+        must_come(lambda: re.search(r"alpha +2 +\d+ of 4 s .* tested", t.read()) and re.search(r"beta +2 +\d+ of 4 s .* tested", t.read()), 30)
+        must_come(lambda: "VERDICT" in t.read(), 30)
+        assert re.search(r"\033\[\d+A\033\[J", t.read())
+    finally:
+        t.close()

@@ -270,6 +270,17 @@ else:
     assert len({a.name.partition("-slurm")[0] for a in ends.iterdir() if '"done"' in a.read_text()}) == 2
 
 
+def test_a_burn_of_two_nodes(slurm, cluster):
+    """In the jobs of an engine, each with a guard of its own, which has that job's cards alone."""
+    cluster.up("exp1", "-g", "3", "--nodes", "2", "--type", "a10", "--time", "1h")
+    must_come(lambda: len(cluster.agents("exp1")) == 2 and all(a["devices"] == 3 for a in cluster.agents("exp1")), 60)
+    done = slurm.tenure("burn", "--instance", "exp1", "--json", "--for", "2s", "--load", "memory")
+    nodes = json.loads(done.stdout)["nodes"]
+    assert done.returncode == 0 and [n["node"].partition("-slurm")[0] for n in nodes] == ["qa-a10-001", "qa-a10-002"], done
+    assert all([d["verdict"] for d in n["devices"]] == ["good"] * 3 for n in nodes), nodes
+    cluster.run("down", "exp1", "--now")
+
+
 def test_an_allocation_is_a_job_of_its_own(slurm, cluster):
     """resource-manager.md's session on a cluster: allocate, start, look, release."""
     said = cluster.run("alloc", "exp_train", "-i", "exp1", "-g", "2", "--engine", "slurm", "--type", "a10", "--time", "1h",

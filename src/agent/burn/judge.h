@@ -50,7 +50,7 @@ struct burnt {
 	uint32_t clock_least; /* MHz of the multiprocessors, while it was tested; 0: not known */
 	uint32_t xid;	      /* of the card, reported meanwhile; 0: none */
 	bool yielded, lost;
-	char trouble[160]; /* why it was not tested, or not to the end; empty: it was */
+	char trouble[320]; /* why it was not tested, or not to the end; empty: it was */
 };
 
 struct burn_judgement {

@@ -223,7 +223,9 @@ struct burn_part {
 	struct heartbeat caller; /* as it was read last */
 };
 
-/* False: whoever wanted it has gone, or wants it no more. *ret_there: its file is, for the answer.
+/*
+ * False: whoever wanted it has gone, or wants it no more. *ret_there: somebody reads the last word.
+ * The file of one who has gone is removed, by which the other nodes learn of it, too.
  */
 static bool is_wanted(struct burn_part *p, bool *ret_there)
 {
@@ -244,7 +246,11 @@ static bool is_wanted(struct burn_part *p, bool *ret_there)
 	f.same_node = strcmp(p->caller.who.boot, spool_boot(p->sp)) == 0;
 	f.runs = f.same_node && proc_alive(&p->caller.who.proc);
 	f.same_kernel = heartbeat_same_kernel(p->caller.who.boot, spool_boot(p->sp));
-	return liveness_judge(&f) == LIVENESS_ALIVE;
+	if (liveness_judge(&f) == LIVENESS_ALIVE)
+		return true;
+	*ret_there = false;
+	(void)spool_remove(p->sp, p->call);
+	return false;
 }
 
 static bool write_part(struct burn_part *p)
@@ -277,9 +283,11 @@ static void *run(void *data)
 
 	for (bool done = false; !done;) {
 		bool there, wanted = is_wanted(p, &there);
-		/* Nobody reads the last word of what nobody wants, and nobody would remove it. */
 		bool written = there && write_part(p);
 
+		/* Nobody reads it, and nobody would remove it. */
+		if (!there)
+			(void)spool_remove(p->sp, p->path);
 		(void)pthread_mutex_lock(&p->lock);
 		p->unwanted = p->unwanted || !wanted;
 		done = p->done = written || (!there && p->told.over);

@@ -191,6 +191,20 @@ static int read_told(struct call *c, struct node *n, struct err *e)
 	return 0;
 }
 
+/* By now, as far as its heartbeat tells. */
+static bool agent_lives(const struct call *c, const struct node *n)
+{
+	struct node_agents now = { .n = 0 };
+	const struct node_agent *p;
+	bool lives;
+
+	(void)node_agents_read(c->ctx, c->sp, &now, NULL);
+	p = node_agents_find(&now, n->agent->agent);
+	lives = p && p->state == NODE_AGENT_ALIVE;
+	node_agents_clear(&now);
+	return lives;
+}
+
 static void look_at(struct call *c, struct node *n, uint64_t now)
 {
 	const char *name = n->agent->agent;
@@ -206,7 +220,11 @@ static void look_at(struct call *c, struct node *n, uint64_t now)
 	if (r == -EPROTO || r == -EINVAL || r == -EFBIG || spool_is_bad(r))
 		give_up(n, xstrdup(e.text));
 	else if (!runs || (n->told_any && silent_ms >= silent_limit_ms(c)))
-		give_up(n, xasprintf("node %s has gone", name));
+		give_up(n, agent_lives(c, n)
+				   ? xasprintf("node %s has broken off its test without a "
+					       "word; the log of its agent may say why",
+					       name)
+				   : xasprintf("node %s has gone", name));
 	else if (!n->told_any && now - c->asked_ns >= BEGIN_NS)
 		give_up(n,
 			xasprintf("node %s has not begun; the log of its agent may say why", name));
