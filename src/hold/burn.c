@@ -5,35 +5,42 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-static const char *const load_names[] = {
+const char *const burn_load_words[] = {
 	[BURN_TENSOR] = "tensor", [BURN_FP32] = "fp32",	    [BURN_FP64] = "fp64",
 	[BURN_MEMORY] = "memory", [BURN_COPIES] = "copies", [BURN_MIXED] = "mixed",
+	[BURN_LOAD_MAX] = NULL,
 };
-_Static_assert(ARRAY_LEN(load_names) == BURN_LOAD_MAX, "a name for every load");
+_Static_assert(ARRAY_LEN(burn_load_words) == BURN_LOAD_MAX + 1, "a name for every load");
 
-static const struct {
-	const char *name;
-	uint32_t bytes;
-} precisions[] = {
-	[PRECISION_F16] = { "fp16", 2 },  [PRECISION_BF16] = { "bf16", 2 },
-	[PRECISION_TF32] = { "tf32", 4 }, [PRECISION_E4M3] = { "fp8", 1 },
-	[PRECISION_F32] = { "fp32", 4 },  [PRECISION_F64] = { "fp64", 8 },
+/* Those that can be chosen; the others belong to a load of their own, of the same name. */
+const char *const precision_words[] = {
+	[PRECISION_F16] = "fp16", [PRECISION_BF16] = "bf16",   [PRECISION_TF32] = "tf32",
+	[PRECISION_E4M3] = "fp8", [PRECISION_E4M3 + 1] = NULL,
 };
-_Static_assert(ARRAY_LEN(precisions) == PRECISION_MAX, "a name for every precision");
+
+static const uint32_t bytes_of[] = {
+	[PRECISION_F16] = 2,  [PRECISION_BF16] = 2, [PRECISION_TF32] = 4,
+	[PRECISION_E4M3] = 1, [PRECISION_F32] = 4,  [PRECISION_F64] = 8,
+};
+_Static_assert(ARRAY_LEN(bytes_of) == PRECISION_MAX, "a size for every precision");
 
 const char *burn_load_name(uint32_t load)
 {
-	return enum_name(load_names, BURN_LOAD_MAX, load);
+	return enum_name(burn_load_words, BURN_LOAD_MAX, load);
 }
 
 const char *precision_name(uint32_t precision)
 {
-	return precision < PRECISION_MAX ? precisions[precision].name : "?";
+	if (precision < ARRAY_LEN(precision_words) - 1)
+		return precision_words[precision];
+	return precision == PRECISION_F32   ? burn_load_words[BURN_FP32]
+	       : precision == PRECISION_F64 ? burn_load_words[BURN_FP64]
+					    : "?";
 }
 
 uint32_t precision_bytes(uint32_t precision)
 {
-	return precision < PRECISION_MAX ? precisions[precision].bytes : 0;
+	return precision < PRECISION_MAX ? bytes_of[precision] : 0;
 }
 
 enum precision burn_precision(enum burn_load load, enum precision chosen)

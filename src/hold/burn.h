@@ -91,7 +91,10 @@ void burn_report_end(struct burn_report *r);
 /* All that was found wrong, of every kind. */
 uint64_t burn_report_errors(const struct burn_report *r);
 
-/* As the option has it ("tensor", "memory"); "?" out of range. */
+/* Each load by its number, and the precisions that can be chosen by theirs, to NULL: words of
+ * options. */
+extern const char *const burn_load_words[], *const precision_words[];
+/* Of these; "?" out of range. */
 const char *burn_load_name(uint32_t load);
 /* "fp16", "bf16", "tf32", "fp8", "fp32", "fp64"; "?" out of range. */
 const char *precision_name(uint32_t precision);

@@ -279,6 +279,11 @@ def test_a_burn_of_two_nodes(slurm, cluster):
     assert done.returncode == 0 and [n["node"].partition("-slurm")[0] for n in nodes] == ["qa-a10-001", "qa-a10-002"], done
     assert all([d["verdict"] for d in n["devices"]] == ["good"] * 3 for n in nodes), nodes
     cluster.run("down", "exp1", "--now")
+    # And by hand in a job.
+    must_come(lambda: ended(slurm), 30, 0.3)
+    done = slurm.call("srun", "--gres=gpu:2", slurm.build / "tenure", "burn", "--json", "--for", "2s", "--load", "memory")
+    doc = json.loads(done.stdout)
+    assert done.returncode == 0 and [d["gpu"] for d in doc["devices"]] == [0, 1], done
 
 
 def test_an_allocation_is_a_job_of_its_own(slurm, cluster):

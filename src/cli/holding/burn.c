@@ -28,10 +28,6 @@ extern char **environ;
 #define SHOW_NS	    NS_PER_S
 #define CANNOT_TEST 3 /* exit code, also where there is no guard or no GPU */
 
-/* In the order of enum burn_load and enum precision (hold/burn.h). */
-static const char *const loads[] = { "tensor", "fp32", "fp64", "memory", "copies", "mixed", NULL };
-static const char *const precisions[] = { "fp16", "bf16", "tf32", "fp8", NULL };
-
 static const struct opt burn_opts[] = {
 	{ .name = "for",
 	  .spec = { VALUE_DURATION, .min = 1000 },
@@ -39,14 +35,14 @@ static const struct opt burn_opts[] = {
 	  .def = "1m",
 	  .help = "test each GPU for so long" },
 	{ .name = "load",
-	  .spec = { VALUE_CHOICE, .choices = loads },
+	  .spec = { VALUE_CHOICE, .choices = burn_load_words },
 	  .arg = "LOAD",
 	  .def = "mixed",
 	  .help = "products on the tensor cores, products in single or double precision, patterns "
 		  "in memory, copies to and from the host, or all but the second and third by turns "
 		  "(mixed)" },
 	{ .name = "precision",
-	  .spec = { VALUE_CHOICE, .choices = precisions },
+	  .spec = { VALUE_CHOICE, .choices = precision_words },
 	  .arg = "PRECISION",
 	  .def = "bf16",
 	  .help = "of the elements of products on the tensor cores" },
