@@ -251,6 +251,7 @@ def test_tasks_run_on(world):
 @pytest.mark.parametrize("args, code, why", [
     (["--instance", "nobodys"], 1, "nobodys"), (["--instance", "default"], 3, "no agent with GPUs serves instance default"),
     (["--instance", "default", "--gpus", "0"], 2, "--gpus is of one node"), (["--instance", "../x"], 2, "instance"),
+    (["--instance", "default", "--for", "31d"], 2, "30d at most"),
     (["--instance", "default", "--yield", "--exclusive"], 2, "one of them")])
 def test_mistakes(world, args, code, why):
     a = world.node("alpha")

@@ -259,13 +259,17 @@ static struct text_list options_given(const struct opts *opts)
 
 static int burn_instance(const struct cmd_ctx *ctx, const struct burn_order *order, struct err *e)
 {
-	struct text_list options = options_given(ctx->opts);
-	int code = settings_origin(ctx->settings, SET_GPUS)->layer == SETTING_FROM_COMMAND_LINE
-			   ? err_set(e, CMD_USAGE,
-				     "--gpus is of one node; of an instance those are tested that "
-				     "its agents select")
-			   : burn_nodes(ctx, order, &options, e);
+	struct text_list options;
+	int code;
 
+	if (settings_origin(ctx->settings, SET_GPUS)->layer == SETTING_FROM_COMMAND_LINE)
+		return err_set(e, CMD_USAGE,
+			       "--gpus is of one node; of an instance those are tested that its "
+			       "agents select");
+	if (order->for_ms > ORDER_FOR_MAX_MS)
+		return err_set(e, CMD_USAGE, "--for: of all nodes 30d at most");
+	options = options_given(ctx->opts);
+	code = burn_nodes(ctx, order, &options, e);
 	text_list_clear(&options);
 	return code;
 }
