@@ -15,6 +15,7 @@
 
 #define GIBS	(1ULL << 30)
 #define PATIENT 10 /* seconds */
+#define CALM_NS (250 * NS_PER_MS)
 
 static struct {
 	_Atomic int loads, unloads, starts;
@@ -123,7 +124,8 @@ static void nap(void)
 	(void)nanosleep(&ms, NULL);
 }
 
-/* So many looks are over: another one has begun since. */
+/* So many looks are over: another one has begun since. One at which memory has moved counts twice,
+ * as the list is read at once. */
 static void wait_for_looks(unsigned int n)
 {
 	uint64_t end = clock_mono_ns() + PATIENT * NS_PER_S;
@@ -207,12 +209,12 @@ static void test_check_that_is_followed_by_news(void **state)
 	wait_for_looks(2);
 	assert_int_equal(driver.at_depth[GPU_LOOK_ALL], checks + 1);
 	driver.used = 3 * GIBS;
-	wait_for_looks(2);
+	wait_for_looks(4); /* what moves is seen, and the guard has it */
 	wait_for_sight(eyes, &s);
 	assert_int_equal(s.look.used, 3 * GIBS);
 	assert_true(s.checked);
 	driver.used = 4 * GIBS;
-	wait_for_looks(2);
+	wait_for_looks(4);
 	wait_for_sight(eyes, &s);
 	assert_int_equal(s.look.used, 4 * GIBS);
 	assert_false(s.checked);
@@ -241,11 +243,13 @@ static void test_calm(void **state)
 	eyes_set_period(eyes, 0, 2 * NS_PER_MS, false);
 	driver.used = GIBS;
 	wait_for_looks(5);
-	eyes_set_period(eyes, 0, 250 * NS_PER_MS, true);
+	eyes_set_period(eyes, 0, CALM_NS, true);
+	since = clock_mono_ns();
 	before = driver.looks;
 	driver.used = 2 * GIBS;
 	pass(200 * NS_PER_MS);
-	assert_in_range(driver.looks - before, 0, 3); /* one was going on, and one may be due */
+	/* One was going on, and one may be due; a machine that is busy lets more time pass. */
+	assert_in_range(driver.looks - before, 0, 3 + (clock_mono_ns() - since) / CALM_NS);
 	/* Asked for it is looked at at once, and often when it is free. */
 	before = driver.at_depth[GPU_LOOK_ALL];
 	eyes_look_now(eyes, 0);
