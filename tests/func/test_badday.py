@@ -133,13 +133,13 @@ def test_hidden_processes_show_as_memory(machine):
     h.wait("held", 2)
     time.sleep(2)
     assert not h.events("yield")
-    p = m.start("--take", "5%", "--stay", 3, TENURE_SIM_NEIGHBOUR="1")
+    p = m.start("--take", "5%", "--stay", 600, TENURE_SIM_NEIGHBOUR="1")
     e = h.wait("yield", gpu=0)
     assert not e.get("pid")
     assert "memory" in e["text"]
     assert "not listed" in h.device(0)["reason"]
     assert not h.events("yield", 1)
-    p.wait()
+    p.kill()
     h.wait("held", 3, 15)
     m.ctl("foreign-memory", 1, "1G")
     assert "memory" in h.wait("yield", gpu=1)["text"]
@@ -597,7 +597,7 @@ def test_stop_just_after_a_yield(machine):
     m = machine(2, 0.3)
     h = m.hold()
     h.wait("held", 2)
-    m.start("--take", "50%", "--stay", 5)
+    m.start("--take", "50%", "--stay", 600)
     h.wait("yield")
     assert h.stop() < 0.9
     assert h.process.returncode == 0

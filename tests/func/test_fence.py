@@ -9,6 +9,11 @@ from nodelib import first_stays, lines, marking, two_that_know_each_other
 from patience import HANG, Stopwatch, wait_for
 
 
+def beats(node):
+    """The files of the heartbeats of what runs."""
+    return list((node.spool / "agents").glob("*,e*"))
+
+
 def test_frozen_node_wakes_up_late(world, tmp_path):
     """What comes of a claim that was taken over changes nothing, and what still runs of it is ended."""
     a, b = two_that_know_each_other(world)
@@ -102,7 +107,7 @@ def test_no_grace_after_the_promise(world, tmp_path):
              f"echo begun $$ >> {mark}; while :; do sleep 0.01; done")
     assert wait_for(lambda: lines(mark))
     task, shims = int(lines(mark)[0].split()[1]), a.shims()
-    beat = wait_for(lambda: [f for f in (a.spool / "agents").iterdir() if ",e" in f.name])[0]
+    beat = wait_for(lambda: beats(a))[0]
     first = beat.stat().st_mtime_ns
     assert wait_for(lambda: beat.stat().st_mtime_ns != first)  # it is promised, and more than once
     try:
@@ -126,7 +131,7 @@ def test_cut_off_from_the_spool(world, tmp_path):
     mark = tmp_path / "marks"
     alone = a.submit("-g", "0", "--", *marking(mark, 4))
     assert wait_for(lambda: lines(mark))
-    time.sleep(0.5)  # a beat that says so
+    assert wait_for(lambda: [f for f in beats(a) if '"promise_ms":0' in f.read_text()])  # a beat that says so
     away = a.spool.with_name("away")
     a.spool.rename(away)
     time.sleep(2.5)
@@ -146,8 +151,10 @@ def test_cut_off_from_the_spool(world, tmp_path):
         assert a.runs() == {}
         i = a.submit("-g", "0", "-r", "3", "--", *marking(mark, 30))
         assert wait_for(lambda: len(lines(mark)) == 3)
-        time.sleep(0.5)
         task = int(lines(mark)[2].split()[1])
+        beat, = wait_for(lambda: beats(a))
+        last = beat.stat().st_mtime_ns
+        assert wait_for(lambda: beat.stat().st_mtime_ns != last)  # from this one on it is counted
         a.spool.rename(away)
         cut = Stopwatch()
         assert wait_for(lambda: not proc_exists(task), 5)

@@ -57,11 +57,12 @@ def test_newcomer_in_a_pid_namespace_of_its_own(machine):  # noqa: F811
     m = machine(gpus=1)
     h = m.hold()
     h.held(0)
-    new = subprocess.Popen([*unshare, m.newcomer_path, "--take", "90%", "--stay", "2"], env=m.env,
+    new = subprocess.Popen([*unshare, m.newcomer_path, "--take", "90%", "--stay", "600"], env=m.env,
                            stdout=subprocess.PIPE, text=True)
     e = h.next("yield", gpu=0)
     assert e["pid"] in children(new.pid)
-    assert json.loads(new.communicate(timeout=HANG)[0])["result"] == 0
+    assert json.loads(new.stdout.readline())["result"] == 0
+    new.kill()
     h.held(0)
 
 
@@ -284,7 +285,7 @@ def test_newcomer_while_cuda_starts(machine, init_ms):  # noqa: F811
     Neither is a failure that keeps us from holding later."""
     m = machine(gpus=1, speed=1)
     m.ctl("hang", "cuDevicePrimaryCtxRetain")
-    new = m.start("--take", "50%", "--stay", 3)
+    new = m.start("--take", "50%", "--stay", 600)
     time.sleep(1)  # it stands before its context
     for name in ("init-warm", "init-cold", "init-card-cold"):
         m.ctl("timing", name, init_ms * 1000000)
@@ -295,7 +296,8 @@ def test_newcomer_while_cuda_starts(machine, init_ms):  # noqa: F811
     end = time.monotonic() + 0.5
     while time.monotonic() < end:
         assert [p["pid"] for p in m.show()["devices"][0]["processes"]] == [new.pid]
-    assert json.loads(new.communicate(timeout=HANG)[0])["result"] == 0
+    assert json.loads(new.stdout.readline())["result"] == 0
+    new.kill()
     for name in ("init-warm", "init-cold", "init-card-cold"):
         m.ctl("timing", name, 1000000)
     h.held(0, limit=10)
@@ -304,7 +306,7 @@ def test_newcomer_while_cuda_starts(machine, init_ms):  # noqa: F811
 
 def test_idle_context_that_was_there_first_is_not_held_beside(machine):  # noqa: F811
     m = machine(gpus=1)
-    new = m.start("--no-alloc", "--stay", "20")
+    new = m.start("--no-alloc", "--stay", "600")
     must_come(lambda: m.show()["devices"][0]["processes"])
     h = m.hold()
     h.next("start")
@@ -433,7 +435,7 @@ def test_told_to_end_just_after_a_yield(machine):  # noqa: F811
     m = machine(gpus=1, speed=0.3)
     h = m.hold()
     h.held(0)
-    new = m.start("--take", "90%", "--stay", "20")
+    new = m.start("--take", "90%", "--stay", "600")
     h.next("yield")  # its holder keeps the context for a while; but not now
     start = Stopwatch()
     assert h.end() == 0 and start.took() < 1.2

@@ -93,7 +93,7 @@ def test_malformed_options(tenure, option, value):
 
 def test_ignore_pid(machine):  # noqa: F811
     m = machine(gpus=1)
-    new = m.start("--take", "2G", "--stay", "20")
+    new = m.start("--take", "2G", "--stay", "600")
     must_come(lambda: m.used()[0] > GIB)
     h = m.hold("--ignore-pid", new.pid, "--idle-below", "4G")
     h.held(0)
@@ -117,7 +117,7 @@ def test_ignore_pid_that_does_not_exist(machine):  # noqa: F811
 
 def test_together(machine):  # noqa: F811
     m = machine()
-    new = m.start("--device", 1, "--take", "2G", "--stay", "20")
+    new = m.start("--device", 1, "--take", "2G", "--stay", "600")
     must_come(lambda: m.used()[1] > GIB)
     h = m.hold("--together")
     time.sleep(2)
@@ -320,7 +320,7 @@ def test_my_cgroup(cgroup, machine):  # noqa: F811
                          env=m.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     must_come(lambda: m.cmd("status").returncode == 0)
     m.wait_state(0, "held")
-    new = subprocess.Popen([*inside, m.newcomer_path, "--take", "2G", "--stay", "3"], env=m.env,
+    new = subprocess.Popen([*inside, m.newcomer_path, "--take", "2G", "--stay", "600"], env=m.env,
                            stdout=subprocess.DEVNULL)
     must_come(lambda: new.pid in {p["pid"] for d in m.show()["devices"]
                                  for p in d.get("processes", [])} or new.poll() is not None)
@@ -328,7 +328,8 @@ def test_my_cgroup(cgroup, machine):  # noqa: F811
     assert m.device(0)["state"] == "held" and m.device(0)["yields"] == 0
     m.newcomer("--take", "1G", "--stay", "1")  # of another cgroup
     assert m.device(0)["yields"] == 1
-    new.wait(HANG)
+    new.kill()
+    new.wait()
     h.send_signal(signal.SIGINT)
     out, err = h.communicate(timeout=HANG)
     assert "processes of this cgroup, which count as our own" in out and "no effect" not in err

@@ -7,6 +7,7 @@ asks can only wait.
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -289,7 +290,8 @@ def test_the_file_server_of_one_node_hangs(nodes, tmp_path, way):
     b.start()
     assert wait_for(lambda: "beta" in a.others() and "alpha" in b.others())
     task, shim = int(ledger_of(ledger)[0][1]), a.shims()[0]
-    time.sleep(0.5)  # so that a beat has promised it
+    # A beat has promised it.
+    assert wait_for(lambda: [f for f in (a.spool / "agents").glob("*,e*") if re.search('"promise_ms":[1-9]', f.read_text())])
     a.fs.hang(way)
     hung = Stopwatch()
     ours_never_waits(shim, 1)

@@ -22,10 +22,10 @@ def test_a_hold_passes_to_a_task_of_another_instance(machine):  # noqa: F811
         assert a.lease(9, 0).text == f"leased to task {task} of other".encode()
         shim = Shim(m)
         assert b.grant(task, shim.pid).code == 0 and a.state(0) == "held"
-        shim.start("--take", "90%", "--stay", "0.3")
+        shim.start("--take", "90%", "--stay", 600)
         assert shim.report()["result"] == 0
         a.wait(lambda: a.reason(0) == f"lent to task {task} of other")
-        shim.wait()
+        shim.leave()
         assert b.unlease(task).slot == 0
         a.held(0)
         a.wait(lambda: a.reason(0) == "held for default")

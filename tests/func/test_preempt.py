@@ -108,7 +108,7 @@ def test_newcomer_while_no_agent_is_there(queue, tmp_path):
     assert wait_for(lambda: q.device(0)["state"] == "lent")
     q.begun(weak)
     q.kill()
-    other = q.m.start("--take", "10G", "--stay", "20")
+    other = q.m.start("--take", "10G", "--stay", "600")
     assert wait_for(lambda: json.loads(other.stdout.readline() or "{}"))
     assert "told" not in marks.read_text()
     q.start("--no-hold")

@@ -99,7 +99,7 @@ def test_a_yield_is_seen(queue, watchers):
     q.start()
     w = watchers(q)
     w.next("device", where=lambda d: d["device"]["state"] == "held")
-    guest = subprocess.Popen([q.newcomer, "--take", "40%", "--stay", "30"], env=q.env, stdout=subprocess.DEVNULL)
+    guest = subprocess.Popen([q.newcomer, "--take", "40%", "--stay", "600"], env=q.env, stdout=subprocess.DEVNULL)
     try:
         e = w.event("yield")
         assert (e["pid"], e["gpu"], e["level"]) == (guest.pid, 0, "info") and e["verdict_to_freed_ms"] > 0
