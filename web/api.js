@@ -8,6 +8,7 @@ const API = "/api/v1/";
 const STATUS_MS = 1000, TASKS_MS = 1500, SLOW_MS = 10000, SILENT_MS = 25000, ANSWER_MS = 30000;
 const BACK_OFF_MS = [500, 1000, 2000, 4000, 8000, 10000];
 const DAY_S = 86400, STEP_S = 180;
+const OTHERS_MS = 300000, OTHERS_AGAIN_MS = 30000; // another node tells of its day every ten minutes
 const NODE_EVENTS = new Set(["allocated", "released", "agent-started", "node-lost", "deadline", "draining", "ending"]);
 const EVENTS_MAX = 200, PAGE = 50, ENDED_PAGE = 20, LOG_STREAMS = 3;
 
@@ -145,7 +146,7 @@ class Paced {
 }
 
 /*
- * All that the page knows. Listeners get the name of what is new: link, status, tasks, nodes, past, events, event.
+ * All that the page knows. Listeners get the name of what is new: link, status, tasks, nodes, past, days, events, event.
  *
  * link: starting, live, old. While it is old, why and seen (a time) say since when. While it is live, late has what is
  * refused of what is shown (status, tasks, slow): { why, seen, tries }.
@@ -159,7 +160,7 @@ export class Live {
       running: null, waiting: null, ended: null, counts: null, queueTrouble: "", read: false, lanes: new Set(),
       cursor: null, cursors: [], lane: "", name: "", endedLimit: ENDED_PAGE,
       nodes: [], pools: [], allocations: [], health: null,
-      past: null, pastTrouble: "", yields: [], events: [], lastId: null, ids: new Set(), told: false,
+      past: null, pastTrouble: "", days: new Map(), daysOf: [], yields: [], events: [], lastId: null, ids: new Set(), told: false,
       listeners: [], abort: null, late: new Map(), asked: new Map(), silence: null, mute: false,
     });
     this.paced = {
@@ -167,11 +168,16 @@ export class Live {
       tasks: new Paced(TASKS_MS, () => this.guarded("tasks", () => this.askTasks())),
       slow: new Paced(SLOW_MS, () => this.guarded("slow", () => this.askSlow())),
       past: new Paced(STEP_S * 500, () => this.guarded("past", () => this.askPast())),
+      days: new Paced(STATUS_MS, () => this.guarded("days", () => this.askDays())),
     };
     if (first) this.takeStatus(first);
     channel?.addEventListener("message", ({ data }) => this.overhear(data));
     document.addEventListener("visibilitychange", () => (document.hidden ? this.pause() : this.again()));
   }
+
+  // Until when it is known what this node's devices are, in seconds, and how old that is. (Elsewhere in gpus.js has the same.)
+  until() { return now() / 1000; }
+  aged() { return (Date.now() - (this.statusSeen ?? Date.now())) / 1000; }
 
   canSteer() { return this.session.right === "write"; }
 
@@ -411,6 +417,33 @@ export class Live {
       ask("GET", "allocations").catch((e) => { if (e.status) return { allocations: this.allocations }; throw e; }), ask("GET", "health")]);
     Object.assign(this, { nodes: nodes.nodes, pools: pools.pools, allocations: allocations.allocations, health });
     this.tell("nodes");
+  }
+
+  // What the devices of these nodes were used for is shown.
+  showDays(agents) {
+    this.daysOf = agents;
+    if (agents.some((agent) => this.dayIsDue(agent))) this.paced.days.want();
+  }
+
+  dayIsDue(agent) {
+    const day = this.days.get(agent);
+    return !day || Date.now() - day.at > (day.why ? OTHERS_AGAIN_MS : OTHERS_MS);
+  }
+
+  // One after the other: each is a file of the queue, which may be far away. What was told stays where nothing is now.
+  async askDays() {
+    for (const agent of this.daysOf.filter((one) => this.dayIsDue(one))) {
+      const day = { at: Date.now(), past: this.days.get(agent)?.past ?? null, why: "" };
+      try {
+        day.past = await ask("GET", `nodes/${encodeURIComponent(agent)}/history`);
+      } catch (e) {
+        if (!(e instanceof Problem) || !e.status || e.status === 401 || e.status === 429) throw e;
+        day.why = e.message;
+      }
+      this.days.set(agent, day);
+      this.tell("days");
+    }
+    for (const agent of this.days.keys()) if (!this.nodes.some((node) => node.agent === agent)) this.days.delete(agent);
   }
 
   async askPast() {

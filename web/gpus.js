@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Whose each GPU is and why, what it was used for over the last day, how much of it is in use, and what was yielded.
+// Whose each GPU is and why, what it was used for over the last day, how much of it is in use, and what was yielded: of this
+// node as its agent tells it now, of others as they have told of it in the queue.
 
 import { List, button, by, cell, h, say, set, show, svg, table, tick } from "./dom.js";
 import { clock, duration, gib, hour, moment, now, t } from "./strings.js";
@@ -14,9 +15,10 @@ const KIND_OF_STATE = { lent: "task", lending: "task", workload: "task", held: "
 const KIND_OF_SAMPLE = { workload: "task", task: "task", held: "held", foreign: "foreign", idle: "idle", left: "left", fault: "fault", blind: "blind" };
 
 // Which of its tasks has it: also one that runs and has not touched it yet, for which it is held until then.
+// live: all that is known of this node, or Elsewhere.
 export function taskOn(live, device) {
-  const id = /^(?:in use by|reserved:) task ([\d.]+)$/.exec(device.use ?? "")?.[1], tasks = live.status?.queue?.tasks ?? [];
-  const here = tasks.filter((one) => one.gpus?.includes(labelOf(device)));
+  const id = /^(?:in use by|reserved:) task ([\d.]+)$/.exec(device.use ?? "")?.[1];
+  const here = live.tasksAt ? live.tasksAt(id) : (live.status?.queue?.tasks ?? []).filter((one) => one.gpus?.includes(labelOf(device)));
   if (id) return here.find((one) => taskText(one) === id) ?? null;
   return stateKind(device) === "task" ? here[0] ?? null : null;
 }
@@ -25,7 +27,7 @@ export function kindOf(live, device) {
   return taskOn(live, device)?.state === "running" ? "task" : stateKind(device);
 }
 
-function stateKind(device) {
+export function stateKind(device) {
   if (/^in use by task/.test(device.use ?? "")) return "task";
   const kind = KIND_OF_STATE[device.state] ?? "blind";
   return device.xid && (kind === "idle" || kind === "foreign") ? "fault" : kind;
@@ -78,16 +80,17 @@ class Strip {
   // The device's samples, and what it is since the last of them.
   gather(live, device) {
     const past = live.past?.devices.find((one) => one.uuid === this.uuid)?.samples, step = live.past?.step_s ?? 180;
-    const until = now() / 1000, from = until - DAY_S;
+    const until = live.until(), from = now() / 1000 - DAY_S, end = Math.min(until, live.node ? live.past?.now ?? 0 : until);
     this.points = [];
     past?.t.forEach((start, i) => {
-      if (start + step > from && past.state[i]) {
-        this.points.push({ from: Math.max(start, from), to: Math.min(start + step, until), kind: KIND_OF_SAMPLE[past.state[i]], util: past.util[i], power: past.power_w[i], task: past.task[i] });
+      if (start + step > from && start < end && past.state[i]) {
+        this.points.push({ from: Math.max(start, from), to: Math.min(start + step, end), kind: KIND_OF_SAMPLE[past.state[i]], util: past.util[i], power: past.power_w[i], task: past.task[i] });
       }
     });
     const last = this.points.at(-1)?.to ?? 0, since = until - (device.for_s ?? 0);
-    if (live.agent && until - last > 1) {
-      this.points.push({ from: Math.max(last, until - last < 2 * step ? last : since, from), to: until, kind: kindOf(live, device), util: device.utilisation, power: device.power_w, task: taskOn(live, device)?.id });
+    const begin = Math.max(last, until - last < 2 * step && !live.node ? last : since, from);
+    if (live.agent && until - last > 1 && (!live.node || device.for_s !== null)) {
+      this.points.push({ from: Math.min(begin, until), to: until, kind: kindOf(live, device), util: device.utilisation, power: device.power_w, task: taskOn(live, device)?.id });
     }
     this.yields = live.yields.filter((y) => y.uuid === this.uuid);
     return { from };
@@ -95,7 +98,7 @@ class Strip {
 
   // It moves by a pixel in two minutes: drawn when something of it is new, and now and then.
   draw(live, device, name) {
-    const drawn = [kindOf(live, device), taskOn(live, device)?.id, live.yields.length, live.agent, name, Math.floor(Date.now() / 10000)].join();
+    const drawn = [kindOf(live, device), taskOn(live, device)?.id, live.yields.length, live.agent, name, Math.floor(Date.now() / 10000), live.node?.state].join();
     if (this.drawn === drawn && this.past === live.past) return;
     Object.assign(this, { drawn, past: live.past });
     const { from } = this.gather(live, device), x = (at) => `${(100 * (at - from) / DAY_S).toFixed(3)}%`;
@@ -212,6 +215,7 @@ function memoryParts(device, kind) {
 
 // Why it is so, in a few words.
 function reasonOf(live, device, kind) {
+  if (device.quarantined) return t("quarantined");
   if (device.quarantine || device.xid || device.left_to) return device.reason ?? "";
   if (device.state === "yielding") return t("yielding");
   const larger = /^task ([\d.]+) of /.exec(device.held_for ?? "");
@@ -223,7 +227,8 @@ function reasonOf(live, device, kind) {
   return (device.reason ?? "").replace(/, [\d.]+ GiB$/, ""); // the bar beside it says so
 }
 
-function makeDevice(live, openTask) {
+// head: the level of its heading; below another one where it is of another node.
+function makeDevice(live, openTask, head = "h3") {
   return (first) => {
     const strip = new Strip(first), memory = new Bar(""), use = new Bar("");
     const letter = badge("idle"), name = h("span", { class: "gpu-name" }), model = h("span", { class: "model" });
@@ -232,9 +237,9 @@ function makeDevice(live, openTask) {
     let shown = first, task = null;
     const link = button("", null, () => openTask(taskText(task)), "link");
     const el = h("li", { class: "gpu", "data-uuid": first.uuid },
-      h("div", { class: "gpu-who" }, h("h3", {}, letter, name, model), h("p", { class: "gpu-line" }, state, since), link, why),
+      h("div", { class: "gpu-who" }, h(head, { class: "gpu-head" }, letter, name, model), h("p", { class: "gpu-line" }, state, since), link, why),
       strip.el, h("div", { class: "gpu-bars" }, memory.el, use.el, figures));
-    tick(since, () => say(since, shown.for_s === null || shown.for_s === undefined ? "" : t("for_time", { t: duration(shown.for_s + (Date.now() - (live.statusSeen ?? Date.now())) / 1000) })));
+    tick(since, () => say(since, shown.for_s === null || shown.for_s === undefined ? "" : t("for_time", { t: duration(shown.for_s + live.aged()) })));
     const draw = (device) => {
       const kind = kindOf(live, device), title = gpuName(device.gpu, device.mig);
       shown = device;
@@ -251,13 +256,13 @@ function makeDevice(live, openTask) {
       show(why, !task || untouched);
       say(why, untouched ? t("untouched") : task ? "" : reasonOf(live, device, kind));
       say(memory.label, t("memory"));
-      memory.draw(memoryParts(device, kind), device.memory_total_bytes ? t("memory_of", { used: gib(device.memory_used_bytes), total: gib(device.memory_total_bytes) }) : t("unknown"));
+      memory.draw(memoryParts(device, kind), device.memory_total_bytes && device.memory_used_bytes !== null ? t("memory_of", { used: gib(device.memory_used_bytes), total: gib(device.memory_total_bytes) }) : t("unknown"));
       say(use.label, t("utilisation"));
       const util = device.utilisation, known = util !== null && util !== undefined;
       use.draw(known ? [[kind, util / 100]] : [], known ? t("per_cent", { n: util }) : t("unknown"), device.utilisation_band);
-      say(figures, [device.power_w === null || device.power_w === undefined ? null : t("watts", { n: Math.round(device.power_w), max: Math.round(device.power_limit_w) }),
+      say(figures, [device.power_w === null || device.power_w === undefined ? null : t(device.power_limit_w ? "watts" : "strip_power", { n: Math.round(device.power_w), max: Math.round(device.power_limit_w) }),
         device.temperature_c === null || device.temperature_c === undefined ? null : `${device.temperature_c} °C`, ...(device.health?.faults ?? [])].filter(Boolean).join(" · "));
-      strip.draw(live, device, title);
+      strip.draw(live, device, live.node ? t("gpu_on", { gpu: title, node: live.node.agent }) : title);
     };
     return { el, draw };
   };
@@ -283,7 +288,87 @@ function drawCounts(el, live, devices) {
   el.replaceChildren(...shown.map((kind) => h("li", { class: `count k-${kind}${counts[kind] ? "" : " none"}` }, badge(kind), h("b", { text: counts[kind] ?? 0 }), h("span", { text: t(`count_${kind}`, { n: counts[kind] ?? 0 }) }))));
 }
 
+/* ---- those of other nodes ---- */
+
+const OPEN_MAX = 32; // with more GPUs than that elsewhere each node is opened by who wants to see them
+
+// What is known of the devices of another node, for what draws a device: as it has told of them with its last heartbeat.
+class Elsewhere {
+  constructor(live, node) {
+    Object.assign(this, { live, agent: true });
+    this.take(node);
+  }
+
+  // The same node again is as old as it was.
+  take(node) {
+    if (node === this.node) return;
+    const age = node.gpus_age_s ?? node.age_s;
+    this.node = node;
+    this.devices = node.gpus.map((d, i) => ({ ...d, gpu: d.gpu ?? i })); // earlier versions tell no numbers
+    this.seen = age === null || age === undefined ? null : Date.now() - 1000 * age;
+  }
+
+  get past() { return this.live.days.get(this.node.agent)?.past ?? null; }
+  get yields() { return this.live.yields; }
+  get status() { return this.live.status; }
+
+  // What one says that lives goes on, as far as anybody knows; what another one has said was so then.
+  until() { return this.seen === null ? this.past?.now ?? 0 : (this.seen + now() - Date.now()) / 1000; }
+  age() { return this.seen === null ? null : (Date.now() - this.seen) / 1000; }
+  aged() { return this.node.state === "alive" ? this.age() ?? 0 : 0; }
+
+  tasksAt(id) {
+    const [task, element] = (id ?? "").split(".").map(Number), known = this.live.running?.tasks.find((one) => taskText(one) === id);
+    return id ? [known ? { ...known, state: "running" } : { id: task, element: element ?? 0, name: "", state: "" }] : [];
+  }
+}
+
+// One that another list of nodes has closed, or opened, stays so.
+function makeElsewhere(live, openTask, isOpen, toggle) {
+  return (first) => {
+    const there = new Elsewhere(live, first), id = `gpus-of-${first.agent}`;
+    const fold = h("button", { type: "button", class: "fold", "aria-controls": id, text: first.agent, on: { click: () => toggle(first.agent) } });
+    const counts = h("ul", { class: "counts" }), age = h("span", { class: "as-of quiet" }), note = h("p", { class: "quiet" });
+    const devices = h("ol", { id }), list = new List(devices, (d) => d.uuid, makeDevice(there, openTask, "h4"));
+    const el = h("section", { class: "other-node", "data-node": first.agent, "aria-label": t("gpus_of", { node: first.agent }) },
+      h("div", { class: "node-head" }, h("h3", {}, fold), counts, age), note, devices);
+    const pass = tick(age, () => {
+      const old = there.age(), when = old === null ? t("unknown") : t("as_of", { t: duration(old) });
+      say(age, there.node.state === "alive" ? when : `${t(["gone", "off"].includes(there.node.state) ? there.node.state : "silent")}, ${when}`);
+    });
+    return { el, draw(node) {
+      const open = isOpen(node.agent), day = live.days.get(node.agent);
+      there.take(node);
+      pass();
+      set(el, "data-state", node.state);
+      set(fold, "aria-expanded", String(open));
+      drawCounts(counts, there, there.devices);
+      show(devices, open);
+      show(note, open && !(day?.past && !day.why));
+      say(note, day?.why ? t("no_history", { why: day.why }) : t("loading"));
+      list.draw(open ? there.devices : []);
+    } };
+  };
+}
+
+function othersView(live, openTask) {
+  const chosen = new Map();
+  let others = [];
+  const isOpen = (agent) => chosen.get(agent) ?? others.reduce((n, node) => n + node.gpus.length, 0) <= OPEN_MAX;
+  const list = new List(by("other-nodes"), (node) => node.agent, makeElsewhere(live, openTask, isOpen, (agent) => {
+    chosen.set(agent, !isOpen(agent));
+    draw();
+  }));
+  function draw() {
+    others = live.nodes.filter((node) => !node.here && node.gpus?.length);
+    list.draw(others);
+    live.showDays(others.map((node) => node.agent).filter(isOpen));
+  }
+  return { draw, clear: () => list.clear() };
+}
+
 export function gpusView(live, openTask) {
+  const others = othersView(live, openTask);
   const list = new List(by("gpu-list"), (d) => d.uuid, makeDevice(live, openTask));
   const draw = () => {
     const devices = live.status?.devices ?? [];
@@ -296,13 +381,14 @@ export function gpusView(live, openTask) {
     const pastless = !live.past && live.status;
     show(by("past-note"), pastless && devices.length);
     say(by("past-note"), live.pastTrouble ? t("no_history", { why: live.pastTrouble }) : t("loading"));
-    // Each agent keeps its own day on a disk of its node.
     const here = live.nodes.find((node) => node.here);
-    show(by("elsewhere"), live.nodes.length > 1);
-    say(by("elsewhere"), t("elsewhere", { node: here?.agent ?? live.status?.host ?? "" }));
+    show(by("here-node"), live.nodes.length > 1 && here);
+    say(by("here-node"), t("node_here", { node: here?.agent ?? "" }));
+    others.draw();
   };
-  return { draw, on: ["status", "past", "link", "nodes"], relabel() {
+  return { draw, on: ["status", "past", "link", "nodes", "days"], relabel() {
     list.clear();
+    others.clear();
     drawLegend(by("legend"));
     by("counts").dataset.drawn = "";
     draw();

@@ -3,7 +3,7 @@
 // long the queue is.
 
 import { List, button, by, cell, h, say, set, show, table, tick } from "./dom.js";
-import { gpuName, kindOf, taskText } from "./gpus.js";
+import { gpuName, kindOf, stateKind, taskText } from "./gpus.js";
 import { clock, duration, moment, now, reasonText, t } from "./strings.js";
 
 const EVENTS_SHOWN = 60;
@@ -225,8 +225,6 @@ export function eventsView(live) {
 
 /* ---- nodes, pools, allocations ---- */
 
-const GPU_KINDS = { lent: "task", lending: "task", held: "held", holding: "held", yielding: "held", busy: "foreign", idle: "idle", left: "left", unseen: "blind", mig: "left" };
-
 function deadlineOf(live, node) {
   const agent = node.here ? live.status?.agent : null;
   const all = [agent?.until, agent?.lifetime?.ends, node.job?.deadline].filter(Boolean);
@@ -249,7 +247,7 @@ function makeNode(live) {
       set(el, "data-state", node.state);
       say(job, node.job ? `${node.job.engine} ${node.job.id ?? ""}` : node.host && node.host !== node.agent ? node.host : "");
       const list = node.here && live.status ? live.status.devices : node.gpus ?? [];
-      const kinds = list.map((g) => (node.here && live.status ? kindOf(live, g) : GPU_KINDS[g.state] ?? "blind")), drawn = kinds.join();
+      const kinds = list.map((g) => (node.here && live.status ? kindOf(live, g) : stateKind(g))), drawn = kinds.join();
       if (gpus.dataset.drawn !== drawn) {
         gpus.dataset.drawn = drawn;
         gpus.replaceChildren(...kinds.map((kind, i) => h("span", { class: `badge k-${kind}`, role: "img", "aria-label": t(kind), title: list[i].name, text: t(`letter_${kind}`) })));

@@ -42,7 +42,7 @@ const en = {
   strip_point: "{from} to {to}: {state}", strip_util: "use {n} %", strip_power: "{n} W", strip_task: "task {n}",
   strip_yield: "yielded to {who} at {time}, free after {ms} ms",
   legend: "What the strips show", legend_yield: "yielded",
-  elsewhere: "These are the GPUs of {node}. What those of another node were used for is seen on its own page: tenure web there.",
+  gpus_of: "GPUs of {node}", node_here: "{node}, this node", as_of: "as of {t} ago", silent: "silent", quarantined: "in quarantine: no task comes to it",
   legend_use: "line: use", now: "now", loading: "One moment: the last 24 hours are being asked for.", no_history: "The last 24 hours are not known: {why}.",
 
   queue: "Queue", running: "Running", waiting: "Waiting", ended: "Ended",
@@ -157,7 +157,7 @@ const zh = {
   strip_point: "{from} 至 {to}：{state}", strip_util: "利用率 {n} %", strip_power: "{n} W", strip_task: "任务 {n}",
   strip_yield: "{time} 让给 {who}，{ms} 毫秒后空出",
   legend: "条带图例", legend_yield: "让出",
-  elsewhere: "以上是 {node} 的 GPU。其他节点过去 24 小时的情况请看该节点自己的页面：在那里运行 tenure web。",
+  gpus_of: "{node} 的 GPU", node_here: "{node}，本机", as_of: "{t}前的情况", silent: "无心跳", quarantined: "已隔离：不再分配任务",
   legend_use: "折线：利用率", now: "现在", loading: "请稍候：正在获取过去 24 小时的记录。", no_history: "过去 24 小时的情况未知：{why}。",
 
   queue: "队列", running: "运行中", waiting: "等待中", ended: "已结束",

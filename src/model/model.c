@@ -167,6 +167,7 @@ static struct snapshot *make_snapshot(struct model *m)
 					.read_ns = m->read_ns,
 					.read_from_ns = m->read_ns - m->read_took_ns,
 					.nodes = json_incref(m->nodes),
+					.nodes_ns = m->nodes_ns,
 					.pools = json_incref(m->pools),
 					.n_events = m->n_events,
 					.n_old = m->n_old };
@@ -808,6 +809,29 @@ struct model *model_free(struct model *m)
 		free_model(m);
 	}
 	return NULL;
+}
+
+/* -------- nodes -------- */
+
+json_t *model_nodes(const struct model_snapshot *s)
+{
+	static const char *const ages[] = { "age_s", "gpus_age_s" };
+	double more_s = (double)((clock_mono_ns() - s->nodes_ns) / NS_PER_MS) / (double)MS_PER_S;
+	json_t *list = json_array(), *node;
+	size_t i;
+
+	json_array_foreach(s->nodes, i, node)
+	{
+		json_t *now = json_copy(node);
+
+		for (size_t k = 0; k < ARRAY_LEN(ages); k++)
+			if (json_is_number(json_object_get(now, ages[k])))
+				(void)json_object_set_new(
+					now, ages[k],
+					json_real(json_get_num(now, ages[k]) + more_s));
+		(void)json_array_append_new(list, now);
+	}
+	return list;
 }
 
 /* -------- tasks -------- */

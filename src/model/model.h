@@ -52,8 +52,10 @@ struct model_snapshot {
 	bool answered;			  /* they have what the agent says of them */
 	struct rows ended;		  /* the last one first */
 	json_t *nodes; /* as `nodes` of `tenure instances --json`, and of each `gpus`, its devices
-			  as it told of them gpus_age_s before (cli/node_agents.h) */
-	json_t *pools; /* as `pools` there */
+			  as it told of them gpus_age_s before (cli/node_agents.h); as they
+			  were read, at nodes_ns: model_nodes() */
+	uint64_t nodes_ns; /* CLOCK_MONOTONIC */
+	json_t *pools;	   /* as `pools` there */
 
 	uint64_t n_events; /* that were told, also those from before that the agent remembered:
 			      model_event() */
@@ -94,6 +96,9 @@ bool model_id_is_by(const struct model_id *id, const struct model_id *that);
 /* The queue is to be read at once: something was done to it. */
 void model_look(struct model *m);
 
+/* The nodes, of which each heartbeat is as old as it is now: one that is not heard of grows older
+ * also while nothing of the queue can be read. A new reference. */
+json_t *model_nodes(const struct model_snapshot *s);
 /* The row of a task, or of an element of it that runs; NULL: there is none. */
 const struct row *model_find(const struct model_snapshot *s, uint64_t id, uint64_t element);
 

@@ -146,7 +146,7 @@ void history_answer(struct serve *s, struct request *r)
 static bool has_node(struct serve *s, const char *name)
 {
 	const struct model_snapshot *m = model_get(s->model);
-	bool found = !m->read; /* nobody knows */
+	bool found = !m->nodes; /* nobody knows yet */
 	const json_t *node;
 	size_t i;
 

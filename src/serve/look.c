@@ -111,7 +111,7 @@ void look_nodes(struct serve *s, struct request *r)
 {
 	const struct model_snapshot *m = model_get(s->model);
 
-	answer_queue(r, m, json_pack("{s:o}", "nodes", list_or_none(m->nodes)));
+	answer_queue(r, m, json_pack("{s:o}", "nodes", model_nodes(m)));
 	m = model_put(m);
 }
 

@@ -515,17 +515,18 @@ static void tell_agent(struct prom *p, const struct metrics *m, const struct mod
 
 static void tell_nodes(struct prom *p, const struct model_snapshot *s)
 {
-	json_t *node;
+	json_t *nodes = model_nodes(s), *node;
 	size_t i;
 
 	prom_family(p, "tenure_node_heartbeat_age_seconds", PROM_GAUGE,
 		    "Since the heartbeat of an agent of the instance was written.");
-	json_array_foreach(s->nodes, i, node)
+	json_array_foreach(nodes, i, node)
 	{
 		if (json_is_number(json_object_get(node, "age_s")))
 			prom_sample(p, json_get_num(node, "age_s"), "agent",
 				    json_get_str(node, "agent"), NULL);
 	}
+	json_decref(nodes);
 }
 
 /* Of an engine's jobs that have not ended. */

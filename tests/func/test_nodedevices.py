@@ -160,18 +160,24 @@ def test_a_later_version(world):
     assert done.returncode == 1 and "is of a later version of tenure (format 2)" in " ".join(done.stderr.split()), done
 
 
-def test_an_agent_of_an_earlier_version(world):
-    """It tells what its devices are, as ever, and nothing of how much they are used, nor of the day."""
-    a, b = two_that_know_each_other(world)
-    must_come(lambda: history(a, "beta"))
-    b.freeze([b.agent.pid])
-    status = b.spool / "agents/beta,status"
+def make_earlier(node):
+    """What an agent of a version before these figures would have left: stopped, since it would write anew."""
+    node.freeze([node.agent.pid])
+    status = node.spool / f"agents/{node.name},status"
     doc = json.loads(status.read_text())
     del doc["seen"]
     doc["version"] = "0.0.9"
     doc["devices"] = [{k: d[k] for k in ("uuid", "model", "memory", "state")} for d in doc["devices"]]
     status.write_text(json.dumps(doc))
-    day_of(b).unlink()
+    day_of(node, node.name).unlink()
+
+
+def test_an_agent_of_an_earlier_version(world):
+    """It tells what its devices are, as ever, and nothing of how much they are used, nor of the day."""
+    world.expire = "60s"  # or it is cleared away
+    a, b = two_that_know_each_other(world)
+    must_come(lambda: history(a, "beta"))
+    make_earlier(b)
     told = devices(a, "beta")
     assert told["age_s"] is None and [d["utilisation"] for d in told["devices"]] == [None, None]
     assert told["devices"][0]["state"] == "idle" and told["devices"][0]["memory_total_bytes"] > 0

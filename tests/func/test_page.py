@@ -15,6 +15,7 @@ from patience import HANG, Stopwatch, must_come
 from pagelib import Busy, Keys, Page, open_browser, terminal_html
 from poolsite import Site
 from test_ask import NAME, Two
+from test_nodedevices import devices, history, make_earlier, write_day
 from weblib import ROOT, Web
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(os.environ.get("TENURE_BUILD", "build"), "tenure-serve").exists(),
@@ -708,12 +709,55 @@ def test_its_words(page):
     assert not [name for name, text in files.items() if re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|https?://(?!www\.w3\.org)", text)]
 
 
-def test_gpus_are_of_one_node_and_that_is_said(page, world):
+OTHER = ".other-node[data-node=beta]"
+
+
+def test_gpus_of_other_nodes(page, world):
+    """Their strips and their bars, as they have told of them in the queue, with how old that is."""
     a, b = two_that_know_each_other(world)
+    b.m.start("--take", "50%", "--stay", "1000")
+    must_come(lambda: any(d["state"] == "busy" and d["power_w"] for d in (devices(a, "beta") or {"devices": []})["devices"]))
+    must_come(lambda: history(a, "beta"))
+    write_day(a)
     p = page(node=a)
-    p.get("#nodes-table tr", "beta")
-    p.get("#elsewhere", "These are the GPUs of alpha. What those of another node were used for is seen on its own page")
+    p.get("#here-node", "alpha, this node")
     assert len(p.all("#gpu-list .gpu")) == len(a.status()["devices"])
+    p.until(lambda: len(p.all(f"{OTHER} .gpu")) == 2)
+    p.until(lambda: re.fullmatch(r"as of \d+ s ago", p.text(f"{OTHER} .as-of")))
+    p.get(f"{OTHER} .counts .k-foreign b", "1")
+    p.get(f"{OTHER} .counts .k-idle b", "1")
+    busy = next(d for d in b.status()["devices"] if d["state"] == "busy")
+    row = p.get(f"{OTHER} .gpu[data-kind=foreign]", f"{busy['memory_used_bytes'] / 2**30:.1f} / {busy['memory_total_bytes'] / 2**30:.1f} GiB")
+    p.until(lambda: f"/ {round(busy['power_limit_w'])} W" in row.text and "°C" in row.text and "%" in row.text)
+    # The day: idle for an hour, held, a task's; of the other one nothing but the last two hours.
+    strip = p.all(f"{OTHER} .strip")[0]
+    p.until(lambda: [r for r in p.js("return [...arguments[0].querySelectorAll('rect')].map(r => r.className.baseVal)", strip)][:3] ==
+            ["b-idle", "b-held", "b-task"])
+    assert strip.get_attribute("aria-label") == "Last 24 hours of GPU 0 on beta"
+    assert re.search(r"task .*held .*idle", strip.get_attribute("aria-description"))
+    assert p.js("return [...arguments[0].querySelectorAll('rect')].map(r => r.className.baseVal)", p.all(f"{OTHER} .strip")[1])[0] == "b-foreign"
+    # By keyboard.
+    p.js("arguments[0].focus()", strip)
+    for key in (Keys.HOME, Keys.ARROW_RIGHT):
+        p.type(key)
+    assert strip.get_attribute("aria-valuetext").endswith(": idle, use 0 %, 71 W")
+    for width in (360, 1440):
+        p.size(width, 900)
+        for scheme in ("dark", "light"):
+            p.media(scheme)
+            p.until(lambda: p.width() <= 0 and p.low_contrast() == [])
+    fold = p.get(f"{OTHER} .fold", "beta")
+    p.js("arguments[0].focus()", fold)
+    p.type(Keys.ENTER)
+    p.until(lambda: fold.get_attribute("aria-expanded") == "false" and not p.all(f"{OTHER} .gpu"))
+    p.type(Keys.ENTER)
+    p.until(lambda: fold.get_attribute("aria-expanded") == "true" and len(p.all(f"{OTHER} .strip rect")) >= 4)
+    # In the other language, and for whoever hears it.
+    p.js("const s = document.getElementById('language'); s.value = 'zh'; s.dispatchEvent(new Event('change'))")
+    p.get(f"{OTHER} .as-of", "秒前的情况")
+    p.until(lambda: p.all(f"{OTHER} .strip")[0].get_attribute("aria-label").startswith("beta 的 GPU 0"))
+    assert [name for role, name in p.tree() if role in ("button", "slider") and not name] == []
+    p.js("localStorage.clear()")
     # The nodes themselves are all there, with what their GPUs are just now.
     p.until(lambda: len(p.all("#nodes-table .chips .badge")) == len(a.status()["devices"]) + len(b.status()["devices"]))
 
@@ -726,6 +770,55 @@ def opened_pool(p, name, **values):
     p.type(Keys.ESCAPE)
     p.gone("#p-dialog")
     return False
+
+
+def test_a_yield_is_a_mark_on_the_strip_of_another_node(page, world):
+    a, b = two_that_know_each_other(world)
+    must_come(lambda: history(a, "beta"))
+    gpu = b.status()["devices"][1]
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+    with open(b.status()["agent"]["events"], "a", encoding="ascii") as f:
+        f.write(json.dumps({"id": "7.1", "time": now, "event": "yield", "instance": "default", "node": "beta", "gpu": 1, "mig": None, "uuid": gpu["uuid"],
+                            "bytes": 1 << 30, "pid": 7, "user": "root", "hint_to_verdict_ms": 5, "verdict_to_freed_ms": 60, "level": "info", "text": "a yield"}) + "\n")
+    p = page(node=a)
+    p.until(lambda: len(p.all(f"{OTHER} .gpu")) == 2 and
+            p.js("return arguments[0].querySelectorAll('.mark').length", p.all(f"{OTHER} .strip")[1]) == 1)
+
+
+def test_another_node_on_its_bad_days(page, world):
+    """It tells nothing that is to be believed, is of an earlier version, or is dead: that is said of it alone."""
+    a, b = two_that_know_each_other(world)
+    must_come(lambda: history(a, "beta"))
+    (b.spool / "agents/beta,history").write_text("rubbish")
+    p = page(node=a)
+    p.get(f"{OTHER} .quiet", "The last 24 hours are not known: what the GPUs of beta were used for cannot be told")
+    p.until(lambda: len(p.all(f"{OTHER} .gpu")) == 2)
+    p.until(lambda: p.all("#gpu-list .strip rect"))
+    assert p.text(".link-state") == "Live" and not p.all("#banner")
+    # Its agent is gone, and a task that it has started is not: what it told stays, and ends there.
+    while not b.runs():
+        a.submit("-g", "0", "--", "sleep", "1000")
+    b.shims()
+    write_day(a)
+    b.kill()
+    p.open()
+    p.until(lambda: re.fullmatch(r"gone, as of \d+ s ago", p.text(f"{OTHER} .as-of")))
+    p.until(lambda: len(p.all(f"{OTHER} .strip rect")) >= 4)
+    end = p.until(lambda: p.all(f"{OTHER} .strip")[0].get_attribute("aria-valuetext"))
+    died = datetime.datetime.fromtimestamp((b.spool / "agents/beta").stat().st_mtime)
+    assert re.search(r"to (\d\d:\d\d)", end)[1] in (died.strftime("%H:%M"), (died - datetime.timedelta(seconds=20)).strftime("%H:%M")), (end, died)
+    assert p.all(f"{OTHER} .gpu .gpu-state")[0].text == "idle"
+
+
+def test_another_node_of_an_earlier_version(page, world):
+    world.expire = "60s"
+    a, b = two_that_know_each_other(world)
+    must_come(lambda: history(a, "beta"))
+    make_earlier(b)
+    p = page(node=a)
+    p.get(f"{OTHER} .quiet", "its agent is of an earlier version (0.0.9), which tells nothing of it")
+    p.until(lambda: [e.text for e in p.all(f"{OTHER} .bar-value")] == ["unknown"] * 4)
+    assert [e.text for e in p.all(f"{OTHER} .gpu-name")] == ["GPU 0", "GPU 1"]
 
 
 def steer_pools(p, site):

@@ -702,6 +702,27 @@ def test_what_other_nodes_tell(world):
         w.end()
 
 
+def test_a_heartbeat_grows_older_while_the_file_server_does_not_answer(world, faultfs, tmp_path):
+    disks = [faultfs(tmp_path / "below", tmp_path / name) for name in ("mnt-a", "mnt-b")]
+    a, b = (world.node(name, root=disk.path) for name, disk in zip(("alpha", "beta"), disks))
+    a.start()
+    b.start()
+    w = Web(a)
+    try:
+        def ages():
+            node = next((n for n in w.get("/api/v1/nodes").json["nodes"] if n["agent"] == "beta"), None)
+            return (node["age_s"], node["gpus_age_s"]) if node and node["gpus_age_s"] is not None else None
+        assert must_come(ages)[0] < HANG
+        disks[0].rule("all", "hang")
+        must_come(lambda: min(ages()) > 5)
+        assert w.get("/api/v1/health").status == 200
+        disks[0].clear()
+        must_come(lambda: max(ages()) < 5)
+    finally:
+        disks[0].clear()
+        w.end()
+
+
 def change(w, **policy):
     answer = w.ask("PATCH", "/api/v1/hold", policy)
     assert answer.status == 200, answer.text
