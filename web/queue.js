@@ -9,6 +9,7 @@ import { clock, duration, moment, now, reasonText, t } from "./strings.js";
 const EVENTS_SHOWN = 60;
 
 export function stateText(task) {
+  if (task.state === "running" && task.ending_since) return t("ending_since", { time: clock(new Date(task.ending_since)) });
   if (task.exit === undefined || task.exit === null || task.state !== "failed") return t(task.state === "running" ? "runs" : task.state);
   return `${t(task.state)}, ${howText({ exit: task.exit, reason: task.ended_because })}`;
 }
@@ -78,6 +79,8 @@ function makeRunning(live, actions) {
     });
     return { el, draw(task) {
       named.draw(task);
+      if (task.ending_since) say(named.kids[2], stateText(task));
+      set(el, "data-ending", Boolean(task.ending_since));
       say(lane, task.lane ?? "");
       set(lane.parentElement, "data-empty", !task.lane);
       say(gpus, task.devices?.length ? t("gpu_list", { list: task.devices.join(", ") }) : gpusText(task.gpus));

@@ -292,7 +292,7 @@ export function taskView(live, toast) {
     const name = doc.task?.name ?? doc.name ?? "";
     say(by("task-id"), `#${about}`);
     say(by("task-name"), name);
-    say(by("task-state"), stateText({ state: doc.state, exit: doc.end?.exit, ended_because: doc.end?.reason }));
+    say(by("task-state"), stateText({ state: doc.state, ending_since: doc.ending_since, exit: doc.end?.exit, ended_because: doc.end?.reason }));
     set(by("task-state"), "data-state", doc.state);
     by("task-facts").replaceChildren(...facts(doc).flatMap(([label, value, code]) => [h("dt", { text: t(label) }), h("dd", {}, code ? h("code", { text: value }) : h("bdi", { text: value }))]));
     drawTools();

@@ -106,6 +106,7 @@ static void on_start(struct task_history *h, struct task_spec *spec, const json_
 static void on_stop(struct task_history *h, struct task_spec *spec, const json_t *o)
 {
 	h->stopped = true;
+	h->stopped_ns = record_ns(json_object_get(o, "time"));
 }
 
 static struct spool_use use_from_json(const json_t *o)

@@ -95,9 +95,10 @@ struct task_history {
 	uint64_t epoch;	       /* the highest that a record names */
 	unsigned int attempts; /* begun ones that count */
 	uint64_t not_before_ns;
-	bool claimed; /* the last claim is not over */
-	bool started; /* claimer.proc is its shim */
-	bool stopped; /* of the last claim: its owner wants it ended */
+	bool claimed;	     /* the last claim is not over */
+	bool started;	     /* claimer.proc is its shim */
+	bool stopped;	     /* of the last claim: its owner wants it ended, */
+	uint64_t stopped_ns; /* wall, since then; 0: not known */
 	struct claimer claimer;
 	uint64_t claimed_ns;
 	uint64_t started_ns; /* wall, when the claim became the shim's; 0: it has not */

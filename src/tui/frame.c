@@ -466,6 +466,12 @@ static enum ink task_ink(const struct row *row)
 	return inks[row->state];
 }
 
+/* It was told to end, and has its grace time. */
+static bool is_ending(const struct row *row)
+{
+	return text_of(row->run, "ending_since")[0];
+}
+
 static void add_devices(const json_t *run, struct strbuf *b)
 {
 	const json_t *devices = json_object_get(run, "devices");
@@ -496,6 +502,9 @@ static void add_note(const struct row *row, struct strbuf *b)
 
 	if (row->name.count)
 		add_counts(row, b);
+	if (is_ending(row))
+		strbuf_addf(b, "%ssince %.8s", b->len ? ", " : "",
+			    text_of(row->run, "ending_since") + strlen("2026-11-25T"));
 	if (row->dir == SPOOL_RUNNING && row->name.agent[0])
 		strbuf_addf(b, "%son %s", b->len ? ", " : "", row->name.agent);
 	add_devices(row->run, b);
@@ -526,13 +535,13 @@ static void draw_task(struct canvas *c, size_t y, const struct row *row, const s
 {
 	char text[UNIT_TEXT_MAX * 2];
 	cleanup_strbuf struct strbuf note = STRBUF_INIT;
-	enum ink ink = task_ink(row);
+	enum ink ink = is_ending(row) ? INK_WARN : task_ink(row);
 	size_t name = name_columns(c), x = 34 + name;
 
 	(void)str_print(text, sizeof(text), row->name.element ? "%" PRIu64 ".%" PRIu64 : "%" PRIu64,
 			row->name.id, row->name.element);
 	canvas_right(c, 0, y, INK_BOLD, text, 9);
-	(void)canvas_put(c, 10, y, ink, taskstate_name(row->state), 9);
+	(void)canvas_put(c, 10, y, ink, is_ending(row) ? "ending" : taskstate_name(row->state), 9);
 	(void)str_print(text, sizeof(text), "%" PRIu64, row->name.gpus);
 	canvas_right(c, 20, y, INK_PLAIN, row->name.gpus == SPEC_ALL ? "all" : text, 4);
 	(void)canvas_put(c, 25, y, INK_PLAIN, row->name.lane[0] ? row->name.lane : "-", 7);

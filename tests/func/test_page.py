@@ -352,6 +352,32 @@ def test_each_element_has_its_log(page):
     p.get("#task-state", "waiting")
 
 
+def test_a_task_that_is_told_to_end(page, tmp_path):
+    """It does not look as if it ran on: on the page, in the list, in top, as JSON."""
+    p, go = page(), tmp_path / "go"
+    q = p.web.node
+    i = q.submit("-g", "0", "-n", "slow", "--grace", "1h", "--", "sh", "-c", f"trap '' TERM; echo ready; {until(go)}")
+    must_come(lambda: "ready" in (q.log(i) or ""))
+    p.click(f"#running-table tr[data-task='{i}'] button", "Log")
+    p.get("#task-state", "running")
+    assert "ending" not in p.text("#queue") + q.run("list").stdout
+    p.click("#task-tools button", "Stop")
+    p.click("dialog.ask button", "Stop it")
+    p.get("#task-state", "ending since")
+    p.click("#task .close")
+    p.get(f"#running-table tr[data-task='{i}']", "ending since")
+    row = next(t for t in p.web.get("/api/v1/tasks").json["tasks"] if t["id"] == i)
+    since = datetime.datetime.fromisoformat(row["ending_since"])
+    assert row["state"] == "running" and abs((since - datetime.datetime.now(since.tzinfo)).total_seconds()) < HANG
+    text = f"{since:%H:%M:%S}"
+    assert f"ending since {text}, on " in q.m.run(q.m.tenure, "list", env={**q.env, "COLUMNS": "200"}).stdout
+    assert re.search(rf"(?m)^ending since +\S+ {text}$", q.run("show", str(i)).stdout)
+    if pathlib.Path(os.environ.get("TENURE_BUILD", "build"), "tenure-top").exists():
+        assert re.search(rf"(?m)^ +{i} ending +0 .*since {text}, on ", q.m.run(q.m.tenure, "top", "--once", env={**q.env, "COLUMNS": "160"}).stdout)
+    go.touch()
+    q.wait(i, "cancelled")
+
+
 def test_a_lane_is_paused_or_goes_on(page):
     """Of the two only what can be done."""
     p = page()

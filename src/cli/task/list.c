@@ -445,11 +445,23 @@ static void add_failure(const struct list *l, const struct task_view *v, struct 
 			    n->exit & (NAME_SIGNALLED - 1));
 }
 
+/* "ending since 14:02:11": it was told to, and has its grace time. */
+static void add_ending(const struct task_view *v, struct strbuf *b)
+{
+	json_t *since = taskview_member(v, VIEW_ENDING_SINCE);
+	const char *text = json_string_value(since);
+
+	if (text && strlen(text) > 19)
+		strbuf_addf(b, "%sending since %.8s", b->len ? ", " : "", text + 11);
+	json_decref(since);
+}
+
 CELL(note_cell)
 {
 	const struct task_name *n = &v->name;
 
 	elements_cell(l, v, b);
+	add_ending(v, b);
 	if (n->agent[0])
 		strbuf_addf(b, "%son %s", b->len ? ", " : "", n->agent);
 	if (v->state == TASKSTATE_RUNNING)

@@ -152,6 +152,11 @@ static void print_started(const struct task_view *v, const json_t *value)
 	print_when("started", value);
 }
 
+static void print_ending(const struct task_view *v, const json_t *value)
+{
+	print_when("ending since", value);
+}
+
 static void print_agent(const struct task_view *v, const json_t *value)
 {
 	print_line("node", json_string_value(value));
@@ -349,6 +354,7 @@ static const struct {
 	{ VIEW_PROCESSES, print_procs },
 	{ VIEW_COMMAND_EXIT, print_command_exit },
 	{ VIEW_STARTED, print_started },
+	{ VIEW_ENDING_SINCE, print_ending },
 	{ VIEW_RAN, print_ran },
 	{ VIEW_LOG, print_log },
 	{ VIEW_LOG_ERROR, print_log_error },

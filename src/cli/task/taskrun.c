@@ -58,6 +58,7 @@ static void read_claim(const struct task_history *h, struct taskrun *run)
 	run->started_ns = h->started_ns;
 	run->again_ns = h->again_ns;
 	run->running = h->claimed;
+	run->ending_ns = h->claimed && h->stopped ? h->stopped_ns : 0;
 	if (h->ended)
 		take_end(&h->end, run);
 }

@@ -28,6 +28,7 @@ struct taskrun {
 	uint64_t stepped_ns; /* taskrun_since_ns(), where the clock was set since; 0: it was not */
 	uint64_t timeout_ms; /* how long it may run; 0: none, or of an element not known */
 	uint64_t again_ns;   /* wall, when that went back to the queue; 0: it has not */
+	uint64_t ending_ns;  /* wall, since its owner has told it to end; 0: he has not */
 	bool mustered;	     /* with running: a rank that has its GPUs, and waits for the others */
 	bool ended;
 	bool unstarted;			 /* it was stopped while it waited */

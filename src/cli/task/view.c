@@ -294,6 +294,12 @@ static json_t *started_json(const struct task_view *v)
 	return moment(started_ns(v));
 }
 
+/* What has ended meanwhile waits for nothing but its record. */
+static json_t *ending_since_json(const struct task_view *v)
+{
+	return v->run.running && !v->run.left ? moment(v->run.ending_ns) : NULL;
+}
+
 static json_t *ran_json(const struct task_view *v)
 {
 	uint64_t from_ns = v->run.stepped_ns ? v->run.stepped_ns : started_ns(v),
@@ -488,6 +494,7 @@ static const struct {
 	[VIEW_PROCESSES] = { "processes", processes_json },
 	[VIEW_COMMAND_EXIT] = { "command_exit", command_exit_json },
 	[VIEW_STARTED] = { "started", started_json },
+	[VIEW_ENDING_SINCE] = { "ending_since", ending_since_json },
 	[VIEW_RAN] = { "ran_s", ran_json },
 	[VIEW_TIMEOUT] = { "timeout_s", timeout_json },
 	[VIEW_UNFILED] = { "unfiled", unfiled_json },
@@ -550,12 +557,13 @@ json_t *taskview_json(const struct task_view *v, const enum taskview_member *ord
 json_t *taskview_list_json(const struct task_view *v)
 {
 	static const enum taskview_member order[] = {
-		VIEW_ID,	 VIEW_STATE,	   VIEW_NAME,	    VIEW_LANE,
-		VIEW_PRIORITY,	 VIEW_GPUS,	   VIEW_N_ELEMENTS, VIEW_ELEMENT,
-		VIEW_COUNTS,	 VIEW_LANE_PAUSED, VIEW_AGENT,	    VIEW_STARTED,
-		VIEW_RAN,	 VIEW_TIMEOUT,	   VIEW_UNFILED,    VIEW_LEFT_EXIT,
-		VIEW_DEVICES,	 VIEW_SCALING,	   VIEW_MUSTERED,   VIEW_LOG,
-		VIEW_NOT_BEFORE, VIEW_ENDED,	   VIEW_EXIT,	    VIEW_ENDED_BECAUSE,
+		VIEW_ID,	   VIEW_STATE,	     VIEW_NAME,	      VIEW_LANE,
+		VIEW_PRIORITY,	   VIEW_GPUS,	     VIEW_N_ELEMENTS, VIEW_ELEMENT,
+		VIEW_COUNTS,	   VIEW_LANE_PAUSED, VIEW_AGENT,      VIEW_STARTED,
+		VIEW_RAN,	   VIEW_TIMEOUT,     VIEW_UNFILED,    VIEW_LEFT_EXIT,
+		VIEW_DEVICES,	   VIEW_SCALING,     VIEW_MUSTERED,   VIEW_LOG,
+		VIEW_NOT_BEFORE,   VIEW_ENDED,	     VIEW_EXIT,	      VIEW_ENDED_BECAUSE,
+		VIEW_ENDING_SINCE,
 	};
 
 	return taskview_json(v, order, ARRAY_LEN(order));
