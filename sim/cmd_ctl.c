@@ -275,6 +275,8 @@ static const struct {
 	FIGURE("wrong-copies-in", copies_in_wrong, 1024),
 	FIGURE("wrong-copies-out", copies_out_wrong, 1024),
 	FIGURE("pcie-slowness", pcie_slowness, 99),
+	FIGURE("wrong-copies-peer", copies_peer_wrong, 1024),
+	FIGURE("link-slowness", link_slowness, 99),
 };
 
 static int run_health(const struct cmd_ctx *ctx, struct err *e)

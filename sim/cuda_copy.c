@@ -302,9 +302,51 @@ CU_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t
 	return copy_range(to, from, n);
 }
 
+enum side { SIDE_HOST, SIDE_OWN, SIDE_FAR };
+
+static enum side side_of(CUdeviceptr addr)
+{
+	enum side side = SIDE_HOST;
+	const struct cu_block *b;
+
+	(void)pthread_mutex_lock(&cu.lock);
+	b = cu_block_find(addr, 1);
+	if (b && b->kind == CU_OPENED && b->far_dev != cu_current()->dev)
+		side = SIDE_FAR;
+	else if (b && b->kind != CU_PINNED && b->kind != CU_REGISTERED)
+		side = SIDE_OWN;
+	(void)pthread_mutex_unlock(&cu.lock);
+	return side;
+}
+
+/* Between devices that NVLink joins; within one it takes no time here. */
+static CUresult over_link(CUstream s, size_t n)
+{
+	const double rate = sim_link_rate(&cu.m->devs[cu_current()->dev]);
+
+	return rate > 0 ? cu_stream_busy(s, (uint64_t)((double)n / rate * 1e9)) : CUDA_SUCCESS;
+}
+
 CU_EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s)
 {
+	const struct sim_health *h;
+	enum side to_side, from_side;
+
 	CU_ENTER(NEEDS_CONTEXT);
+	h = &cu.m->devs[cu_current()->dev].health;
+	to_side = side_of(to);
+	from_side = side_of(from);
+	/* On the way back alone: twice wrong would be right again. */
+	if (to_side == SIDE_FAR || from_side == SIDE_FAR)
+		return copy_range(to, from, n)
+			       ?: spoil(to, n, from_side == SIDE_FAR ? h->copies_peer_wrong : 0)
+			       ?: over_link(s, n);
+	if (to_side == SIDE_OWN && from_side == SIDE_HOST)
+		return copy_range(to, from, n) ?: spoil(to, n, h->copies_in_wrong)
+						       ?: over_pcie(s, n);
+	if (to_side == SIDE_HOST && from_side == SIDE_OWN)
+		return copy_range(to, from, n) ?: spoil(to, n, h->copies_out_wrong)
+						       ?: over_pcie(s, n);
 	return copy_range(to, from, n);
 }
 

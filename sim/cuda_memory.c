@@ -132,7 +132,7 @@ static struct cu_block *block_unlink(CUdeviceptr addr, unsigned int kinds)
 	return NULL;
 }
 
-static void block_link(struct cu_block *b)
+void cu_block_link(struct cu_block *b)
 {
 	b->id = ++cu.block_ids;
 	b->next = cu.blocks;
@@ -152,6 +152,8 @@ void cu_pages_free(struct cu_block *b)
 static void block_free(struct cu_block *b)
 {
 	cu_pages_free(b);
+	if (b->shared)
+		cu_ipc_unlink(b);
 	if (b->host && b->kind != CU_REGISTERED)
 		(void)munmap(b->host, b->size);
 	free(b);
@@ -230,7 +232,7 @@ static CUresult allocate(CUdeviceptr *ret, size_t size, enum cu_kind kind)
 		b->charged = kind == CU_POOLED || b->is_small ? 0 : charge;
 		if (!b->host)
 			b->addr = cu_address(size);
-		block_link(b);
+		cu_block_link(b);
 		*ret = b->addr;
 	}
 	(void)pthread_mutex_unlock(&cu.lock);
@@ -381,7 +383,7 @@ CU_EXPORT CUresult cuMemHostAlloc(void **ret, size_t size, unsigned int flags)
 	sim_driver_call(cu.m, sim_cost_ns(cu.m, SIM_T_ALLOC_CALL));
 	b->flags = flags;
 	(void)pthread_mutex_lock(&cu.lock);
-	block_link(b);
+	cu_block_link(b);
 	(void)pthread_mutex_unlock(&cu.lock);
 	*ret = b->host;
 	return CUDA_SUCCESS;
@@ -391,6 +393,11 @@ CU_EXPORT CUresult cuMemAllocHost_v2(void **ret, size_t size)
 {
 	CU_ENTER(NEEDS_CONTEXT);
 	return cuMemHostAlloc(ret, size, CU_MEMHOSTALLOC_DEVICEMAP);
+}
+
+CUresult cu_block_close(CUdeviceptr addr)
+{
+	return free_kinds(addr, 1 << CU_OPENED, true);
 }
 
 CU_EXPORT CUresult cuMemFreeHost(void *host)
@@ -417,7 +424,7 @@ CU_EXPORT CUresult cuMemHostRegister_v2(void *host, size_t size, unsigned int fl
 	if (there)
 		free(b);
 	else
-		block_link(b);
+		cu_block_link(b);
 	(void)pthread_mutex_unlock(&cu.lock);
 	return there ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_SUCCESS;
 }

@@ -56,7 +56,8 @@ struct CUstream_st {
 	unsigned int flags;
 	int priority;
 	int queued;
-	uint64_t last_end_ns; /* of what has left the queue */
+	uint64_t last_end_ns;				  /* of what has left the queue */
+	enum { LAST_KERNEL, LAST_EVENT, LAST_COPY } last; /* what was queued last */
 	struct cu_launch *head, **tail;
 };
 
@@ -108,6 +109,7 @@ enum cu_kind {
 	CU_MANAGED,    /* cuMemAllocManaged() */
 	CU_PINNED,     /* cuMemHostAlloc() */
 	CU_REGISTERED, /* cuMemHostRegister(): the program's own */
+	CU_OPENED,     /* cuIpcOpenMemHandle(): another process's */
 };
 
 /* Memory with an address that the device knows. Device memory has pages, the rest host. */
@@ -124,6 +126,8 @@ struct cu_block {
 	uint8_t *host;
 	bool is_small;
 	struct cu_page *pages;
+	bool shared; /* cuIpcGetMemHandle() has made a file of it, which is mapped at host */
+	int far_dev; /* CU_OPENED: the device (the machine's number) that it is on */
 };
 
 /* A device's pool: what is charged to the card and what of it is allocated now. */
@@ -182,6 +186,7 @@ struct CUfunc_st *cu_function_find(CUfunction function);
 #define CU_SHARED_UNASKED 49152
 int cu_shared_most(const struct sim_dev *d);
 struct cu_block *cu_block_find(CUdeviceptr addr, size_t size);
+void cu_block_link(struct cu_block *b);
 
 /* Memory of either side, without waiting for anything. */
 CUresult cu_write(CUdeviceptr to, const void *from, size_t n);
@@ -191,8 +196,13 @@ CUresult cu_read(void *to, CUdeviceptr from, size_t n);
 void cu_kernel_leaves(const struct CUfunc_st *f, const struct sim_dev *dev, unsigned int threads,
 		      void **params);
 
-/* The stream is busy for ns more. CUDA_ERROR_INVALID_HANDLE: there is no such stream. */
+/* A copy of ns is queued, which is never late behind an event. CUDA_ERROR_INVALID_HANDLE: there is
+ * no such stream. */
 CUresult cu_stream_busy(CUstream stream, uint64_t ns);
+
+/* The end of what was opened; of the file of what is shared. */
+CUresult cu_block_close(CUdeviceptr addr);
+void cu_ipc_unlink(const struct cu_block *b);
 
 /* Wait, without any lock, until all that was launched in ctx has ended. */
 void cu_context_wait(struct CUctx_st *ctx);

@@ -10,6 +10,10 @@
  * A kernel whose name begins with "tenure_" takes (stop word, nanoseconds, ...); any other takes
  * the machine's `kernel` time.
  *
+ * The program is late with what it asks for as much as the machine that it runs on has to do, and
+ * the times of copies would tell of that. So a copy behind an event, and an event behind a copy,
+ * are where they would be if they had been asked for at once.
+ *
  * Everything here is under cu.lock, except waiting.
  */
 #include "cuda_sim.h"
@@ -195,10 +199,10 @@ static uint64_t implicit_order(const struct CUstream_st *s)
 	return at;
 }
 
-/* Append and plan; takes l. cu.lock held. */
-static void enqueue(struct CUstream_st *s, struct cu_launch *l)
+/* Append and plan; takes l. prompt: whenever it is asked for. cu.lock held. */
+static void enqueue(struct CUstream_st *s, struct cu_launch *l, bool prompt)
 {
-	uint64_t now = sim_now_ns(), order, end;
+	uint64_t now = prompt ? 0 : sim_now_ns(), order, end;
 
 	stream_advance(s);
 	order = implicit_order(s);
@@ -280,7 +284,8 @@ static CUresult launch(struct CUfunc_st *f, struct CUstream_st *s, uint64_t bloc
 		free(l);
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	}
-	enqueue(s, l);
+	enqueue(s, l, false);
+	s->last = LAST_KERNEL;
 	if (sim_lock(cu.m) == 0) {
 		(void)sim_energy_mj(cu.m, s->ctx->dev);
 		l->seq = sim_busy_add(cu.m, s->ctx->dev, l->start_ns, l->end_ns,
@@ -316,11 +321,11 @@ CU_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned
 		return CUDA_ERROR_INVALID_VALUE;
 	(void)read_params(f, params, extra, &lp);
 	stream_wait(s, QUEUE_MAX);
-	/* First, because that takes time of ours and none of the card's. */
-	cu_kernel_leaves(f, &cu.m->devs[cu_current()->dev], (unsigned int)threads, params);
 	(void)pthread_mutex_lock(&cu.lock);
 	res = launch(f, s, blocks, threads, &lp);
 	(void)pthread_mutex_unlock(&cu.lock);
+	if (res == CUDA_SUCCESS)
+		cu_kernel_leaves(f, &cu.m->devs[cu_current()->dev], (unsigned int)threads, params);
 	return res;
 }
 
@@ -334,8 +339,10 @@ CUresult cu_stream_busy(CUstream stream, uint64_t ns)
 	l->duration_ns = ns;
 	(void)pthread_mutex_lock(&cu.lock);
 	s = cu_stream_find(stream);
-	if (s)
-		enqueue(s, l);
+	if (s) {
+		enqueue(s, l, s->last != LAST_KERNEL);
+		s->last = LAST_COPY;
+	}
 	(void)pthread_mutex_unlock(&cu.lock);
 	if (s)
 		return CUDA_SUCCESS;
@@ -514,9 +521,10 @@ CU_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned in
 	(void)pthread_mutex_lock(&cu.lock);
 	s = cu_stream_find(stream);
 	e = event_find(event);
-	if (s && e && e->pending) {
-		l->earliest_ns = e->pending->end_ns;
-		enqueue(s, l);
+	if (s && e && e->recorded) {
+		l->earliest_ns = e->pending ? e->pending->end_ns : e->reached_ns;
+		enqueue(s, l, true);
+		s->last = LAST_EVENT;
 		l = NULL;
 	}
 	(void)pthread_mutex_unlock(&cu.lock);
@@ -583,7 +591,8 @@ CU_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
 		l->event = e;
 		e->pending = l;
 		e->recorded = true;
-		enqueue(s, l);
+		enqueue(s, l, s->last == LAST_COPY);
+		s->last = LAST_EVENT;
 		l = NULL;
 		stream_advance(s);
 	}

@@ -182,6 +182,22 @@ double sim_pcie_rate(const struct sim_dev *d)
 	return 0.875 * lane * lanes * (100 - d->health.pcie_slowness) / 100;
 }
 
+unsigned int sim_links(const struct sim_dev *d)
+{
+	if (!d->nvlink_board)
+		return 0;
+	return d->cc_major >= 9 ? SIM_LINK_MAX : d->cc_major == 8 ? 12 : 6;
+}
+
+double sim_link_rate(const struct sim_dev *d)
+{
+	unsigned int up = 0;
+
+	for (unsigned int i = 0; i < sim_links(d); i++)
+		up += !(d->health.links_down >> i & 1);
+	return 0.875 * 25e9 * up * (100 - d->health.link_slowness) / 100;
+}
+
 uint64_t sim_busy_add(struct sim_machine *m, int dev, uint64_t start_ns, uint64_t end_ns,
 		      uint32_t power_mw)
 {

@@ -33,7 +33,7 @@
 #include "timing.h"
 
 #define SIM_MAGIC     0x6d69736572756e74ULL /* "tnuresim" */
-#define SIM_VERSION   8
+#define SIM_VERSION   9
 #define SIM_DEV_MAX   64 /* cards and MIG instances together */
 #define SIM_PROC_MAX  256
 #define SIM_BUSY_MAX  4096 /* remembered launches of one device: over 1 s of 1 ms kernels */
@@ -85,7 +85,8 @@ struct sim_health {
 	uint32_t wrong_results, nan_results, inf_results, wrong_words, wrong_reference;
 	uint32_t slowness; /* per cent that its kernels do less in their time */
 	uint32_t copies_in_wrong, copies_out_wrong; /* words of each copy over PCIe */
-	uint32_t pcie_slowness;			    /* per cent */
+	uint32_t copies_peer_wrong;		    /* of each to another card, or from it */
+	uint32_t pcie_slowness, link_slowness;	    /* per cent */
 };
 
 struct sim_dev {
@@ -248,6 +249,10 @@ void sim_mem_forget(struct sim_machine *m, const struct sim_proc *p);
 #define SIM_PCIE_LANES 16
 unsigned int sim_pcie_generation(const struct sim_dev *d);
 double sim_pcie_rate(const struct sim_dev *d);
+/* By generation of the boards that have NVLink: 6 links of Volta, 12 of Ampere, 18 of Hopper; and
+ * what all that are up carry one way, seven eighths of 25 GB/s each. */
+unsigned int sim_links(const struct sim_dev *d);
+double sim_link_rate(const struct sim_dev *d);
 
 /* Publish a launch; returns its sequence number for sim_busy_set(), which moves it. Locked. */
 uint64_t sim_busy_add(struct sim_machine *m, int dev, uint64_t start_ns, uint64_t end_ns,

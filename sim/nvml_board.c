@@ -263,14 +263,6 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t handl
 	NV_RETURN(NVML_SUCCESS);
 }
 
-/* By generation of the boards that have NVLink: 6 links of Volta, 12 of Ampere, 18 of Hopper. */
-static unsigned int n_links(const struct sim_dev *d)
-{
-	if (!d->nvlink_board)
-		return 0;
-	return d->cc_major >= 9 ? SIM_LINK_MAX : d->cc_major == 8 ? 12 : 6;
-}
-
 /* They lead to a switch, which is there where more than one card is. */
 NV_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t handle, unsigned int link,
 						nvmlEnableState_t *up)
@@ -279,9 +271,9 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t handle, unsigned in
 
 	NV_DEVICE(handle, NV_NO_MIG);
 	d = &m->devs[dev];
-	if (!n_links(d))
+	if (!sim_links(d))
 		NV_RETURN(NVML_ERROR_NOT_SUPPORTED);
-	if (!up || link >= n_links(d))
+	if (!up || link >= sim_links(d))
 		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
 	*up = d->nvlink && !(d->health.links_down >> link & 1) ? NVML_FEATURE_ENABLED
 							       : NVML_FEATURE_DISABLED;
@@ -306,9 +298,9 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t handle, unsi
 
 	NV_DEVICE(handle, NV_NO_MIG);
 	d = &m->devs[dev];
-	if (!n_links(d))
+	if (!sim_links(d))
 		NV_RETURN(NVML_ERROR_NOT_SUPPORTED);
-	if (!count || link >= n_links(d) || counter > NVML_NVLINK_ERROR_DL_CRC_DATA)
+	if (!count || link >= sim_links(d) || counter > NVML_NVLINK_ERROR_DL_CRC_DATA)
 		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
 	*count = link_errors(&d->health, link, counter);
 	NV_RETURN(NVML_SUCCESS);
@@ -327,7 +319,7 @@ static nvmlReturn_t field_value(const struct sim_dev *d, nvmlFieldValue_t *f)
 	};
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-		if (fields[i].field != f->fieldId || !n_links(d))
+		if (fields[i].field != f->fieldId || !sim_links(d))
 			continue;
 		f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
 		f->value.ullVal = link_errors(&d->health, 0, fields[i].counter);

@@ -61,6 +61,8 @@ const struct sim_timing sim_timings[SIM_T_MAX] = {
 	[SIM_T_NVML_OPENS_NODE] = { "nvml-opens-node", 3, "opens", false, "measured: nvidia-smi" },
 	[SIM_T_CTX_BYTES] = { "context-bytes", 512 * 1024 * 1024ULL, "bytes", false,
 			      "a context costs 0.5 GB of the card" },
-	[SIM_T_PINNED_BYTES] = { "pinned-bytes", 4 * 1024 * 1024ULL, "bytes", false,
+	[SIM_T_PINNED_BYTES] = { "pinned-bytes", 2 * 1024 * 1024ULL, "bytes", false,
 				 "a choice: the most of the host's memory that one call pins" },
+	[SIM_T_IPC_BYTES] = { "ipc-bytes", 32 * 1024 * 1024ULL, "bytes", false,
+			      "a choice: the largest allocation that others can open" },
 };

@@ -42,6 +42,7 @@ enum sim_timing_id {
 	SIM_T_NVML_OPENS_NODE,
 	SIM_T_CTX_BYTES,
 	SIM_T_PINNED_BYTES,
+	SIM_T_IPC_BYTES,
 	SIM_T_MAX
 };
 

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -10,12 +11,16 @@
 struct symbol {
 	size_t offset;
 	const char *name;
+	bool optional;
 };
 
 #define SYMBOL_ROW_(field, arguments, name_)                                                       \
 	{ .offset = offsetof(struct cuda, field), .name = (name_) },
+#define OPTIONAL_ROW_(field, arguments, name_)                                                     \
+	{ .offset = offsetof(struct cuda, field), .name = (name_), .optional = true },
 
-static const struct symbol symbols[] = { CUDA_SYMBOLS(SYMBOL_ROW_) };
+static const struct symbol symbols[] = { CUDA_SYMBOLS(SYMBOL_ROW_)
+						 CUDA_OPTIONAL_SYMBOLS(OPTIONAL_ROW_) };
 
 static const char *const library_names[] = {
 	CUDA_SONAME,
@@ -34,7 +39,7 @@ int cuda_load(struct cuda *c, struct err *e)
 	for (size_t i = 0; i < ARRAY_LEN(symbols); i++) {
 		void *p = dlsym(c->library, symbols[i].name);
 
-		if (!p)
+		if (!p && !symbols[i].optional)
 			return err_set(e, -ENOSYS, "%s has no %s", CUDA_SONAME, symbols[i].name);
 		*(void **)((char *)c + symbols[i].offset) = p;
 	}

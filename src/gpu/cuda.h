@@ -25,6 +25,7 @@
 	X(memset_d8_async, (CUdeviceptr, unsigned char, size_t, CUstream), "cuMemsetD8Async")      \
 	X(copy_in_async, (CUdeviceptr, const void *, size_t, CUstream), "cuMemcpyHtoDAsync_v2")    \
 	X(copy_out_async, (void *, CUdeviceptr, size_t, CUstream), "cuMemcpyDtoHAsync_v2")         \
+	X(copy_async, (CUdeviceptr, CUdeviceptr, size_t, CUstream), "cuMemcpyAsync")               \
 	X(event_create, (CUevent *, unsigned int), "cuEventCreate")                                \
 	X(event_record, (CUevent, CUstream), "cuEventRecord")                                      \
 	X(event_elapsed, (float *, CUevent, CUevent), "cuEventElapsedTime")                        \
@@ -44,10 +45,17 @@
 	X(stream_query, (CUstream), "cuStreamQuery")                                               \
 	X(stream_synchronize, (CUstream), "cuStreamSynchronize")
 
+/* The same of what may be missing: NULL then. Memory of other processes, since CUDA 11. */
+#define CUDA_OPTIONAL_SYMBOLS(X)                                                                   \
+	X(ipc_handle, (CUipcMemHandle *, CUdeviceptr), "cuIpcGetMemHandle")                        \
+	X(ipc_open, (CUdeviceptr *, CUipcMemHandle, unsigned int), "cuIpcOpenMemHandle_v2")        \
+	X(ipc_close, (CUdeviceptr), "cuIpcCloseMemHandle")
+
 #define CUDA_DECLARE_FIELD_(field, arguments, name) CUresult(*field) arguments;
 
 struct cuda {
 	CUDA_SYMBOLS(CUDA_DECLARE_FIELD_)
+	CUDA_OPTIONAL_SYMBOLS(CUDA_DECLARE_FIELD_)
 	void *library;
 };
 

@@ -23,6 +23,13 @@
 
 #define CUDA_SONAME "libcuda.so.1"
 
+/* What one process tells another of its memory, so that it can open it. */
+#define CU_IPC_HANDLE_SIZE 64
+typedef struct CUipcMemHandle_st {
+	char reserved[CU_IPC_HANDLE_SIZE];
+} CUipcMemHandle;
+#define CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS 1
+
 /* Results: X(name, value, short text). */
 #define CUDA_RESULT_LIST(X)                                                                        \
 	X(CUDA_SUCCESS, 0, "no error")                                                             \

@@ -24,6 +24,11 @@ static const uint32_t bytes_of[] = {
 };
 _Static_assert(ARRAY_LEN(bytes_of) == PRECISION_MAX, "a size for every precision");
 
+bool burn_copies_to_peers(uint32_t load)
+{
+	return load == BURN_COPIES || load == BURN_MIXED;
+}
+
 const char *burn_load_name(uint32_t load)
 {
 	return enum_name(burn_load_words, BURN_LOAD_MAX, load);
@@ -53,6 +58,12 @@ bool burn_has_products(enum burn_load load)
 	return load != BURN_MEMORY;
 }
 
+static void end_copies(struct burn_copies *c)
+{
+	if (c->records > BURN_RECORDS)
+		c->records = BURN_RECORDS;
+}
+
 void burn_report_end(struct burn_report *r)
 {
 	r->kernel[sizeof(r->kernel) - 1] = '\0';
@@ -61,12 +72,19 @@ void burn_report_end(struct burn_report *r)
 		r->records = BURN_RECORDS;
 	if (r->word_records > BURN_RECORDS)
 		r->word_records = BURN_RECORDS;
-	if (r->copies.records > BURN_RECORDS)
-		r->copies.records = BURN_RECORDS;
+	end_copies(&r->copies);
+	if (r->n_links > BURN_PEERS_MAX)
+		r->n_links = BURN_PEERS_MAX;
+	for (uint32_t i = 0; i < r->n_links; i++)
+		end_copies(&r->links[i].copies);
 }
 
 uint64_t burn_report_errors(const struct burn_report *r)
 {
-	return r->wrong + r->nan + r->inf + r->reference_wrong + r->words_wrong +
-	       r->copies.wrong[BURN_TO] + r->copies.wrong[BURN_FROM];
+	uint64_t n = r->wrong + r->nan + r->inf + r->reference_wrong + r->words_wrong +
+		     r->copies.wrong[BURN_TO] + r->copies.wrong[BURN_FROM];
+
+	for (uint32_t i = 0; i < r->n_links && i < BURN_PEERS_MAX; i++)
+		n += r->links[i].copies.wrong[BURN_TO];
+	return n;
 }

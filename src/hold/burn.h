@@ -50,7 +50,7 @@ enum burn_way {
 	BURN_WAY_MAX
 };
 
-/* Copies over PCIe between pinned memory of the host and the device. */
+/* Copies between a device and what is beside it: pinned memory of the host, or another device. */
 struct burn_copies {
 	uint64_t copies[BURN_WAY_MAX];	    /* whose time was taken */
 	uint64_t bytes_per_s[BURN_WAY_MAX]; /* the median of the last ones */
@@ -58,8 +58,39 @@ struct burn_copies {
 	uint64_t wrong[BURN_BOTH];	    /* of these, by the way on which they went wrong */
 	uint32_t records;		    /* in record[] */
 	int32_t code; /* 0; or why there are none: -ENOMEM no memory of the host is to be had,
-			 -ENOSPC the hold is too small, -EIO anything else */
+			 -ENOSPC the hold is too small, -EHOSTUNREACH it cannot reach that device,
+			 -EIO anything else */
 	struct burn_record record[BURN_RECORDS]; /* the first; at is a byte of a copy */
+};
+
+/*
+ * Copies between two devices that burn. Each has a window of its own memory, which the holders of
+ * the others open (CUDA IPC) and copy to and from; so what is copied comes and goes, and where a
+ * word went wrong is not known: wrong[BURN_TO] has them all. In a window each of the others has a
+ * part of its own, that of its slot, because nobody waits for anybody.
+ */
+#define BURN_PEERS_MAX	  16
+#define BURN_WINDOW_MOST  (256ULL << 20)
+#define BURN_WINDOW_LEAST (32ULL << 20)
+#define BURN_HANDLE_BYTES 64
+
+struct burn_window {
+	uint64_t bytes;
+	uint32_t slot, pad; /* of its device */
+	uint8_t handle[BURN_HANDLE_BYTES];
+};
+
+/* The windows of all devices that burn, in the order of their slots, and whose table it is. */
+struct burn_peers {
+	uint32_t n, own; /* own: position of this device's, or n */
+	struct burn_window windows[BURN_PEERS_MAX];
+};
+
+struct burn_link {
+	uint32_t slot;	      /* of the other device */
+	uint32_t gpu, nvlink; /* its number, and whether NVLink joins them: by whoever shows it */
+	uint32_t pad;
+	struct burn_copies copies;
 };
 
 /* What a holder has found since its burn began. Counters only grow. */
@@ -82,7 +113,9 @@ struct burn_report {
 	uint32_t records, word_records; /* in record[] and word[] */
 	char kernel[16];		/* which products: "9.0", "8.0", "7.0" */
 	struct burn_record record[BURN_RECORDS], word[BURN_RECORDS]; /* the first of each */
-	struct burn_copies copies;
+	struct burn_copies copies;				     /* over PCIe */
+	uint32_t n_links, pad;
+	struct burn_link links[BURN_PEERS_MAX];
 };
 
 /* Terminate its strings and bound its numbers: it came over a socket. */
@@ -90,6 +123,9 @@ void burn_report_end(struct burn_report *r);
 
 /* All that was found wrong, of every kind. */
 uint64_t burn_report_errors(const struct burn_report *r);
+
+/* Whether it is also between devices. */
+bool burn_copies_to_peers(uint32_t load);
 
 /* Each load by its number, and the precisions that can be chosen by theirs, to NULL: words of
  * options. */

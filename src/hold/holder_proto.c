@@ -12,5 +12,11 @@ int holder_msg_take(struct holder_msg *m, ssize_t n)
 		return -EPROTO;
 	m->text[sizeof(m->text) - 1] = '\0';
 	burn_report_end(&m->found);
+	if (m->peers.n > BURN_PEERS_MAX || m->peers.own > m->peers.n)
+		return -EPROTO;
+	for (uint32_t i = 0; i < m->peers.n; i++)
+		if (m->peers.windows[i].bytes > BURN_WINDOW_MOST ||
+		    m->peers.windows[i].slot >= BURN_PEERS_MAX)
+			return -EPROTO;
 	return 0;
 }

@@ -18,6 +18,10 @@
  *     END                                   end the process, the context goes with it
  *     HEARTBEAT                             twice a second
  *                                  BURN       {found}, while it burns
+ *                                  WINDOW   {peers.windows[0]} of its memory, for the holders
+ *                                           of other devices; of 0 bytes: it is gone
+ *     PEERS {peers}                         the windows of all: whoever has one open that is not
+ *                                           among them closes it
  *                                  HEARTBEAT  the answer: it is no driver call that it stands in
  *                                  FAILED   {code, text}; the holder ends by itself
  *
@@ -33,7 +37,7 @@
 #include "hold/policy.h"
 
 #define HOLDER_FD      3
-#define HPROTO_VERSION 4
+#define HPROTO_VERSION 5
 
 #define HOLDER_HEARTBEAT_MS 500U
 #define HOLDER_ALONE_MS	    2000U
@@ -56,6 +60,8 @@ enum holder_type {
 	HOLDER_AMOUNT,
 	HOLDER_HEARTBEAT,
 	HOLDER_BURN,
+	HOLDER_WINDOW,
+	HOLDER_PEERS,
 	HOLDER_TYPE_MAX
 };
 
@@ -73,6 +79,7 @@ struct holder_msg {
 	uint64_t at_ns;		  /* CLOCK_MONOTONIC when it was done */
 	char text[160];		  /* FAILED: why; HELD: a remark, or empty */
 	struct burn_report found; /* BURN */
+	struct burn_peers peers;  /* WINDOW, PEERS */
 };
 
 /*

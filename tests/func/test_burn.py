@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """`tenure burn` on simulated machines: every verdict, and what it does to newcomers, tasks and holds."""
 import json
+import os
+import pathlib
 import signal
 import subprocess
 import xml.etree.ElementTree
@@ -103,6 +105,60 @@ def test_copies_without_memory_of_the_host(machine):  # noqa: F811
     assert any("no memory of the host could be pinned" in t for t in gpus[0]["notes"]), gpus[0]
     done, _, gpus = burn(m, "--load", "copies", seconds="1s")
     assert done.returncode == 3 and any("pinned memory of the host" in r for r in gpus[0]["reasons"]), gpus[0]
+
+
+def pairs(gpus):
+    return {(g, p["gpu"]): p for g, d in gpus.items() for p in d["peers"]}
+
+
+def test_copies_between_devices(machine):  # noqa: F811
+    """Each copies to each, over windows in the memory of other processes."""
+    m = machine(gpus=3)
+    done, _, gpus = burn(m, "--load", "copies", seconds="6s")
+    found = pairs(gpus)
+    assert done.returncode == 0 and sorted(found) == [(a, b) for a in range(3) for b in range(3) if a != b], gpus
+    for p in found.values():
+        assert p["nvlink"] and p["reached"] and p["wrong"] == 0 and p["words"] > 1e5
+        for way, speed in (("to", 394), ("from", 394), ("both", 787)):
+            assert p[f"{way}_gb_per_s"] in (None, pytest.approx(speed, rel=0.1)), p  # None: too few on a busy machine
+    assert not list(pathlib.Path(m.env["TENURE_SIM"]).parent.glob("ipc.*"))
+    text = m.cmd("burn", "--load", "copies", "--for", "1s").stdout
+    assert "PEER GB/s" in text
+
+
+@pytest.mark.parametrize("figure, n, reason", [("wrong-copies-peer", 2, "words went wrong on the way to GPU"), ("link-slowness", 80, "% of the median of such links here")])
+def test_bad_link(machine, figure, n, reason):  # noqa: F811
+    m = machine(gpus=3)
+    m.ctl("health", 1, figure, n)
+    done, _, gpus = burn(m, "--load", "copies", seconds="8s")
+    assert done.returncode == 1 and [gpus[i]["verdict"] for i in range(3)] == ["good", "bad", "good"], gpus
+    assert any(reason in r for r in gpus[1]["reasons"]), gpus[1]["reasons"]
+
+
+def test_devices_that_do_not_reach_each_other(machine):  # noqa: F811
+    done, _, gpus = burn(machine(options=("--model", "l40s")), "--load", "copies", seconds="3s")
+    assert done.returncode == 0 and not any(p["reached"] for p in pairs(gpus).values())
+    assert all(any("no copies to 1 other GPU were tested" in t for t in d["notes"]) for d in gpus.values()), gpus
+
+
+def test_a_peer_that_goes(machine):  # noqa: F811
+    """A newcomer has its device at once, though its window is open elsewhere; that one is as good as before."""
+    m = machine(gpus=3, speed=1)
+    p = start(m, "--load", "copies", seconds="8s")
+    new = m.newcomer("--device", 0, "--take", "90%", "--stay", "1")
+    assert new["result"] == 0 and new["retries"] == 0
+    code, devices, errors = end(p)
+    assert code == 4 and [d["verdict"] for d in devices] == ["yielded", "good", "good"], (devices, errors)
+    assert all(p["wrong"] == 0 for d in devices for p in d["peers"])
+
+
+def test_a_peer_whose_holder_dies(machine):  # noqa: F811
+    m = machine()
+    p = start(m, "--load", "copies", seconds="6s")
+    holders = m.holders()
+    os.kill(holders[0], signal.SIGKILL)
+    code, devices, errors = end(p)
+    assert code == 3 and sorted(d["verdict"] for d in devices) == ["good", "not-tested"], (devices, errors)
 
 
 def test_repeated_wrong_result_is_told(machine):  # noqa: F811

@@ -16,6 +16,7 @@
 #include "gpu/nvml_abi.h"
 #include "hold/holder/burn.h"
 #include "hold/holder/copies.h"
+#include "hold/holder/peers.h"
 #include "hold/holder/product.h"
 
 #define GIB_ (1ULL << 30)
@@ -93,6 +94,29 @@ static void test_windows(void **state)
 	assert_int_equal(copies_window(2 * mib, 800 * NS_PER_MS, 32 * mib), mib);
 	assert_int_equal(copies_window(2 * mib, 0, 32 * mib), 2 * mib);
 	assert_int_equal(copies_window(25 * mib, mib, mib), mib);
+}
+
+/* In each turn everybody has one partner, who has him, and after all of them each has met each. */
+static void test_tournament(void **state)
+{
+	for (uint32_t n = 0; n <= BURN_PEERS_MAX; n++) {
+		bool met[BURN_PEERS_MAX][BURN_PEERS_MAX] = { { false } };
+
+		for (uint64_t turn = 0; turn < n + n % 2; turn++)
+			for (uint32_t me = 0; me < n; me++) {
+				uint32_t partner = peers_partner(n, me, turn);
+
+				assert_true(partner <= n && partner != me);
+				if (partner == n)
+					continue;
+				assert_int_equal(peers_partner(n, partner, turn), me);
+				met[me][partner] = true;
+			}
+		for (uint32_t i = 0; i < n * n; i++)
+			assert_true(met[i / n][i % n] || i / n == i % n);
+	}
+	assert_int_equal(peers_partner(4, 7, 0), 4); /* who is not there has none */
+	assert_int_equal(peers_partner(2, 1, UINT64_MAX), 0);
 }
 
 static struct burnt good(const char *name, double tflops)
@@ -259,6 +283,54 @@ static void test_links(void **state)
 		burn_judgement_clear(&j[i]);
 }
 
+static struct burn_link link_to(uint32_t gpu, uint64_t gb)
+{
+	return (struct burn_link){ .slot = gpu,
+				   .gpu = gpu,
+				   .nvlink = 1,
+				   .copies = { .copies = { 20, 20, 20 },
+					       .bytes_per_s = { gb * 1000000000, gb * 1000000000,
+								gb * 2000000000 },
+					       .words = 1000 } };
+}
+
+static void test_peers(void **state)
+{
+	const uint64_t recoveries = (uint64_t)HEALTH_LINK_ERRORS << LINK_RECOVERIES;
+	const uint64_t replays = (uint64_t)HEALTH_LINK_ERRORS << LINK_REPLAYS;
+	struct burnt d[3] = { good("A", 100), good("A", 100), good("A", 100) };
+	struct burn_judgement j[3];
+
+	for (uint32_t i = 0; i < 3; i++) {
+		d[i].found.n_links = 2;
+		d[i].found.links[0] = link_to((i + 1) % 3, 390);
+		d[i].found.links[1] = link_to((i + 2) % 3, 400);
+	}
+	d[1].found.links[1].copies.bytes_per_s[BURN_FROM] = 100000000000;
+	d[2].found.links[0].copies.wrong[BURN_TO] = 7;
+	d[2].first.known = d[2].last.known = recoveries | replays;
+	d[2].last.link_errors[LINK_RECOVERIES] = 1;
+	d[2].last.link_errors[LINK_REPLAYS] = 16;
+	burn_judge(d, 3, j);
+	assert_int_equal(j[0].verdict, BURN_GOOD);
+	assert_true(j[0].slowest == &d[0].found.links[0]);
+	assert_int_equal(j[1].reasons.n, 1);
+	assert_true(has(&j[1].reasons, "copies from GPU 0 over NVLink at 100.0 GB/s: 26 % of"));
+	assert_true(has(&j[2].reasons, "7 of 1000 words went wrong on the way to GPU 0 and back"));
+	assert_true(has(&j[2].reasons, "1 times a link of NVLink had to be brought up again"));
+	assert_true(has(&j[2].notes, "16 transfers over NVLink had to be repeated"));
+	for (int i = 0; i < 3; i++)
+		burn_judgement_clear(&j[i]);
+	/* What cannot be reached is no fault, nor is a way over the host that is slower. */
+	d[0].found.links[0] = (struct burn_link){ .gpu = 1, .copies.code = -EHOSTUNREACH };
+	d[0].found.links[1] = link_to(2, 10);
+	d[0].found.links[1].nvlink = 0;
+	burn_judge(d, 1, j);
+	assert_int_equal(j[0].verdict, BURN_GOOD);
+	assert_true(has(&j[0].notes, "no copies to 1 other GPU were tested"));
+	burn_judgement_clear(&j[0]);
+}
+
 static void test_counters(void **state)
 {
 	const uint64_t uncorrected = (uint64_t)HEALTH_ECC << ECC_VOLATILE_UNCORRECTED;
@@ -385,6 +457,8 @@ int main(void)
 		cmocka_unit_test(test_bad_parts),
 		cmocka_unit_test(test_windows),
 		cmocka_unit_test(test_links),
+		cmocka_unit_test(test_peers),
+		cmocka_unit_test(test_tournament),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

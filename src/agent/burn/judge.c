@@ -168,12 +168,14 @@ static double memory_speed_of(const struct burnt *d)
 		       : 0;
 }
 
-/* GB/s; 0: there were too few to tell. */
+double burn_copy_speed(const struct burn_copies *c, enum burn_way way)
+{
+	return c->copies[way] >= BURN_COPIES_LEAST ? (double)c->bytes_per_s[way] / 1e9 : 0;
+}
+
 static double copy_speed(const struct burnt *d, enum burn_way way)
 {
-	return d->found.copies.copies[way] >= BURN_COPIES_LEAST
-		       ? (double)d->found.copies.bytes_per_s[way] / 1e9
-		       : 0;
+	return burn_copy_speed(&d->found.copies, way);
 }
 
 static double speed_to(const struct burnt *d)
@@ -300,6 +302,103 @@ static void judge_copy_speed(const struct burnt *devices, uint32_t n, const stru
 	}
 }
 
+/* -------- other devices -------- */
+
+/* Of one way over all NVLinks of cards of its model; 0: there is but one. */
+static double median_of_links(const struct burnt *devices, uint32_t n, const struct burnt *d,
+			      enum burn_way way)
+{
+	double speeds[PROTO_DEVICES_MAX * BURN_PEERS_MAX];
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; i < n && i < PROTO_DEVICES_MAX; i++) {
+		const struct burn_report *f = &devices[i].found;
+
+		for (uint32_t l = 0; l < f->n_links; l++)
+			if (!strcmp(devices[i].dev.name, d->dev.name) && f->links[l].nvlink &&
+			    burn_copy_speed(&f->links[l].copies, way) > 0)
+				speeds[k++] = burn_copy_speed(&f->links[l].copies, way);
+	}
+	if (k < 2)
+		return 0;
+	qsort(speeds, k, sizeof(speeds[0]), compare_doubles);
+	return (speeds[(k - 1) / 2] + speeds[k / 2]) / 2;
+}
+
+static void judge_link_speed(const struct burnt *devices, uint32_t n, const struct burnt *d,
+			     const struct burn_link *l, struct burn_judgement *j)
+{
+	static const char *const ways[BURN_WAY_MAX] = {
+		[BURN_TO] = "to", [BURN_FROM] = "from", [BURN_BOTH] = "to and from"
+	};
+
+	for (int way = 0; l->nvlink && way < BURN_WAY_MAX; way++) {
+		const double speed = burn_copy_speed(&l->copies, (enum burn_way)way);
+		const double median = median_of_links(devices, n, d, (enum burn_way)way);
+
+		if (speed > 0 && median > 0 && speed * 1000 < median * BURN_COPY_PERMILLE)
+			say(&j->reasons,
+			    "copies %s GPU %u over NVLink at %.1f GB/s: %.0f %% of the median of "
+			    "such links here (%.1f)",
+			    ways[way], (unsigned int)l->gpu, speed, speed / median * 100, median);
+	}
+}
+
+static bool is_slower(const struct burn_link *l, const struct burn_link *than)
+{
+	const double speed = burn_copy_speed(&l->copies, BURN_TO);
+
+	return speed > 0 && (!than || speed < burn_copy_speed(&than->copies, BURN_TO));
+}
+
+static void judge_links(const struct burnt *devices, uint32_t n, const struct burnt *d,
+			struct burn_judgement *j)
+{
+	unsigned int apart = 0;
+
+	for (uint32_t i = 0; i < d->found.n_links; i++) {
+		const struct burn_link *l = &d->found.links[i];
+
+		if (l->copies.wrong[BURN_TO])
+			say(&j->reasons,
+			    "%llu of %llu words went wrong on the way to GPU %u and back",
+			    (unsigned long long)l->copies.wrong[BURN_TO],
+			    (unsigned long long)l->copies.words, (unsigned int)l->gpu);
+		apart += !l->copies.words && l->copies.code == -EHOSTUNREACH;
+		judge_link_speed(devices, n, d, l, j);
+		if (is_slower(l, j->slowest))
+			j->slowest = l;
+	}
+	if (apart)
+		say(&j->notes,
+		    "no copies to %u other GPU%s were tested: the driver does not let memory of "
+		    "theirs be opened from here",
+		    apart, apart > 1 ? "s" : "");
+}
+
+/* Errors of NVLink that its own repetition does not explain. */
+static void judge_link_errors(const struct burnt *d, struct burn_judgement *j)
+{
+	static const struct {
+		const char *what;
+		uint64_t most; /* that say nothing */
+	} rows[HEALTH_LINK_ERROR_MAX] = {
+		[LINK_REPLAYS] = { "transfers over NVLink had to be repeated", CARD_REPLAYS_MOST },
+		[LINK_RECOVERIES] = { "times a link of NVLink had to be brought up again", 0 },
+		[LINK_CRC_FLIT] = { "units arrived wrong over NVLink", CARD_REPLAYS_MOST },
+		[LINK_CRC_DATA] = { "packets of data arrived wrong over NVLink", 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		const uint64_t bit = (uint64_t)HEALTH_LINK_ERRORS << i;
+		const uint64_t before = d->first.link_errors[i], after = d->last.link_errors[i];
+
+		if (d->first.known & d->last.known & bit && after > before)
+			say(after - before > rows[i].most ? &j->reasons : &j->notes, "%llu %s",
+			    (unsigned long long)(after - before), rows[i].what);
+	}
+}
+
 /* -------- what NVML has said -------- */
 
 static void judge_throttling(const struct burnt *d, struct burn_judgement *j)
@@ -379,6 +478,8 @@ static void judge_one(const struct burnt *devices, uint32_t n, const struct burn
 	if (was_tested(d))
 		judge_speed(devices, n, d, j);
 	judge_copy_speed(devices, n, d, j);
+	judge_links(devices, n, d, j);
+	judge_link_errors(d, j);
 	judge_throttling(d, j);
 	judge_signs(devices, n, d, j);
 	j->verdict = verdict_of(d, j);

@@ -58,15 +58,19 @@ struct burn_judgement {
 	double tflops;	  /* 0: no products */
 	double gb_per_s;  /* of memory, read and written; 0: it was not tested */
 	double of_median; /* speed against its like; 0: there is nothing to compare with */
-	double copies[BURN_WAY_MAX]; /* GB/s over PCIe; 0: there were none, or too few */
-	struct text_list reasons;    /* for what it is; for people */
-	struct text_list notes;	     /* what else is worth knowing */
+	const struct burn_link *slowest; /* of its copies to other devices; NULL: there were none */
+	double copies[BURN_WAY_MAX];	 /* GB/s over PCIe; 0: there were none, or too few */
+	struct text_list reasons;	 /* for what it is; for people */
+	struct text_list notes;		 /* what else is worth knowing */
 };
 
 /* Judge all n devices of one report, of however many nodes; ret has n entries.
  * burn_judgement_clear() each. */
 void burn_judge(const struct burnt *devices, uint32_t n, struct burn_judgement *ret);
 void burn_judgement_clear(struct burn_judgement *j);
+
+/* GB/s of a way of copies; 0: there were too few to tell. */
+double burn_copy_speed(const struct burn_copies *c, enum burn_way way);
 
 /* "good", "bad", "not tested", "yielded". */
 const char *burn_verdict_name(enum burn_verdict v);

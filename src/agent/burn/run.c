@@ -221,6 +221,19 @@ static void on_health(void *user, uint32_t slot, const struct gpu_health *health
 		d->clock_least = health->clock_sm_mhz;
 }
 
+/* A holder knows the slots of others; people know their numbers. */
+static void name_links(const struct run *r, struct burnt *d)
+{
+	for (uint32_t i = 0; i < d->found.n_links; i++) {
+		struct burn_link *l = &d->found.links[i];
+		const uint32_t slot = l->slot < PROTO_DEVICES_MAX ? l->slot : 0;
+
+		l->gpu =
+			r->of_slot[slot] < 0 ? slot : r->state->devices[r->of_slot[slot]].dev.index;
+		l->nvlink = d->dev.peers[slot / 64] >> slot % 64 & 1;
+	}
+}
+
 static void on_burn(void *user, uint32_t slot, const struct burn_report *found)
 {
 	struct run *r = user;
@@ -229,6 +242,7 @@ static void on_burn(void *user, uint32_t slot, const struct burn_report *found)
 	if (!d)
 		return;
 	d->found = *found; /* the last word may come after the end */
+	name_links(r, d);
 	if (is_ended(d))
 		return;
 	r->told_ns[r->of_slot[slot]] = clock_mono_ns();

@@ -201,12 +201,22 @@ static const char *copies_cell(const struct burn_judgement *j, char *buf)
 	return str_print(buf, CELL, "%.1f/%.1f", j->copies[BURN_TO], j->copies[BURN_FROM]);
 }
 
+/* The slowest way to another GPU, and which that is. */
+static const char *peer_cell(const struct burn_judgement *j, char *buf)
+{
+	const struct burn_link *l = j->slowest;
+
+	return l ? str_print(buf, CELL, "%.0f to %u", burn_copy_speed(&l->copies, BURN_TO),
+			     (unsigned int)l->gpu)
+		 : "-";
+}
+
 static void add_report_row(struct table *t, const struct burn_report_of *r, uint32_t at)
 {
 	const struct burnt *d = &r->devices[at];
 	const struct burn_judgement *j = &r->judgements[at];
 	char gpu[CELL], time[CELL], tflops[CELL], share[CELL], gb[CELL], watts[CELL], temp[CELL],
-		compared[CELL], copies[CELL];
+		compared[CELL], copies[CELL], peer[CELL];
 
 	const char *cells[] = {
 		node_of(r, at)->name,
@@ -218,6 +228,7 @@ static void add_report_row(struct table *t, const struct burn_report_of *r, uint
 		number(j->of_median * 100, "%.0f %%", share),
 		number(j->gb_per_s, "%.0f", gb),
 		copies_cell(j, copies),
+		peer_cell(j, peer),
 		number(mean_watts(d), "%.0f", watts),
 		number(d->temp_most, "%.0f C", temp),
 		number((double)(d->found.elements + d->found.words + d->found.copies.words), "%.3g",
@@ -249,6 +260,7 @@ void burn_report_print(const struct burn_report_of *r, FILE *out)
 		{ "OF ITS LIKE", true, .drop = 5 },
 		{ "GB/s", true },
 		{ "PCIe GB/s", true, .drop = 3 },
+		{ "PEER GB/s", true, .drop = 3 },
 		{ "WATTS", true, .drop = 1 },
 		{ "HOTTEST", true, .drop = 2 },
 		{ "COMPARED", true },
@@ -324,6 +336,27 @@ static json_t *copies_json(const struct burnt *d, const struct burn_judgement *j
 		(json_int_t)f->wrong[BURN_TO], "wrong_from", (json_int_t)f->wrong[BURN_FROM]);
 }
 
+static json_t *peers_json(const struct burnt *d)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < d->found.n_links; i++) {
+		const struct burn_link *l = &d->found.links[i];
+		const struct burn_copies *c = &l->copies;
+
+		(void)json_array_append_new(
+			list,
+			json_pack("{s:i, s:b, s:b, s:o, s:o, s:o, s:I, s:I}", "gpu", (int)l->gpu,
+				  "nvlink", (int)l->nvlink, "reached", c->code != -EHOSTUNREACH,
+				  "to_gb_per_s", number_json(burn_copy_speed(c, BURN_TO)),
+				  "from_gb_per_s", number_json(burn_copy_speed(c, BURN_FROM)),
+				  "both_gb_per_s", number_json(burn_copy_speed(c, BURN_BOTH)),
+				  "words", (json_int_t)c->words, "wrong",
+				  (json_int_t)c->wrong[BURN_TO]));
+	}
+	return list;
+}
+
 static json_t *throttled_json(const struct burnt *d)
 {
 	json_t *all = json_object();
@@ -350,6 +383,7 @@ static json_t *device_json(const struct burnt *d, const struct burn_judgement *j
 	(void)json_object_set_new(o, "products", products_json(d, j));
 	(void)json_object_set_new(o, "memory", memory_json(d, j));
 	(void)json_object_set_new(o, "copies", copies_json(d, j));
+	(void)json_object_set_new(o, "peers", peers_json(d));
 	(void)json_object_set_new(o, "power_mean_w", number_json(mean_watts(d)));
 	(void)json_object_set_new(o, "power_most_w", number_json(d->watts_most));
 	(void)json_object_set_new(o, "temperature_first_c", number_json(d->temp_first));

@@ -503,6 +503,7 @@ static void on_time(struct guard *g)
 		g->rescan_ns = now + RESCAN_NS;
 	}
 	check_stuck(g);
+	hold_tell_windows(g);
 	update_hint(g, now);
 	set_periods(g);
 }

@@ -261,6 +261,38 @@ static void tell_burn(struct guard *g, const struct device *d, const struct burn
 	(void)sock_send(c->fd, &m, sizeof(m));
 }
 
+static void on_window(struct device *d, const struct holder_msg *m)
+{
+	d->holder.window = m->peers.windows[0];
+	d->holder.window.slot = d->slot;
+}
+
+static bool has_window(const struct device *d)
+{
+	return d->holder.pid && d->holder.window.bytes && device_holds(d);
+}
+
+/* The window of a device that is let go of is none any more. That it is still open somewhere keeps
+ * nobody waiting: its holder has freed it, and whoever has it open closes it when told. */
+void hold_tell_windows(struct guard *g)
+{
+	struct burn_peers all = { .n = 0 };
+
+	DEVICES_EACH(g, d) {
+		if (has_window(d) && d->slot < BURN_PEERS_MAX)
+			all.windows[all.n++] = d->holder.window;
+	}
+	if (memcmp(&all, &g->windows, sizeof(all)) == 0)
+		return;
+	g->windows = all;
+	DEVICES_EACH(g, d) {
+		all.own = 0;
+		while (all.own < all.n && all.windows[all.own].slot != d->slot)
+			all.own++;
+		holder_tell_peers(d, &all);
+	}
+}
+
 static void on_message(struct guard *g, struct device *d, const struct holder_msg *m)
 {
 	d->holder.unanswered = 0;
@@ -281,6 +313,9 @@ static void on_message(struct guard *g, struct device *d, const struct holder_ms
 		break;
 	case HOLDER_BURN:
 		tell_burn(g, d, &m->found);
+		break;
+	case HOLDER_WINDOW:
+		on_window(d, m);
 		break;
 	default:
 		holder_kill(d);

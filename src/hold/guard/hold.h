@@ -33,6 +33,10 @@ void hold_on_holder(struct guard *g, struct device *d);
 /* d's holder process may have ended. */
 void hold_on_child(struct guard *g, struct device *d);
 
+/* Whose windows there are has changed: tell all holders. Called when nothing more pressing is due.
+ */
+void hold_tell_windows(struct guard *g);
+
 /* d was looked at and is held: take the memory figure of the hold when it is due. */
 void hold_note_settled(struct guard *g, struct device *d);
 

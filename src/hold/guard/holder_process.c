@@ -178,6 +178,14 @@ void holder_tell_amount(struct device *d, const struct mem_amount *amount)
 		send_msg(d, &m);
 }
 
+void holder_tell_peers(struct device *d, const struct burn_peers *all)
+{
+	struct holder_msg m = { .version = HPROTO_VERSION, .type = HOLDER_PEERS, .peers = *all };
+
+	if (d->holder.pid && !d->holder.ending)
+		send_msg(d, &m);
+}
+
 void holder_heartbeat(struct device *d, uint64_t now_ns)
 {
 	struct holder_msg m = { .version = HPROTO_VERSION, .type = HOLDER_HEARTBEAT };

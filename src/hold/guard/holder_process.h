@@ -23,6 +23,9 @@ void holder_tell_load(struct device *d, const struct hold_policy *p, enum load_k
 /* Tell it to hold another amount from now on. */
 void holder_tell_amount(struct device *d, const struct mem_amount *amount);
 
+/* Tell it of the windows of all devices. */
+void holder_tell_peers(struct device *d, const struct burn_peers *all);
+
 /* Ask it whether it is there, twice a second. Never kills: what is not answered is counted. */
 void holder_heartbeat(struct device *d, uint64_t now_ns);
 

@@ -41,7 +41,8 @@ struct holder_proc {
 	uint64_t end_at_ns;	/* when the context is to be dropped; 0: not planned */
 	uint64_t held, wanted;	/* bytes */
 	uint64_t node_watch_ns; /* the last heartbeat was sent */
-	unsigned int unanswered; /* heartbeats since it spoke last */
+	unsigned int unanswered;   /* heartbeats since it spoke last */
+	struct burn_window window; /* for the holders of other devices; 0 bytes: there is none */
 };
 
 struct load_state {
@@ -263,7 +264,8 @@ struct guard {
 	struct device devs[GPU_DEVICES_MAX];
 	struct client clients[GUARD_CLIENTS_MAX];
 	uint64_t n_asked;
-	bool assign_due; /* whose rule comes first on which device may have changed */
+	struct burn_peers windows; /* that holders were told of last; own 0 */
+	bool assign_due;	   /* whose rule comes first on which device may have changed */
 	struct lease leases[GUARD_LEASES_MAX];
 	struct hold_policy plain; /* the defaults: for a device that no policy selects */
 	uint64_t last_event;

@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "hold/holder/burn_words.h"
 #include "hold/holder/copies.h"
+#include "hold/holder/peers.h"
 #include "hold/holder/product.h"
 
 #define PERIOD	      64U /* rows of a matrix repeat after it; also in kernels/burn.cu */
@@ -85,6 +86,8 @@ struct burn {
 	bool filled; /* counters, table and matrices are there */
 	enum phase phase;
 	struct copies *copies;	/* NULL: there were none yet */
+	struct peers *peers;	/* NULL: there were no copies yet */
+	struct copies *next;	/* whose step is the next: the host's, or a peer's */
 	uint64_t copies_end_ns; /* of a mixed burn: until then, this time */
 	struct words seen;	/* what the device had counted at the last look */
 	uint64_t products;	/* whole ones then */
@@ -262,13 +265,19 @@ static int begin_copies(struct burn *b, struct err *e)
 					    .memory = b->memory,
 					    .sm_count = b->with.sm_count };
 	const uint64_t skip = (HEADER_BYTES + COPIES_ALIGN - 1) / COPIES_ALIGN * COPIES_ALIGN;
+	const uint64_t bytes = first->bytes > skip ? first->bytes - skip : 0;
+	const uint64_t half = bytes / 2 < COPIES_ROOM_MOST ? bytes / 2 : COPIES_ROOM_MOST;
 	struct err why = ERR_INIT;
 	int r = b->copies ? 0 : copies_create(&setup, &b->copies, &why);
 
+	if (r == 0 && !b->peers)
+		r = peers_create(&setup, &b->peers, &why);
 	if (r == 0)
-		r = copies_begin(b->copies, first->at + skip,
-				 first->bytes > skip ? first->bytes - skip : 0, &why);
+		r = copies_begin(b->copies, first->at + skip, half, &why);
 	b->found.copies.code = r;
+	b->next = r == 0 ? b->copies : NULL;
+	if (r == 0)
+		peers_begin(b->peers, first->at + skip + half / COPIES_ALIGN * COPIES_ALIGN, half);
 	if (r < 0 && b->job.load == BURN_COPIES) {
 		*e = why;
 		return r;
@@ -303,8 +312,11 @@ int burn_begin(struct burn *b, const struct burn_job *job, struct err *e)
 
 void burn_rest(struct burn *b)
 {
+	const struct burn_peers none = { .n = 0 };
+
 	if (b->copies)
 		copies_give_back(b->copies);
+	burn_set_peers(b, &none);
 }
 
 /* --- launches --- */
@@ -476,7 +488,7 @@ CUresult burn_launch(struct burn *b)
 	CUresult code;
 
 	if (b->phase == PHASE_COPIES)
-		return copies_launch(b->copies);
+		return copies_launch(b->next);
 	code = b->filled ? CUDA_SUCCESS : fill(b);
 	if (code == CUDA_SUCCESS)
 		code = forget_records(b, offsetof(struct words, product), &b->seen.product);
@@ -575,6 +587,8 @@ static void change_phase(struct burn *b, enum phase phase)
 	b->phase = phase;
 	b->filled = false;
 	b->copies_end_ns = clock_mono_ns() + MIXED_COPY_NS;
+	if (b->peers)
+		b->copies_end_ns += peers_round_ns(b->peers);
 }
 
 /* The next piece, the next pass, or after a whole round of a mixed burn what comes then. */
@@ -610,8 +624,12 @@ static void note_pass(struct burn *b, const struct words *w)
 
 static CUresult finish_copies(struct burn *b)
 {
-	CUresult code = copies_finish(b->copies, &b->found.copies);
+	CUresult code = b->next == b->copies ? copies_finish(b->copies, &b->found.copies)
+					     : peers_finish(b->peers, &b->found);
+	struct copies *peer = code == CUDA_SUCCESS ? peers_next(b->peers, clock_mono_ns()) : NULL;
 
+	peers_note(b->peers, &b->found);
+	b->next = peer ? peer : b->copies;
 	if (b->job.load == BURN_MIXED && clock_mono_ns() >= b->copies_end_ns)
 		change_phase(b, PHASE_PRODUCTS);
 	return code;
@@ -639,6 +657,14 @@ CUresult burn_finish(struct burn *b)
 	if (b->job.load == BURN_MIXED && b->slices >= MIXED_SLICES)
 		change_phase(b, PHASE_MEMORY);
 	return code;
+}
+
+void burn_set_peers(struct burn *b, const struct burn_peers *peers)
+{
+	if (!b->peers)
+		return;
+	peers_set(b->peers, peers);
+	b->next = b->copies;
 }
 
 const struct burn_report *burn_found(const struct burn *b)

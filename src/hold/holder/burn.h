@@ -62,9 +62,13 @@ CUresult burn_launch(struct burn *b);
 /* Wait until it has ended, and take note of what it found; without the lock. */
 CUresult burn_finish(struct burn *b);
 
-/* It does not go on for now: give back what of the host's memory it has pinned, without the lock;
- * burn_begin() comes before it goes on. */
+/* It does not go on for now: give back what of the host's memory it has pinned, and close what of
+ * other devices is open, without the lock; burn_begin() comes before it goes on. */
 void burn_rest(struct burn *b);
+
+/* The windows of other devices to which it copies, from now on: those that are not among them any
+ * more are closed. Without the lock, between two slices. */
+void burn_set_peers(struct burn *b, const struct burn_peers *peers);
 
 /* All that was found until the last burn_finish(). */
 const struct burn_report *burn_found(const struct burn *b);

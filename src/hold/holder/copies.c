@@ -2,14 +2,15 @@
 /*
  * A round is four steps. The device fills a window A, and:
  *
- *	OUT	A -> x on the host
+ *	OUT	A -> x on the far side
  *	IN	x -> B, and the device compares B
- *	BOTH	A -> y on the host, while x -> C
+ *	BOTH	A -> y on the far side, while x -> C
  *	BACK	y -> B; the device compares C and B
  *
- * So each copy is compared, by the device; where one goes is wiped before. Only where something is
- * wrong does the host look at its own side, to tell on which way it went wrong. A kernel comes
- * before each copy whose time is taken, so that a host that is slow to ask for it does not count.
+ * So each copy is compared, by the device; where one goes is wiped before. Only where something
+ * is wrong does the host look at its own side, to tell on which way it went wrong; into the memory
+ * of another device it cannot look. A kernel comes before each copy whose time is taken, so that a
+ * host that is slow to ask for it does not count.
  *
  * The first round is small, and tells how large the next ones may be. A kernel that was told to
  * stop leaves half a pattern behind: the round begins anew then, and nothing is counted.
@@ -31,7 +32,6 @@
 #define WORDS_BYTES  MIB_BYTES /* in front of the windows */
 #define KERNEL_NS    (5 * NS_PER_MS)
 #define SEED_STEP    0x9e3779b9U
-#define RATES	     63
 #define KERNELS_MOST 3 /* of a step */
 
 enum step { STEP_OUT, STEP_IN, STEP_BOTH, STEP_BACK, STEP_MAX };
@@ -48,15 +48,16 @@ struct copies {
 	CUstream other;
 	CUevent begin, end, other_end;
 	struct step_words *words; /* on the host */
-	uint32_t *host[2];	  /* x and y; NULL: none is pinned */
+	uint32_t *host[2];	  /* NULL: none is pinned */
 	uint64_t host_bytes;	  /* of each */
+	CUdeviceptr far[2];	  /* x and y */
+	bool far_is_host;
 	CUdeviceptr at;
 	uint64_t room, window; /* bytes: that there are for a window, and of one now */
 	enum step step;
-	bool measured; /* a round has told how fast the bus is */
 	uint32_t seed;
-	uint64_t rates[BURN_WAY_MAX][RATES]; /* the last, in bytes per second */
-	uint64_t x_wrong;		     /* words of x, found when it was copied in */
+	struct copy_rates own_rates, *rates;
+	uint64_t x_wrong; /* words of x, found when it was copied in */
 };
 
 uint64_t copies_window(uint64_t bytes, uint64_t ns, uint64_t room)
@@ -121,10 +122,27 @@ static int pin_host(struct copies *c, struct err *e)
 	return -ENOMEM; /* whatever the driver calls it */
 }
 
+/* Bytes for each window, whole MiB. */
+static uint64_t room_in(uint64_t bytes)
+{
+	return bytes < WORDS_BYTES ? 0 : (bytes - WORDS_BYTES) / WINDOW_MAX / MIB_BYTES * MIB_BYTES;
+}
+
+static void begin(struct copies *c, CUdeviceptr at, uint64_t room, uint64_t far_bytes)
+{
+	c->at = at;
+	c->room = room < far_bytes ? room : far_bytes;
+	if (c->rates->window > c->room)
+		c->rates->window = 0;
+	c->window = c->rates->window	    ? c->rates->window
+		    : FIRST_BYTES < c->room ? FIRST_BYTES
+					    : c->room;
+	c->step = STEP_OUT;
+}
+
 int copies_begin(struct copies *c, CUdeviceptr at, uint64_t bytes, struct err *e)
 {
-	const uint64_t room =
-		bytes < WORDS_BYTES ? 0 : (bytes - WORDS_BYTES) / WINDOW_MAX / MIB_BYTES;
+	const uint64_t room = room_in(bytes);
 	int r;
 
 	if (!room)
@@ -132,11 +150,26 @@ int copies_begin(struct copies *c, CUdeviceptr at, uint64_t bytes, struct err *e
 	r = pin_host(c, e);
 	if (r < 0)
 		return r;
-	c->at = at;
-	c->room = room * MIB_BYTES < c->host_bytes ? room * MIB_BYTES : c->host_bytes;
-	c->window = FIRST_BYTES < c->room ? FIRST_BYTES : c->room;
-	c->step = STEP_OUT;
-	c->measured = false;
+	c->far_is_host = true;
+	c->far[0] = (CUdeviceptr)(uintptr_t)c->host[0];
+	c->far[1] = (CUdeviceptr)(uintptr_t)c->host[1];
+	c->rates = &c->own_rates;
+	begin(c, at, room, c->host_bytes);
+	return 0;
+}
+
+int copies_begin_far(struct copies *c, CUdeviceptr at, uint64_t bytes, CUdeviceptr far,
+		     uint64_t far_bytes, struct copy_rates *rates, struct err *e)
+{
+	const uint64_t room = room_in(bytes);
+
+	if (!room)
+		return err_set(e, -ENOSPC, "what is held is too small for copies");
+	c->far_is_host = false;
+	c->far[0] = far;
+	c->far[1] = far + far_bytes;
+	c->rates = rates;
+	begin(c, at, room, far_bytes);
 	return 0;
 }
 
@@ -189,14 +222,14 @@ static CUresult compare(struct copies *c, unsigned int k, enum window w)
 }
 
 /* A copy of a window, and when it began and ended. */
-static CUresult copy(struct copies *c, enum window w, uint32_t *host, bool in)
+static CUresult copy(struct copies *c, enum window w, CUdeviceptr far, bool in)
 {
 	const struct cuda *cu = c->with.cu;
 	CUresult code = cu->event_record(c->begin, c->with.stream);
 
 	if (code == CUDA_SUCCESS)
-		code = in ? cu->copy_in_async(window_at(c, w), host, c->window, c->with.stream)
-			  : cu->copy_out_async(host, window_at(c, w), c->window, c->with.stream);
+		code = in ? cu->copy_async(window_at(c, w), far, c->window, c->with.stream)
+			  : cu->copy_async(far, window_at(c, w), c->window, c->with.stream);
 	return code == CUDA_SUCCESS ? cu->event_record(c->end, c->with.stream) : code;
 }
 
@@ -207,7 +240,7 @@ static CUresult launch_out(struct copies *c)
 	c->seed += SEED_STEP;
 	c->x_wrong = 0;
 	code = fill(c, WINDOW_A);
-	return code == CUDA_SUCCESS ? copy(c, WINDOW_A, c->host[0], false) : code;
+	return code == CUDA_SUCCESS ? copy(c, WINDOW_A, c->far[0], false) : code;
 }
 
 static CUresult launch_in(struct copies *c)
@@ -215,7 +248,7 @@ static CUresult launch_in(struct copies *c)
 	CUresult code = wipe(c, WINDOW_B);
 
 	if (code == CUDA_SUCCESS)
-		code = copy(c, WINDOW_B, c->host[0], true);
+		code = copy(c, WINDOW_B, c->far[0], true);
 	return code == CUDA_SUCCESS ? compare(c, 1, WINDOW_B) : code;
 }
 
@@ -225,11 +258,11 @@ static CUresult launch_both(struct copies *c)
 	CUresult code = wipe(c, WINDOW_C);
 
 	if (code == CUDA_SUCCESS)
-		code = copy(c, WINDOW_A, c->host[1], false);
+		code = copy(c, WINDOW_A, c->far[1], false);
 	if (code == CUDA_SUCCESS)
 		code = cu->stream_wait(c->other, c->begin, 0);
 	if (code == CUDA_SUCCESS)
-		code = cu->copy_in_async(window_at(c, WINDOW_C), c->host[0], c->window, c->other);
+		code = cu->copy_async(window_at(c, WINDOW_C), c->far[0], c->window, c->other);
 	return code == CUDA_SUCCESS ? cu->event_record(c->other_end, c->other) : code;
 }
 
@@ -238,7 +271,7 @@ static CUresult launch_back(struct copies *c)
 	CUresult code = wipe(c, WINDOW_B);
 
 	if (code == CUDA_SUCCESS)
-		code = copy(c, WINDOW_B, c->host[1], true);
+		code = copy(c, WINDOW_B, c->far[1], true);
 	if (code == CUDA_SUCCESS)
 		code = compare(c, 1, WINDOW_C);
 	return code == CUDA_SUCCESS ? compare(c, 2, WINDOW_B) : code;
@@ -300,25 +333,27 @@ static int compare_rates(const void *a, const void *b)
 static void note_rate(struct copies *c, enum burn_way way, uint64_t bytes, uint64_t ns,
 		      struct burn_copies *f)
 {
-	uint64_t sorted[RATES];
+	uint64_t sorted[COPIES_RATES], *last = c->rates->last[way];
 	uint64_t n;
 
 	if (!ns)
 		return;
-	c->rates[way][f->copies[way]++ % RATES] = (uint64_t)((double)bytes / (double)ns * 1e9);
-	n = f->copies[way] < RATES ? f->copies[way] : RATES;
-	(void)memcpy(sorted, c->rates[way], n * sizeof(sorted[0]));
+	last[f->copies[way]++ % COPIES_RATES] = (uint64_t)((double)bytes / (double)ns * 1e9);
+	n = f->copies[way] < COPIES_RATES ? f->copies[way] : COPIES_RATES;
+	(void)memcpy(sorted, last, n * sizeof(sorted[0]));
 	qsort(sorted, n, sizeof(sorted[0]), compare_rates);
 	f->bytes_per_s[way] = sorted[n / 2];
 }
 
 static void note_times(struct copies *c, struct burn_copies *f)
 {
+	/* To the device, of the host's memory; to the other one, of that one's. */
+	const bool is_to = (c->step == STEP_OUT) != c->far_is_host;
 	const uint64_t ns = between(c, c->begin, c->end);
 	uint64_t other;
 
 	if (c->step != STEP_BOTH) {
-		note_rate(c, c->step == STEP_OUT ? BURN_FROM : BURN_TO, c->window, ns, f);
+		note_rate(c, is_to ? BURN_TO : BURN_FROM, c->window, ns, f);
 		return;
 	}
 	other = between(c, c->begin, c->other_end);
@@ -356,6 +391,10 @@ static void note_words(struct copies *c, struct burn_copies *f)
 	}
 	if (!wrong)
 		return;
+	if (!c->far_is_host) {
+		f->wrong[BURN_TO] += wrong;
+		return;
+	}
 	if (c->step == STEP_IN) {
 		before = c->x_wrong = wrong_on_host(c, c->host[0]);
 		f->wrong[BURN_FROM] += c->x_wrong;
@@ -370,12 +409,12 @@ static void note_words(struct copies *c, struct burn_copies *f)
 /* The slower way of the first round tells how large the others may be. */
 static void go_on(struct copies *c)
 {
-	if (!c->measured && c->step == STEP_BOTH) {
+	if (!c->rates->window && c->step == STEP_BOTH) {
 		const uint64_t one = between(c, c->begin, c->end);
 		const uint64_t other = between(c, c->begin, c->other_end);
 
 		c->window = copies_window(c->window, one > other ? one : other, c->room);
-		c->measured = true;
+		c->rates->window = c->window;
 		c->step = STEP_OUT;
 		return;
 	}
@@ -395,7 +434,7 @@ CUresult copies_finish(struct copies *c, struct burn_copies *found)
 		return code;
 	}
 	note_words(c, found);
-	if (c->measured)
+	if (c->rates->window)
 		note_times(c, found);
 	go_on(c);
 	return code;

@@ -3,9 +3,10 @@
 #define TENURE_HOLD_HOLDER_COPIES_H
 
 /*
- * The copies of a burn: between pinned memory of the host and windows in what is held, one way, the
- * other, and both at once. What is copied is a pattern that depends on the place and on the round;
- * the device writes it, and compares what has come back, so each word went over the bus twice.
+ * The copies of a burn: between windows in what is held and the far side, pinned memory of the host
+ * or windows of another device (peers.h), one way, the other, and both at once. What is copied is a
+ * pattern that depends on the place and on the round; the device writes it, and compares what has
+ * come back, so each word went over the bus twice.
  *
  * A copy cannot be stopped, so each is so short that it takes COPIES_NS at most. As burn.h says,
  * launch is called with the lock of load.c, the others without.
@@ -18,8 +19,17 @@
 
 #define COPIES_NS	   (4 * NS_PER_MS)
 #define COPIES_WINDOW_MOST (32ULL << 20)
+/* Of device memory that is of use. */
+#define COPIES_ROOM_MOST (4 * COPIES_WINDOW_MOST)
+#define COPIES_RATES	 63
 
 struct copies;
+
+/* What is known of a far side. */
+struct copy_rates {
+	uint64_t last[BURN_WAY_MAX][COPIES_RATES]; /* of each way, in bytes per second */
+	uint64_t window;			   /* that follows from it; 0: not known yet */
+};
 
 /* What is there already: the kernel that writes and compares patterns is tenure_memory. */
 struct copies_setup {
@@ -39,6 +49,13 @@ int copies_create(const struct copies_setup *setup, struct copies **ret, struct 
  * memory of the host is to be had; -ENOSPC: too few bytes; -EIO; and e.
  */
 int copies_begin(struct copies *c, CUdeviceptr at, uint64_t bytes, struct err *e);
+
+/*
+ * The same with two windows of so many bytes in the memory of another device, at `far` and behind
+ * it. rates are kept by the caller, because they are of that device. 0; -ENOSPC, and e.
+ */
+int copies_begin_far(struct copies *c, CUdeviceptr at, uint64_t bytes, CUdeviceptr far,
+		     uint64_t far_bytes, struct copy_rates *rates, struct err *e);
 
 /* The next step of a round. */
 CUresult copies_launch(struct copies *c);

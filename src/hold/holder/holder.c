@@ -42,9 +42,11 @@ struct holder {
 	struct load *load;
 	struct burn_piece pieces[PIECES_MAX];
 	size_t n_pieces;
-	uint64_t held, wanted;
-	uint64_t total;		/* bytes that the card has */
-	struct holder_msg hold; /* the order that is being carried out */
+	struct burn_piece window; /* for the holders of other devices; bytes 0: there is none */
+	uint64_t held, wanted;	  /* the window included */
+	uint64_t total;		  /* bytes that the card has */
+	struct holder_msg hold;	  /* the order that is being carried out */
+	struct burn_peers peers;
 	bool holding;
 	bool amount_due; /* hold.amount has changed since memory was taken, or a load is wanted */
 };
@@ -120,6 +122,9 @@ static void free_pieces(struct holder *h)
 		load_stop(h->load);
 	while (h->n_pieces > 0)
 		(void)h->cu.mem_free(h->pieces[--h->n_pieces].at);
+	if (h->window.bytes)
+		(void)h->cu.mem_free(h->window.at);
+	h->window.bytes = 0;
 	h->held = 0;
 }
 
@@ -144,6 +149,13 @@ static void take_load(struct holder *h, const struct holder_msg *m)
 	h->hold.burn_precision = m->burn_precision;
 }
 
+static void take_peers(struct holder *h, const struct holder_msg *m)
+{
+	h->peers = m->peers;
+	if (h->load)
+		load_set_peers(h->load, &h->peers);
+}
+
 /*
  * Look whether we were told to let go while a hold is being built. True when we were, and did.
  * Other orders that come meanwhile only change what the load will be.
@@ -165,11 +177,61 @@ static bool told_to_release(struct holder *h)
 			h->hold.amount = m.amount;
 			h->amount_due = true;
 		}
-		if (m.type == HOLDER_LOAD) {
+		if (m.type == HOLDER_LOAD)
 			take_load(h, &m);
-		}
+		if (m.type == HOLDER_PEERS)
+			take_peers(h, &m);
 	}
 	return false;
+}
+
+static bool wants_window(const struct holder *h)
+{
+	return h->hold.load == LOAD_BURN && burn_copies_to_peers(h->hold.burn_load) &&
+	       h->cu.ipc_handle;
+}
+
+/*
+ * A piece of its own for the holders of other devices, because whoever opens memory opens all of
+ * its allocation. Where it cannot be had nothing is copied to this device. False: told to let go.
+ */
+static bool offer_window(struct holder *h)
+{
+	struct holder_msg m = { .type = HOLDER_WINDOW, .peers.n = 1 };
+	struct burn_window *w = &m.peers.windows[0];
+	CUipcMemHandle handle;
+
+	_Static_assert(sizeof(handle) == BURN_HANDLE_BYTES, "a handle fits into its message");
+	if (h->window.bytes || !wants_window(h))
+		return true;
+	for (w->bytes = BURN_WINDOW_MOST; w->bytes >= BURN_WINDOW_LEAST; w->bytes /= 2) {
+		if (told_to_release(h))
+			return false;
+		if (h->cu.mem_alloc(&h->window.at, w->bytes) != CUDA_SUCCESS)
+			continue;
+		if (h->cu.ipc_handle(&handle, h->window.at) == CUDA_SUCCESS)
+			break;
+		(void)h->cu.mem_free(h->window.at);
+	}
+	if (w->bytes < BURN_WINDOW_LEAST)
+		return true;
+	h->window.bytes = w->bytes;
+	h->held += w->bytes;
+	(void)memcpy(w->handle, &handle, sizeof(handle));
+	tell(&m);
+	return true;
+}
+
+static void withdraw_window(struct holder *h)
+{
+	struct holder_msg m = { .type = HOLDER_WINDOW };
+
+	if (!h->window.bytes || wants_window(h))
+		return;
+	tell(&m);
+	(void)h->cu.mem_free(h->window.at);
+	h->held -= h->window.bytes;
+	h->window.bytes = 0;
 }
 
 /* False: told to let go meanwhile. Each failing call may wait for the driver's lock as well. */
@@ -208,7 +270,8 @@ static bool take_memory(struct holder *h, size_t n)
 		if (bytes < PIECE_MIN && h->n_pieces == 0) {
 			/* A hold smaller than a piece is one piece of that size, or nothing. */
 			if (h->cu.mem_alloc(&h->pieces[0].at, bytes) == CUDA_SUCCESS) {
-				h->pieces[0].bytes = h->held = bytes;
+				h->pieces[0].bytes = bytes;
+				h->held += bytes;
 				h->n_pieces = 1;
 			}
 			return true;
@@ -228,6 +291,8 @@ static void prepare_load(struct holder *h)
 
 	if (!h->load && h->hold.load != LOAD_NONE)
 		r = load_create(&h->cu, h->ctx, &h->load, &e);
+	if (h->load)
+		load_set_peers(h->load, &h->peers);
 	if (r < 0) {
 		(void)err_wrap(&e, "no load can be made (--load none holds without one)");
 		fail(r, &e);
@@ -256,6 +321,13 @@ static void start_load(struct holder *h)
 /* Another load on the same memory. */
 static void change_load(struct holder *h)
 {
+	const uint64_t before = h->held;
+
+	if (h->load && !offer_window(h))
+		return;
+	withdraw_window(h);
+	if (h->held != before)
+		tell_state(h, HOLDER_HELD, "");
 	if (h->load)
 		run_load(h);
 	else
@@ -318,7 +390,7 @@ static void do_hold(struct holder *h, const struct holder_msg *order)
 	h->holding = true;
 	h->total = total;
 	h->wanted = wanted_bytes(&order->amount, free_bytes);
-	if (!take_memory(h, PIECES_FIRST))
+	if (!offer_window(h) || !take_memory(h, PIECES_FIRST))
 		return;
 	if (h->held == 0)
 		fail(-ENOMEM, &(struct err){ .text = "no memory to be had" });
@@ -348,7 +420,7 @@ static bool replace_pieces(struct holder *h, uint64_t free_bytes)
 		h->pieces[h->n_pieces++] = bridge;
 		h->held = bridge.bytes;
 	}
-	return take_memory(h, PIECES_FIRST);
+	return offer_window(h) && take_memory(h, PIECES_FIRST);
 }
 
 /* All is freed and taken anew, with a load that is made in between. */
@@ -357,7 +429,7 @@ static bool take_anew(struct holder *h, uint64_t free_bytes)
 	h->wanted = wanted_bytes(&h->hold.amount, free_bytes + h->held);
 	free_pieces(h);
 	prepare_load(h);
-	return take_memory(h, PIECES_FIRST);
+	return offer_window(h) && take_memory(h, PIECES_FIRST);
 }
 
 /*
@@ -425,6 +497,9 @@ static void obey(struct holder *h, const struct holder_msg *m)
 		break;
 	case HOLDER_HEARTBEAT:
 		answer_heartbeat(h);
+		break;
+	case HOLDER_PEERS:
+		take_peers(h, m);
 		break;
 	default:
 		end();

@@ -52,6 +52,8 @@ struct load {
 	uint32_t gemm_n;   /* 0: no memory for it */
 	struct burn *burn; /* NULL: there was none */
 	bool burn_rests;
+	struct burn_peers peers;
+	bool peers_changed;
 	struct burn_job job;
 	bool job_changed;
 	struct burn_report found;
@@ -212,7 +214,21 @@ static int begin_burn(struct load *l, struct err *e)
 	r = burn_begin(l->burn, &job, e);
 	(void)pthread_mutex_lock(&l->lock);
 	/* Of a job that is over by now it does not matter whether it could have been done. */
+	l->peers_changed = true; /* only now is there who takes them */
 	return l->job_changed ? 0 : r;
+}
+
+/* With the lock, but not meanwhile: windows are closed, which takes the driver a while. */
+static void take_peers(struct load *l)
+{
+	while (l->peers_changed && l->burn) {
+		const struct burn_peers peers = l->peers;
+
+		l->peers_changed = false;
+		(void)pthread_mutex_unlock(&l->lock);
+		burn_set_peers(l->burn, &peers);
+		(void)pthread_mutex_lock(&l->lock);
+	}
 }
 
 /* A slice of the burn, called with the lock held, and not holding it while the slice runs. */
@@ -225,6 +241,7 @@ static void burn_turn(struct load *l)
 		l->code = r;
 		l->kind = LOAD_NONE;
 	}
+	take_peers(l);
 	if (l->kind != LOAD_BURN || l->job_changed)
 		return;
 	*l->stop_word = 0;
@@ -256,6 +273,9 @@ static void wait_for_work(struct load *l)
 	struct timespec until;
 
 	while (!wanted(l)) {
+		take_peers(l);
+		if (wanted(l))
+			return;
 		(void)clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_sec += REST_AFTER_S;
 		if (!l->burn || l->burn_rests)
@@ -277,6 +297,7 @@ static void *load_thread(void *arg)
 		wait_for_work(l);
 		while (l->kind == LOAD_BURN)
 			burn_turn(l);
+		take_peers(l);
 		if (l->kind != LOAD_NONE)
 			rest_burn(l);
 		prepare(l);
@@ -411,6 +432,15 @@ void load_set_burn(struct load *l, enum burn_load load, enum precision precision
 	l->job_changed = l->job_changed || l->job.load != load || l->job.precision != precision;
 	l->job.load = load;
 	l->job.precision = precision;
+	(void)pthread_mutex_unlock(&l->lock);
+}
+
+void load_set_peers(struct load *l, const struct burn_peers *peers)
+{
+	(void)pthread_mutex_lock(&l->lock);
+	l->peers = *peers;
+	l->peers_changed = true;
+	(void)pthread_cond_signal(&l->wake);
 	(void)pthread_mutex_unlock(&l->lock);
 }
 

@@ -35,6 +35,9 @@ void load_run(struct load *l, enum load_kind kind, uint32_t duty_permille);
 /* What LOAD_BURN is from now on. */
 void load_set_burn(struct load *l, enum burn_load load, enum precision precision);
 
+/* The windows of the devices that burn, from now on; those that are gone are closed soon. */
+void load_set_peers(struct load *l, const struct burn_peers *peers);
+
 /* What a burn has found so far; false: there was none. */
 bool load_burn_found(struct load *l, struct burn_report *ret);
 
