@@ -6,9 +6,9 @@
  *
  *	burn SECONDS
  *
- * A line for a device copy, for each precision, and for memory; then how long the order to stop
- * takes until the card is idle, and how long a bit that was flipped in the middle of what is held
- * takes to be found.
+ * A line for a device copy, for each precision, for memory, and for copies to and from the host;
+ * then how long the order to stop takes until the card is idle, and how long a bit that was
+ * flipped in the middle of what is held takes to be found.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -20,10 +20,11 @@
 #include "gpu/nvml.h"
 #include "hold/holder/burn.h"
 
-#define STOPS	      20
-#define STOP_AFTER_US 4000
-#define COPIES	      4
-#define FIND_LIMIT_S  10
+#define STOPS	       20
+#define STOP_AFTER_US  4000
+#define STOP_COPIES_US 200 /* they are shorter */
+#define COPIES	       4
+#define FIND_LIMIT_S   10
 
 typedef CUresult (*copy_in)(CUdeviceptr, const void *, size_t);
 typedef CUresult (*copy_out)(void *, CUdeviceptr, size_t);
@@ -175,13 +176,33 @@ static void measure(struct bench *b, enum burn_load load, enum precision precisi
 		     (double)(f.product_ns + f.memory_ns) / 1e9 / seconds);
 }
 
+static void measure_copies(struct bench *b, double seconds)
+{
+	const uint64_t end = clock_mono_ns() + (uint64_t)(seconds * 1e9);
+	const struct burn_copies *f;
+	struct burn *burn;
+
+	if (!begin(b, BURN_COPIES, PRECISION_BF16, &burn))
+		return;
+	while (clock_mono_ns() < end)
+		slice(b, burn);
+	f = &burn_found(burn)->copies;
+	(void)printf("{\"what\": \"copies\", \"to_gb_per_s\": %.1f, \"from_gb_per_s\": %.1f, "
+		     "\"both_gb_per_s\": %.1f, \"compared\": %.3g, \"wrong\": %llu}\n",
+		     (double)f->bytes_per_s[BURN_TO] / 1e9, (double)f->bytes_per_s[BURN_FROM] / 1e9,
+		     (double)f->bytes_per_s[BURN_BOTH] / 1e9, (double)f->words,
+		     (unsigned long long)burn_report_errors(burn_found(burn)));
+	burn_rest(burn);
+}
+
 /* The order comes while a slice runs, as a release does. */
-static void measure_stop(struct bench *b)
+static void measure_stop(struct bench *b, enum burn_load load, const char *what,
+			 useconds_t after_us)
 {
 	double worst = 0, sum = 0;
 	struct burn *burn;
 
-	if (!begin(b, BURN_TENSOR, PRECISION_BF16, &burn))
+	if (!begin(b, load, PRECISION_BF16, &burn))
 		return;
 	for (int i = 0; i < STOPS; i++) {
 		uint64_t at;
@@ -189,7 +210,7 @@ static void measure_stop(struct bench *b)
 
 		slice(b, burn);
 		need(b, burn_launch(burn), "launch");
-		(void)usleep(STOP_AFTER_US);
+		(void)usleep(after_us);
 		at = clock_mono_ns();
 		*b->stop = 1;
 		need(b, burn_finish(burn), "slice");
@@ -198,8 +219,8 @@ static void measure_stop(struct bench *b)
 		sum += ms;
 		worst = ms > worst ? ms : worst;
 	}
-	(void)printf("{\"what\": \"stop\", \"mean_ms\": %.2f, \"worst_ms\": %.2f}\n", sum / STOPS,
-		     worst);
+	(void)printf("{\"what\": \"%s\", \"mean_ms\": %.2f, \"worst_ms\": %.2f}\n", what,
+		     sum / STOPS, worst);
 }
 
 static void flip(const struct bench *b, CUdeviceptr at)
@@ -246,7 +267,9 @@ int main(int argc, char **argv)
 	for (int p = 0; p < PRECISION_MAX; p++)
 		measure(&b, BURN_TENSOR, (enum precision)p, seconds);
 	measure(&b, BURN_MEMORY, PRECISION_BF16, seconds);
-	measure_stop(&b);
+	measure_copies(&b, seconds);
+	measure_stop(&b, BURN_TENSOR, "stop", STOP_AFTER_US);
+	measure_stop(&b, BURN_COPIES, "stop of copies", STOP_COPIES_US);
 	measure_flip(&b, BURN_TENSOR, "a product", b.job.pieces[0].bytes / 4);
 	measure_flip(&b, BURN_TENSOR, "a matrix", 64U << 20);
 	measure_flip(&b, BURN_MEMORY, "memory", b.job.pieces[0].bytes / 2);

@@ -48,6 +48,20 @@ static void take_shim(const uint8_t *data, size_t size)
 	free(m);
 }
 
+static bool has_sound_burn(const struct holder_msg *m)
+{
+	if (m->peers.n > BURN_PEERS_MAX || m->peers.own > m->peers.n ||
+	    m->found.n_links > BURN_PEERS_MAX || m->found.copies.records > BURN_RECORDS)
+		return false;
+	for (uint32_t i = 0; i < m->peers.n; i++)
+		if (m->peers.windows[i].slot >= BURN_PEERS_MAX)
+			return false;
+	for (uint32_t i = 0; i < m->found.n_links; i++)
+		if (m->found.links[i].copies.records > BURN_RECORDS)
+			return false;
+	return true;
+}
+
 static void take_holder(const uint8_t *data, size_t size)
 {
 	struct holder_msg m = { .version = 0 };
@@ -55,8 +69,8 @@ static void take_holder(const uint8_t *data, size_t size)
 	(void)memcpy(&m, data, size < sizeof(m) ? size : sizeof(m));
 	if (holder_msg_take(&m, (ssize_t)size) < 0)
 		return;
-	if (size != sizeof(m) || !ENDS(m.text) || m.load >= LOAD_MAX || m.duty_permille > 1000 ||
-	    mem_amount_bytes(&m.amount, 1ULL << 37) > 1ULL << 37)
+	if (size != sizeof(m) || !has_sound_burn(&m) || !ENDS(m.text) || m.load >= LOAD_MAX ||
+	    m.duty_permille > 1000 || mem_amount_bytes(&m.amount, 1ULL << 37) > 1ULL << 37)
 		abort();
 }
 

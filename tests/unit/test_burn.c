@@ -184,7 +184,7 @@ static void set_throttled(struct burnt *d, uint64_t bit, uint64_t ns)
 	  "29 % of what its link carries (63.0)")                                                  \
 	X(shared_link, d->found.copies.bytes_per_s[BURN_BOTH] /= 2, BURN_GOOD, NULL)               \
 	X(few_copies,                                                                              \
-	  (d->found.copies.bytes_per_s[BURN_TO] /= 3, d->found.copies.copies[BURN_TO] = 7),        \
+	  (d->found.copies.bytes_per_s[BURN_TO] /= 3, d->found.copies.copies[BURN_TO] = 3),        \
 	  BURN_GOOD, NULL)                                                                         \
 	X(unknown_link,                                                                            \
 	  (d->found.copies.bytes_per_s[BURN_TO] /= 9, d->first.known = d->last.known = 0),         \

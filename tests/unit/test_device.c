@@ -76,6 +76,59 @@ static void test_newcomer(void **state)
 	assert_int_equal(told(w), HOLDER_END);
 }
 
+/* The next PEERS; windows.n is BURN_PEERS_MAX + 1 where that is not what comes next. */
+static struct burn_peers told_peers(struct world *w)
+{
+	struct holder_msg m;
+
+	while (sock_recv(w->far, &m, sizeof(m)) == (ssize_t)sizeof(m))
+		if (m.type != HOLDER_HEARTBEAT)
+			return m.type == HOLDER_PEERS
+				       ? m.peers
+				       : (struct burn_peers){ .n = BURN_PEERS_MAX + 1 };
+	return (struct burn_peers){ .n = BURN_PEERS_MAX + 1 };
+}
+
+/* Its holder's window is told to all once, and that it is gone after the order to let go. */
+static void test_windows_are_told(void **state)
+{
+	struct world *w = *state;
+	struct holder_msg m = { .version = HPROTO_VERSION, .type = HOLDER_WINDOW, .peers.n = 1 };
+	pid_t pids[2];
+	struct burn_peers p;
+
+	hold(w);
+	settle(w);
+	m.peers.windows[0].bytes = BURN_WINDOW_MOST;
+	m.peers.windows[0].slot = 5; /* it cannot know */
+	m.peers.windows[0].handle[7] = 42;
+	assert_int_equal(sock_send(w->far, &m, sizeof(m)), 0);
+	hold_on_holder(w->g, w->d);
+	while (told(w))
+		;
+	hold_tell_windows(w->g);
+	p = told_peers(w);
+	assert_true(p.n == 1 && p.own == 0 && p.windows[0].slot == w->d->slot);
+	assert_true(p.windows[0].bytes == BURN_WINDOW_MOST && p.windows[0].handle[7] == 42);
+	hold_tell_windows(w->g);
+	assert_int_equal(told(w), 0);
+	pids[0] = w->holder;
+	pids[1] = STRANGE;
+	see(w, 71 * GIBS, pids, 2, 0);
+	hold_tell_windows(w->g);
+	assert_int_equal(told(w), HOLDER_RELEASE);
+	p = told_peers(w);
+	assert_true(p.n == 0 && p.own == 0);
+	/* What is no window kills who says so. */
+	m.peers.windows[0].bytes = BURN_WINDOW_MOST + 1;
+	assert_int_equal(holder_msg_take(&m, sizeof(m)), -EPROTO);
+	m.peers.windows[0].bytes = 0;
+	m.peers.windows[0].slot = BURN_PEERS_MAX;
+	assert_int_equal(holder_msg_take(&m, sizeof(m)), -EPROTO);
+	m.peers = (struct burn_peers){ .n = 1, .own = 2 };
+	assert_int_equal(holder_msg_take(&m, sizeof(m)), -EPROTO);
+}
+
 static void test_newcomer_while_holding(void **state)
 {
 	struct world *w = *state;
@@ -877,6 +930,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_newcomer),
+		TEST(test_windows_are_told),
 		TEST(test_newcomer_while_holding),
 		TEST(test_desktop),
 		TEST(test_memory),

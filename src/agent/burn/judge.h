@@ -23,7 +23,7 @@
 #define BURN_SPEED_LEAST    (NS_PER_S / 2) /* of products, or of memory, to speak of a speed */
 #define BURN_THROTTLE_LEAST NS_PER_S
 #define BURN_THROTTLE_SHARE 20 /* and at least a 20th of the time */
-#define BURN_COPIES_LEAST   8  /* of a way, to speak of a speed */
+#define BURN_COPIES_LEAST   4  /* of a way, to speak of a speed */
 /* Copies are slower than those of its like, or than what its link carries: two cards that share a
  * way to the host's memory have a half each, which is no fault of theirs. */
 #define BURN_COPY_PERMILLE 450

@@ -30,7 +30,7 @@
 #define MIB_BYTES    (1ULL << 20)
 #define FIRST_BYTES  (2 * MIB_BYTES)
 #define WORDS_BYTES  MIB_BYTES /* in front of the windows */
-#define KERNEL_NS    (5 * NS_PER_MS)
+#define KERNEL_NS    (2 * NS_PER_MS)
 #define SEED_STEP    0x9e3779b9U
 #define KERNELS_MOST 3 /* of a step */
 
