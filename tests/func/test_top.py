@@ -124,16 +124,28 @@ class Terminal:
             assert not patience.over(), self.text()
             self.read()
 
+    def redraw(self, limit=20.0):
+        """Ctrl-L: all that is shown now was drawn after the keys before it were taken."""
+        patience, before = Limit(limit), len(self.raw)
+        self.type("\x0c")
+        while b"EVENTS" not in self.raw[before:]:
+            assert not patience.over(), self.text()
+            self.read()
+
     def click(self, what, limit=20.0):
-        """On that row until it is chosen; again only when nothing has come of it for a while: others may have moved it."""
-        patience = Limit(limit)
-        while what not in self.chosen():
+        """On that row, also where it is the chosen one, as the last event is until another one comes: from then on it is
+        that one. Again when others have moved it meanwhile."""
+        patience, done = Limit(limit), False
+        while not done:
             assert not patience.over(), self.text()
             at = next((y for y, line in enumerate(self.screen.display) if what in line), None)
-            if at is not None:
-                self.type(f"\033[<0;15;{at + 1}M\033[<0;15;{at + 1}m")
+            if at is None:
+                self.read()
+                continue
+            self.type(f"\033[<0;15;{at + 1}M\033[<0;15;{at + 1}m")
+            self.redraw()
             once = Limit(5)
-            while what not in self.chosen() and not once.over():
+            while not (done := what in self.chosen()) and not once.over():
                 self.read()
 
     def type(self, keys):
@@ -250,13 +262,14 @@ def test_what_a_person_does(queue, terminal):
     t.until("any key goes back", "waits")
     t.type(" ")
     t.until("EVENTS")
+    # The next key is for when the command has ended: one at a time.
     t.type("p")
-    t.until(f"{second} paused ")
+    t.until(f"{second} paused ", "second is paused")
     assert q.task(second)["state"] == "paused"
     t.type("p")
-    t.until(f"{second} pending ")
+    t.until(f"{second} pending ", "second is resumed")
     t.type("-")
-    t.until("501")
+    t.until("second has priority 501")
     assert q.task(second)["priority"] == 501
     # Stop asks first.
     t.type("s")
