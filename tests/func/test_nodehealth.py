@@ -215,6 +215,14 @@ def test_cuda(machine):  # noqa: F811
     assert re.search(r"it does not compute: cuCtxCreate: CUDA_ERROR_SYSTEM_NOT_READY \(802\)$", health(m, "--gpus", "0", "--cuda")[1])
 
 
+def test_driver_that_compiles_for_long(machine):  # noqa: F811
+    """Longer than the products may take: that says nothing of the card."""
+    m = machine(gpus=1, speed=1)
+    m.ctl("timing", "module-load", 700_000_000)
+    doc = document(m, "--cuda", "--timeout", "60s")
+    assert doc["exit_code"] == 0 and doc["devices"][0]["cuda"]["good"] and doc["devices"][0]["cuda"]["took_s"] > 0.7
+
+
 def test_mig(machine):  # noqa: F811
     m = machine(gpus=2, options=("--mig", "1g.18gb:3"))
     doc = document(m, "--cuda")
