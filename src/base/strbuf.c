@@ -37,6 +37,25 @@ void strbuf_addc(struct strbuf *b, char c)
 	strbuf_add(b, &c, 1);
 }
 
+void strbuf_add_xml(struct strbuf *b, const char *text)
+{
+	static const struct {
+		char c;
+		const char *as;
+	} escapes[] = { { '&', "&amp;" }, { '<', "&lt;" }, { '>', "&gt;" }, { '"', "&quot;" } };
+
+	for (; *text; text++) {
+		const char *as = NULL;
+
+		for (size_t i = 0; i < ARRAY_LEN(escapes); i++)
+			as = escapes[i].c == *text ? escapes[i].as : as;
+		if (as)
+			strbuf_adds(b, as);
+		else
+			strbuf_addc(b, (unsigned char)*text < ' ' ? '?' : *text);
+	}
+}
+
 void strbuf_add_u64(struct strbuf *b, uint64_t v)
 {
 	char digits[20]; /* of the largest */

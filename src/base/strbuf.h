@@ -31,6 +31,8 @@ void strbuf_add_word(struct strbuf *b, const char *word);
 /* The same where all has to stay on one line: $'a\nb'. */
 void strbuf_add_word_in_line(struct strbuf *b, const char *word);
 void strbuf_addc(struct strbuf *b, char c);
+/* As XML has it between two tags or two quotes; a character that XML has not becomes ?. */
+void strbuf_add_xml(struct strbuf *b, const char *text);
 /* In decimal; for long lists, in which strbuf_addf() takes most of the time. */
 void strbuf_add_u64(struct strbuf *b, uint64_t v);
 void strbuf_addf(struct strbuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

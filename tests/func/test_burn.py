@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import xml.etree.ElementTree
@@ -210,6 +211,38 @@ def test_what_a_card_cannot(machine):  # noqa: F811
     m.ctl("fail", "cuMemAlloc", "all", "CUDA_ERROR_OUT_OF_MEMORY")
     done, doc, gpus = burn(m, seconds="1s")
     assert done.returncode == 3 and any("no memory to be had" in r for r in gpus[0]["reasons"]), gpus[0]
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def picture(path):
+    """Its text, the root, and the lines in it: [(class, path)]."""
+    text = path.read_text(encoding="utf-8")
+    root = xml.etree.ElementTree.fromstring(text)
+    assert root.tag == SVG + "svg" and not re.search(r"<script|href|on[a-z]+=|url\(|@import", text)
+    return text, root, [(p.attrib["class"], p.attrib["d"]) for p in root.iter(SVG + "path") if "L" in p.attrib["d"]]
+
+
+def test_curve_and_picture(machine, tmp_path):  # noqa: F811
+    m = machine()
+    done, doc, gpus = burn(m, "--load", "tensor", "--svg", tmp_path / "burn.svg", seconds="6s")
+    assert done.returncode == 0
+    for d in gpus.values():
+        c = d["curve"]
+        assert 4 <= len(c) <= 8 and [s["at_s"] for s in c] == sorted(s["at_s"] for s in c) and c[-1]["at_s"] < 7
+        assert max(s["power_w"] for s in c) <= d["power_most_w"] + 1 and all(30 <= s["temperature_c"] < 100 for s in c)
+        assert any(s["clock_sm_mhz"] == 1980 for s in c) and any(500 < (s["tflops"] or 0) < 800 for s in c) and all(s["gb_per_s"] is None for s in c)
+        assert d["temperature_slope_c_per_min"] is None  # of so short a time nothing is said
+    text, root, lines = picture(tmp_path / "burn.svg")
+    said = [t.text for t in root.iter(SVG + "text")]
+    assert {"Power, W", "Clock of the multiprocessors, MHz", "Temperature, \u00b0C", "GPU 0, NVIDIA H200", "GPU 1, NVIDIA H200"} <= set(said)
+    assert not any(t.startswith("Memory") for t in said) and "prefers-color-scheme: dark" in text
+    assert re.match(r"tenure burn of \S+, \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, tensor for 6 s$", root.find(SVG + "title").text)
+    assert {c for c, _ in lines} == {"line c0", "line c1"} and len(lines) >= 8
+    # Where it cannot be written the verdict is told all the same.
+    done = m.cmd("burn", "--for", "1s", "--gpus", "0", "--svg", "/nonexistent/burn.svg")
+    assert done.returncode == 1 and "gpu 0  good" in done.stdout and "/nonexistent/burn.svg" in done.stderr
 
 
 def test_a_newcomer_ends_it_on_that_device(machine):  # noqa: F811

@@ -360,6 +360,101 @@ static void test_counters(void **state)
 	burn_judgement_clear(&j);
 }
 
+static void add_temps(struct burn_curve *c, uint32_t n, double at_first, double per_minute)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct burn_sample s = { .at_ms = i * 1000, .known = SAMPLE_TEMP };
+
+		s.temp_c = (float)(at_first + per_minute * i / 60);
+		if (burn_curve_wants(c, s.at_ms))
+			burn_curve_add(c, &s);
+	}
+}
+
+static void test_curve_is_bounded(void **state)
+{
+	struct burn_curve c = { .n = 0 };
+	const uint32_t seconds = 100000;
+
+	assert_true(burn_curve_wants(&c, 0));
+	for (uint32_t i = 0; i < seconds; i++) {
+		struct burn_sample s = { .at_ms = i * 1000,
+					 .known = SAMPLE_POWER | (i % 2 ? SAMPLE_TFLOPS : 0),
+					 .power_w = (float)i,
+					 .tflops = 700 };
+
+		if (!burn_curve_wants(&c, s.at_ms))
+			continue;
+		burn_curve_add(&c, &s);
+		assert_in_range(c.n, 1, BURN_SAMPLES - 1);
+	}
+	/* It goes from the beginning to the end, in even steps. */
+	assert_in_range(c.n, BURN_SAMPLES / 2, BURN_SAMPLES - 1);
+	assert_in_range(c.s[0].at_ms, 0, 2 * c.period_ms);
+	assert_in_range(c.s[c.n - 1].at_ms, (seconds - 1) * 1000 - 2 * c.period_ms, seconds * 1000);
+	for (uint32_t i = 1; i < c.n; i++) {
+		assert_int_equal(c.s[i].at_ms - c.s[i - 1].at_ms, c.period_ms);
+		assert_true(c.s[i].power_w > c.s[i - 1].power_w);
+		assert_true(!(c.s[i].known & SAMPLE_TFLOPS) ||
+			    (c.s[i].tflops > 699 && c.s[i].tflops < 701));
+	}
+	assert_false(burn_curve_wants(&c, UINT64_MAX));
+	/* What comes over a file. */
+	c.n = UINT32_MAX;
+	c.s[3].temp_c = (float)NAN;
+	c.s[5].at_ms = 0;
+	burn_curve_end(&c);
+	assert_int_equal(c.n, BURN_SAMPLES - 1);
+	assert_int_equal(c.s[3].known, 0);
+	assert_int_equal(c.s[5].at_ms, c.s[4].at_ms);
+}
+
+static void test_slope_of_temperature(void **state)
+{
+	struct burn_curve c = { .n = 0 };
+	struct burnt d = good("NVIDIA H200", 672);
+	struct burn_judgement j;
+	double slope = 0;
+
+	assert_false(burn_curve_slope(&c, &slope));
+	add_temps(&c, 30, 40, 3.1); /* 7 s of it are too few */
+	assert_false(burn_curve_slope(&c, &slope));
+	c.n = 0;
+	add_temps(&c, 121, 40, 3.1);
+	assert_true(burn_curve_slope(&c, &slope));
+	assert_true(slope > 3.09 && slope < 3.11);
+	/* Only the end counts: it has settled. */
+	c.n = 0;
+	for (uint32_t i = 0; i <= 200; i++)
+		burn_curve_add(&c,
+			       &(struct burn_sample){ .at_ms = i * 1000,
+						      .known = SAMPLE_TEMP,
+						      .temp_c = i < 100 ? 40 + (float)i / 4 : 65 });
+	assert_true(burn_curve_slope(&c, &slope));
+	assert_true(fabs(slope) < 0.01);
+	for (uint32_t i = 0; i < c.n; i++)
+		c.s[i].known = 0;
+	assert_false(burn_curve_slope(&c, &slope));
+
+	add_temps(&d.curve, 121, 40, 3.1);
+	burn_judge(&d, 1, &j);
+	assert_int_equal(j.verdict, BURN_GOOD);
+	assert_true(has(&j.notes, "still 3.1 C a minute warmer at the end"));
+	burn_judgement_clear(&j);
+	/* Slowed down by heat for less than a 20th of the time, and it will be more. */
+	set_throttled(&d, nvmlClocksEventReasonSwThermalSlowdown, 2 * NS_PER_S);
+	burn_judge(&d, 1, &j);
+	assert_int_equal(j.verdict, BURN_BAD);
+	assert_true(has(&j.reasons, "slowed down by heat already"));
+	burn_judgement_clear(&j);
+	d.curve = (struct burn_curve){ .n = 0 };
+	add_temps(&d.curve, 121, 80, -1);
+	burn_judge(&d, 1, &j);
+	assert_int_equal(j.verdict, BURN_GOOD);
+	assert_int_equal(j.notes.n, 0);
+	burn_judgement_clear(&j);
+}
+
 static void test_exit_codes(void **state)
 {
 	struct burn_judgement j[4] = { { .verdict = BURN_GOOD },
@@ -451,6 +546,8 @@ int main(void)
 		cmocka_unit_test(test_verdicts),
 		cmocka_unit_test(test_stragglers),
 		cmocka_unit_test(test_counters),
+		cmocka_unit_test(test_curve_is_bounded),
+		cmocka_unit_test(test_slope_of_temperature),
 		cmocka_unit_test(test_exit_codes),
 		cmocka_unit_test(test_words_of_products),
 		cmocka_unit_test(test_a_part_is_told),

@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "gpu/card_sign.h"
+#include "gpu/nvml_abi.h"
 
 /*
  * Figures of single good cards, for one that has none of its kind beside it: TFLOP/s of the
@@ -416,13 +417,32 @@ static void judge_throttling(const struct burnt *d, struct burn_judgement *j)
 	}
 }
 
+/* That a card still gets warmer at the end is worth knowing, and bad where it was too hot already.
+ */
+static void judge_slope(const struct burnt *d, struct burn_judgement *j)
+{
+	const uint64_t hot =
+		d->throttled_ns[__builtin_ctzll(nvmlClocksEventReasonSwThermalSlowdown)] +
+		d->throttled_ns[__builtin_ctzll(nvmlClocksThrottleReasonHwThermalSlowdown)];
+
+	j->slope_known = burn_curve_slope(&d->curve, &j->slope_c_per_min);
+	if (!j->slope_known || j->slope_c_per_min < BURN_SLOPE_NOTED)
+		return;
+	if (hot >= BURN_THROTTLE_LEAST)
+		say(&j->reasons,
+		    "still %.1f C a minute warmer at the end, and slowed down by heat already",
+		    j->slope_c_per_min);
+	else
+		say(&j->notes, "still %.1f C a minute warmer at the end", j->slope_c_per_min);
+}
+
 /* Those of its model whose state is known, this one included. */
 static uint32_t usual_links(const struct burnt *devices, uint32_t n, const struct burnt *d)
 {
-	const struct gpu_health *like[PROTO_DEVICES_MAX];
+	cleanup_free const struct gpu_health **like = xcalloc(n, sizeof(*like));
 	uint32_t k = 0;
 
-	for (uint32_t i = 0; i < n && k < PROTO_DEVICES_MAX; i++)
+	for (uint32_t i = 0; i < n; i++)
 		if (!strcmp(devices[i].dev.name, d->dev.name) &&
 		    devices[i].last.known & HEALTH_LINKS)
 			like[k++] = &devices[i].last;
@@ -481,6 +501,7 @@ static void judge_one(const struct burnt *devices, uint32_t n, const struct burn
 	judge_links(devices, n, d, j);
 	judge_link_errors(d, j);
 	judge_throttling(d, j);
+	judge_slope(d, j);
 	judge_signs(devices, n, d, j);
 	j->verdict = verdict_of(d, j);
 	if (d->trouble[0])

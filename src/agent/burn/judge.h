@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/burn/curve.h"
 #include "base/textlist.h"
 #include "gpu/health.h"
 #include "hold/burn.h"
@@ -51,6 +52,7 @@ struct burnt {
 	uint32_t xid;	      /* of the card, reported meanwhile; 0: none */
 	bool yielded, lost;
 	char trouble[320]; /* why it was not tested, or not to the end; empty: it was */
+	struct burn_curve curve;
 };
 
 struct burn_judgement {
@@ -58,6 +60,8 @@ struct burn_judgement {
 	double tflops;	  /* 0: no products */
 	double gb_per_s;  /* of memory, read and written; 0: it was not tested */
 	double of_median; /* speed against its like; 0: there is nothing to compare with */
+	bool slope_known;
+	double slope_c_per_min;		 /* of its temperature at the end */
 	const struct burn_link *slowest; /* of its copies to other devices; NULL: there were none */
 	double copies[BURN_WAY_MAX];	 /* GB/s over PCIe; 0: there were none, or too few */
 	struct text_list reasons;	 /* for what it is; for people */

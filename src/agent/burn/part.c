@@ -140,6 +140,7 @@ static void end_burnt(struct burnt *d, uint64_t from_ns, uint64_t to_ns)
 	end_text(d->trouble, sizeof(d->trouble));
 	dev_reason_end(&d->dev.reason);
 	burn_report_end(&d->found);
+	burn_curve_end(&d->curve);
 	if (!isfinite(d->watt_seconds) || d->watt_seconds < 0)
 		d->watt_seconds = 0;
 	d->began_ns = moved(d->began_ns, from_ns, to_ns);

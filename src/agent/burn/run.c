@@ -42,8 +42,9 @@ struct run {
 	int32_t of_slot[PROTO_DEVICES_MAX];  /* position in state->devices; -1: not selected */
 	uint64_t told_ns[PROTO_DEVICES_MAX]; /* by position: the last report */
 	uint64_t looked_ns[PROTO_DEVICES_MAX];
-	uint64_t accepted_ns; /* the guard took the policy; 0: not yet */
-	uint64_t ending_ns;   /* told to give all back */
+	struct burn_report sampled[PROTO_DEVICES_MAX]; /* what was found at the last sample */
+	uint64_t accepted_ns;			       /* the guard took the policy; 0: not yet */
+	uint64_t ending_ns;			       /* told to give all back */
 	bool closing;
 };
 
@@ -338,6 +339,42 @@ static const struct guardlink_ops ops = {
 
 /* -------- what time brings -------- */
 
+/* What it did since the sample before, in the time that it took. */
+static void sample_speed(struct burn_sample *s, const struct burn_report *was,
+			 const struct burn_report *now)
+{
+	const uint64_t product_ns = now->product_ns - was->product_ns;
+	const uint64_t memory_ns = now->memory_ns - was->memory_ns;
+
+	if (now->product_ns > was->product_ns) {
+		s->known |= SAMPLE_TFLOPS;
+		s->tflops = (float)((double)(now->gflop - was->gflop) / (double)product_ns * 1e6);
+	}
+	if (now->memory_ns > was->memory_ns) {
+		s->known |= SAMPLE_MEMORY;
+		s->gb_per_s = (float)((double)(now->memory_bytes - was->memory_bytes) /
+				      (double)memory_ns);
+	}
+}
+
+static void take_sample(struct run *r, uint32_t at, uint64_t now)
+{
+	struct burnt *d = &r->state->devices[at];
+	struct burn_sample s = { .at_ms = (uint32_t)((now - d->began_ns) / NS_PER_MS),
+				 .power_w = (float)(d->dev.power_mw / 1e3),
+				 .clock_mhz = (float)d->now.clock_sm_mhz,
+				 .temp_c = (float)d->dev.temp_c,
+				 .util = (float)d->dev.util };
+
+	s.known |= d->dev.known & KNOWN_POWER ? SAMPLE_POWER : 0;
+	s.known |= d->dev.known & KNOWN_TEMP ? SAMPLE_TEMP : 0;
+	s.known |= d->dev.known & KNOWN_UTIL ? SAMPLE_UTIL : 0;
+	s.known |= d->now.known & HEALTH_CLOCK_SM ? SAMPLE_CLOCK : 0;
+	sample_speed(&s, &r->sampled[at], &d->found);
+	r->sampled[at] = d->found;
+	burn_curve_add(&d->curve, &s);
+}
+
 static void look_at_device(struct run *r, uint32_t at, uint64_t now)
 {
 	struct burnt *d = &r->state->devices[at];
@@ -345,6 +382,8 @@ static void look_at_device(struct run *r, uint32_t at, uint64_t now)
 
 	if (is_ended(d))
 		return;
+	if (d->began_ns && burn_curve_wants(&d->curve, (now - d->began_ns) / NS_PER_MS))
+		take_sample(r, at, now);
 	if (d->began_ns && now - d->began_ns >= r->state->for_ns)
 		end_device(d);
 	else if (d->began_ns && now - r->told_ns[at] >= SILENCE_NS)

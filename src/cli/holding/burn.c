@@ -64,6 +64,11 @@ static const struct opt burn_opts[] = {
 	  .spec = { VALUE_STRING },
 	  .arg = "FILE",
 	  .help = "also write the verdicts as JUnit has them, a test case for each GPU" },
+	{ .name = "svg",
+	  .words = WORDS_FILES,
+	  .spec = { VALUE_STRING },
+	  .arg = "FILE",
+	  .help = "also draw power, clock, temperature and speed over time, as SVG" },
 	{ 0 },
 };
 
@@ -236,7 +241,7 @@ static int burn_here(const struct cmd_ctx *ctx, const struct burn_order *order, 
 /* What each node is to be told as well; how long is said by itself. */
 static struct text_list options_given(const struct opts *opts)
 {
-	static const char *const own[] = { "for", "junit", "yield" };
+	static const char *const own[] = { "for", "junit", "svg", "yield" };
 	struct text_list list = { .n = 0 };
 
 	for (const struct opt *o = burn_opts; o->name; o++) {
@@ -330,6 +335,7 @@ static const struct cmd_example burn_examples[] = {
 	{ "tenure burn --gpus 0,1 --for 1h --load tensor --precision fp16",
 	  "two of them, thoroughly" },
 	{ "tenure burn --instance default --for 10m", "all nodes that serve that queue, together" },
+	{ "tenure burn --for 10m --svg burn.svg", "with a picture of how they were meanwhile" },
 	{ "tenure burn --json --junit burn.xml", "in a script: the exit code is the verdict" },
 	{ 0 },
 };

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "cli/holding/burn_svg.h"
 #include "cli/table.h"
 #include "cli/term.h"
 
@@ -279,6 +280,37 @@ void burn_report_print(const struct burn_report_of *r, FILE *out)
 		print_trouble(&r->nodes[i], out);
 }
 
+/* -------- a picture -------- */
+
+static int draw(const struct burn_report_of *r, const char *path, struct err *e)
+{
+	cleanup_free struct burn_svg_line *lines = xcalloc(r->n ? r->n : 1, sizeof(*lines));
+	char(*names)[2 * CELL] = xcalloc(r->n ? r->n : 1, sizeof(*names));
+	char time[CLOCK_TEXT_MAX], gpu[CELL];
+	cleanup_free char *title =
+		xasprintf("tenure burn of %s%s, %s, %s for %.0f s", r->instance ? "instance " : "",
+			  r->instance ? r->instance : r->nodes->name,
+			  clock_format_local(r->began_wall_ns, time),
+			  burn_load_name(r->order->policy.burn_load), (double)r->for_ns / 1e9);
+	int code;
+
+	for (uint32_t i = 0; i < r->n; i++) {
+		const struct dev_status *dev = &r->devices[i].dev;
+
+		if (r->instance)
+			(void)str_print(names[i], sizeof(names[i]), "%s GPU %s",
+					node_of(r, i)->name, label(dev, gpu));
+		else
+			(void)str_print(names[i], sizeof(names[i]), "GPU %s, %s", label(dev, gpu),
+					dev->name);
+		lines[i] =
+			(struct burn_svg_line){ .name = names[i], .curve = &r->devices[i].curve };
+	}
+	code = burn_svg_write(title, lines, r->n, path, e);
+	free(names);
+	return code;
+}
+
 /* -------- for programs -------- */
 
 static json_t *texts_json(const struct text_list *l)
@@ -371,6 +403,36 @@ static json_t *throttled_json(const struct burnt *d)
 	return all;
 }
 
+static json_t *curve_json(const struct burn_curve *c)
+{
+	json_t *a = json_array();
+
+	for (uint32_t i = 0; i < c->n; i++) {
+		const struct burn_sample *s = &c->s[i];
+		const struct {
+			const char *key;
+			uint32_t known;
+			float value;
+		} figures[] = {
+			{ "power_w", SAMPLE_POWER, s->power_w },
+			{ "clock_sm_mhz", SAMPLE_CLOCK, s->clock_mhz },
+			{ "temperature_c", SAMPLE_TEMP, s->temp_c },
+			{ "utilisation", SAMPLE_UTIL, s->util },
+			{ "tflops", SAMPLE_TFLOPS, s->tflops },
+			{ "gb_per_s", SAMPLE_MEMORY, s->gb_per_s },
+		};
+		json_t *o = json_pack("{s:f}", "at_s", s->at_ms / 1e3);
+
+		for (size_t k = 0; k < ARRAY_LEN(figures); k++)
+			(void)json_object_set_new(o, figures[k].key,
+						  s->known & figures[k].known
+							  ? json_real((double)figures[k].value)
+							  : json_null());
+		(void)json_array_append_new(a, o);
+	}
+	return a;
+}
+
 static json_t *device_json(const struct burnt *d, const struct burn_judgement *j)
 {
 	json_t *index = d->dev.index == BURN_NO_INDEX ? json_null() : json_integer(d->dev.index);
@@ -388,8 +450,11 @@ static json_t *device_json(const struct burnt *d, const struct burn_judgement *j
 	(void)json_object_set_new(o, "power_most_w", number_json(d->watts_most));
 	(void)json_object_set_new(o, "temperature_first_c", number_json(d->temp_first));
 	(void)json_object_set_new(o, "temperature_most_c", number_json(d->temp_most));
+	(void)json_object_set_new(o, "temperature_slope_c_per_min",
+				  j->slope_known ? json_real(j->slope_c_per_min) : json_null());
 	(void)json_object_set_new(o, "clock_least_mhz", number_json(d->clock_least));
 	(void)json_object_set_new(o, "slowed_s", throttled_json(d));
+	(void)json_object_set_new(o, "curve", curve_json(&d->curve));
 	return o;
 }
 
@@ -449,25 +514,6 @@ int burn_report_exit_code(const struct burn_report_of *r)
 
 /* -------- for CI -------- */
 
-static void add_xml(struct strbuf *out, const char *text)
-{
-	static const struct {
-		char c;
-		const char *as;
-	} escapes[] = { { '&', "&amp;" }, { '<', "&lt;" }, { '>', "&gt;" }, { '"', "&quot;" } };
-
-	for (; *text; text++) {
-		const char *as = NULL;
-
-		for (size_t i = 0; i < ARRAY_LEN(escapes); i++)
-			as = escapes[i].c == *text ? escapes[i].as : as;
-		if (as)
-			strbuf_adds(out, as);
-		else
-			strbuf_addc(out, *text);
-	}
-}
-
 static void add_case(struct strbuf *out, const struct burn_report_of *r, uint32_t i)
 {
 	const struct burnt *d = &r->devices[i];
@@ -475,15 +521,15 @@ static void add_case(struct strbuf *out, const struct burn_report_of *r, uint32_
 	char gpu[CELL];
 
 	strbuf_addf(out, "  <testcase classname=\"");
-	add_xml(out, node_of(r, i)->name);
+	strbuf_add_xml(out, node_of(r, i)->name);
 	strbuf_addf(out, "\" name=\"gpu %s ", label(&d->dev, gpu));
-	add_xml(out, d->dev.uuid);
+	strbuf_add_xml(out, d->dev.uuid);
 	strbuf_addf(out, "\" time=\"%.3f\">", seconds_of(d));
 	if (j->verdict != BURN_GOOD) {
 		strbuf_addf(out, "<%s message=\"", j->verdict == BURN_BAD ? "failure" : "skipped");
 		for (size_t k = 0; k < j->reasons.n; k++) {
 			strbuf_adds(out, k ? "; " : "");
-			add_xml(out, j->reasons.texts[k]);
+			strbuf_add_xml(out, j->reasons.texts[k]);
 		}
 		strbuf_adds(out, "\"/>");
 	}
@@ -503,7 +549,7 @@ static void add_suite(struct strbuf *out, const struct burn_report_of *r, const 
 	strbuf_adds(out, "<testsuite name=\"tenure burn");
 	if (r->instance) {
 		strbuf_addc(out, ' ');
-		add_xml(out, n->name);
+		strbuf_add_xml(out, n->name);
 	}
 	strbuf_addf(out, "\" tests=\"%u\" failures=\"%u\" skipped=\"%u\" errors=\"0\">\n",
 		    (unsigned int)n->n + !n->n, failures, skipped);
@@ -511,9 +557,9 @@ static void add_suite(struct strbuf *out, const struct burn_report_of *r, const 
 		add_case(out, r, i);
 	if (!n->n) {
 		strbuf_adds(out, "  <testcase classname=\"");
-		add_xml(out, n->name);
+		strbuf_add_xml(out, n->name);
 		strbuf_adds(out, "\" name=\"node\"><skipped message=\"");
-		add_xml(out, n->trouble ? n->trouble : "it has no GPU to test");
+		strbuf_add_xml(out, n->trouble ? n->trouble : "it has no GPU to test");
 		strbuf_adds(out, "\"/></testcase>\n");
 	}
 	strbuf_adds(out, "</testsuite>\n");
@@ -537,12 +583,14 @@ int burn_report_junit(const struct burn_report_of *r, const char *path, struct e
 
 static int show(const struct cmd_ctx *ctx, const struct burn_report_of *r, struct err *e)
 {
-	const char *junit = opts_text(ctx->opts, "junit");
+	const char *junit = opts_text(ctx->opts, "junit"), *svg = opts_text(ctx->opts, "svg");
 
 	if (opts_flag(ctx->opts, "json"))
 		cmd_print_json(burn_report_json(r));
 	else
 		burn_report_print(r, stdout);
+	if (svg && draw(r, svg, e) < 0)
+		return CMD_FAILED;
 	if (junit && burn_report_junit(r, junit, e) < 0)
 		return CMD_FAILED;
 	if (!r->n && !r->instance)
