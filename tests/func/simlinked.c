@@ -22,7 +22,7 @@ int cuInit(unsigned int flags);
 int cuGraphCreate(void **graph, unsigned int flags);
 int cuMemPoolCreate(void **pool, const void *properties);
 int cuGLInit(void);
-int cuIpcGetMemHandle(void *handle, unsigned long long address);
+int cuIpcGetEventHandle(void *handle, void *event);
 int cuStreamBeginCapture_v2(void *stream, int mode);
 
 #define SHOW(call) printf("%s %d\n", #call, call)
@@ -53,7 +53,7 @@ int main(void)
 	SHOW(cuGraphCreate(&graph, 0));
 	SHOW(cuMemPoolCreate(&graph, text));
 	SHOW(cuGLInit());
-	SHOW(cuIpcGetMemHandle(text, 4096));
+	SHOW(cuIpcGetEventHandle(text, NULL));
 	SHOW(cuStreamBeginCapture_v2(NULL, 0));
 	return graph ? 1 : 0;
 }

@@ -137,6 +137,45 @@ def test_what_is_not_simulated_is_there_and_says_so(sim, build, model, brand, ar
         assert code == (3 if name.startswith("nvml") else 801), name
 
 
+def test_memory_that_another_process_opens(script):
+    """It is the same memory, stays when its owner is gone, and cannot be freed by who has opened it."""
+    script("""
+import os
+class Handle(c.Structure):
+    _fields_ = [("bytes", c.c_char * 64)]
+(r, w), (r2, w2) = os.pipe(), os.pipe()
+handle, word, p = Handle(), c.c_uint32(7), c.c_ulonglong()
+if os.fork() == 0:
+    cuda = Cuda()
+    _, p = cuda.alloc(4 << 20)
+    cuda.check("cuMemcpyHtoD_v2", c.c_ulonglong(p.value + 4096), c.byref(word), c.c_size_t(4))
+    cuda.check("cuIpcGetMemHandle", c.byref(handle), p)
+    assert cuda.call("cuIpcOpenMemHandle_v2", c.byref(p), handle, 1) == 201, "its own"
+    os.write(w, bytes(handle))
+    os.read(r2, 1)
+    cuda.check("cuMemcpyDtoH_v2", c.byref(word), c.c_ulonglong(p.value), c.c_size_t(4))
+    os._exit(0 if word.value == 8 else 1)
+cuda = Cuda()
+assert cuda.call("cuIpcOpenMemHandle_v2", c.byref(p), handle, 1) == 1, "nobody's"
+c.memmove(c.byref(handle), os.read(r, 64), 64)
+cuda.check("cuIpcOpenMemHandle_v2", c.byref(p), handle, 1)
+cuda.check("cuMemcpyDtoH_v2", c.byref(word), c.c_ulonglong(p.value + 4096), c.c_size_t(4))
+assert word.value == 7
+word.value = 8
+cuda.check("cuMemcpyHtoD_v2", p, c.byref(word), c.c_size_t(4))
+os.write(w2, b"x")
+assert os.wait()[1] == 0
+word.value = 0
+cuda.check("cuMemcpyDtoH_v2", c.byref(word), p, c.c_size_t(4))
+assert word.value == 8, "its owner is gone"
+assert cuda.call("cuMemFree_v2", p) == 1
+cuda.check("cuIpcCloseMemHandle", p)
+assert cuda.call("cuIpcCloseMemHandle", p) == 1
+_, big = cuda.alloc(64 << 20)
+assert cuda.call("cuIpcGetMemHandle", c.byref(handle), big) == 1, "more than ipc-bytes"
+""")
+
+
 def test_memory_of_every_kind_is_charged_to_the_card(script):
     """What a pool keeps, and what is freed, as it was measured on an H100; managed memory from its
     allocation on, within what is free."""
