@@ -8,6 +8,7 @@ import time
 import pytest
 
 from machine import until
+from patience import must_come
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def test_without_a_task(q, tmp_path):
     q.start("--no-hold")
     go = tmp_path / "go"
     first = q.submit("-g", "0", "-n", "first", "--", "sh", "-c", f"echo out; {until(go)}; exit 3")
-    q.wait(first, "running")
+    must_come(lambda: "\nout\n" in (q.log(first) or ""))
     note = f"tenure: note: task {first} first, your latest\n"
     for cmd, said in (("show", "name          first"), ("why", "first: runs on"), ("logs", "out\n")):
         done = run(q, cmd)
