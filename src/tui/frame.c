@@ -634,7 +634,17 @@ static void draw_header(struct canvas *c, const struct model_snapshot *s, const 
 		canvas_right(c, c->width - 9, 0, INK_DIM, clock, 9);
 }
 
-static void draw_node(struct canvas *c, size_t y, const json_t *node, const struct frame_ui *ui)
+/* Also while nothing of the queue can be read: since it was, its heartbeat has not grown younger.
+ */
+static double heartbeat_age_s(const struct frame_look *l, const json_t *node)
+{
+	uint64_t since = l->mono_ns > l->s->nodes_ns ? l->mono_ns - l->s->nodes_ns : 0;
+
+	return json_get_num(node, "age_s") + (double)since / (double)NS_PER_S;
+}
+
+static void draw_node(struct canvas *c, size_t y, const struct frame_look *l, const json_t *node,
+		      const struct frame_ui *ui)
 {
 	const char *state = text_of(node, "state"), *name = text_of(node, "agent");
 	const char *version = text_of(node, "version");
@@ -655,7 +665,7 @@ static void draw_node(struct canvas *c, size_t y, const json_t *node, const stru
 	if (json_get_flag(node, "here"))
 		strbuf_adds(&note, "this one");
 	else if (is_known(node, "age_s"))
-		strbuf_addf(&note, "heard of %s ago", duration(json_get_num(node, "age_s"), time));
+		strbuf_addf(&note, "heard of %s ago", duration(heartbeat_age_s(l, node), time));
 	if (version[0])
 		strbuf_addf(&note, "%sversion %s", note.len ? "; " : "", version);
 	(void)canvas_put(c, 56, y, INK_DIM, strbuf_str(&note), c->width);
@@ -678,7 +688,7 @@ static size_t draw_nodes(struct canvas *c, size_t y, size_t room, const struct f
 	if (c->width > 57)
 		canvas_right(c, 57, y - 1, INK_HEAD, text, c->width - 57);
 	for (size_t i = 0; i < p->rows; i++)
-		draw_node(c, y + i, json_array_get(l->s->nodes, p->scroll + i), ui);
+		draw_node(c, y + i, l, json_array_get(l->s->nodes, p->scroll + i), ui);
 	return y + p->rows;
 }
 

@@ -364,6 +364,25 @@ static bool shows(const struct canvas *c, const char *text)
 	return found;
 }
 
+static void a_heartbeat_grows_older_while_the_queue_is_not_read(void **state)
+{
+	struct model_snapshot s = snapshot_of("{\"uuid\": \"a\"}", NULL, 0);
+	struct frame_look l = { .s = &s, .instance = "default", .now_ns = NOW_NS };
+	struct frame_ui ui = { .part = PART_NODES };
+	struct canvas *c = canvas_new(100, 24);
+
+	s.nodes = json_pack("[{ss ss sf}, {ss ss sf}]", "agent", "n0", "state", "alive", "age_s",
+			    1.0, "agent", "n1", "state", "alive", "age_s", 2.0);
+	s.nodes_ns = 100 * NS_PER_S;
+	l.mono_ns = 140 * NS_PER_S;
+	frame_draw(c, &l, &ui);
+	assert_true(shows(c, "heard of 41s ago") && shows(c, "heard of 42s ago"));
+	json_decref(s.nodes);
+	json_decref(s.status);
+	frame_clear(&ui);
+	c = canvas_free(c);
+}
+
 static void nodes_are_rows_to_choose_among(void **state)
 {
 	struct model_snapshot s = snapshot_of("{\"uuid\": \"a\"}", NULL, 0);
@@ -626,6 +645,7 @@ int main(void)
 		cmocka_unit_test(the_first_frame_has_the_trend),
 		cmocka_unit_test(the_band_is_seen_without_colours),
 		cmocka_unit_test(rows_are_sorted_once_for_a_reading),
+		cmocka_unit_test(a_heartbeat_grows_older_while_the_queue_is_not_read),
 		cmocka_unit_test(nodes_are_rows_to_choose_among),
 		cmocka_unit_test(events_are_rows_to_choose_among),
 		cmocka_unit_test(all_gpus_can_be_reached),
