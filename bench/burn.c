@@ -129,8 +129,8 @@ static bool begin(struct bench *b, enum burn_load load, enum precision precision
 {
 	struct err e = ERR_INIT;
 
-	b->job.load = load;
-	b->job.precision = precision;
+	b->job.test.load = (uint8_t)load;
+	b->job.test.precision = (uint8_t)precision;
 	need_ok(burn_create(&b->setup, ret, &e), &e);
 	return burn_begin(*ret, &b->job, &e) == 0;
 }
@@ -162,18 +162,20 @@ static void measure(struct bench *b, enum burn_load load, enum precision precisi
 		watts += mw / 1e3;
 	}
 	f = *burn_found(burn);
-	(void)printf("{\"what\": \"%s\", \"tflops\": %.1f, \"gb_per_s\": %.0f, \"watts\": %.0f, "
-		     "\"compared\": %.3g, \"wrong\": %llu, \"busy\": %.3f}\n",
-		     load == BURN_MEMORY ? "memory" : precision_name(precision),
-		     f.product_ns ? (double)(f.gflop - warm.gflop) /
-					    (double)(f.product_ns - warm.product_ns) * 1e6
-				  : 0,
-		     f.memory_ns ? (double)(f.memory_bytes - warm.memory_bytes) /
-					   (double)(f.memory_ns - warm.memory_ns)
-				 : 0,
-		     watts / samples, (double)(f.elements + f.words),
-		     (unsigned long long)burn_report_errors(&f),
-		     (double)(f.product_ns + f.memory_ns) / 1e9 / seconds);
+	(void)printf(
+		"{\"what\": \"%s%s%s\", \"tflops\": %.1f, \"gb_per_s\": %.0f, \"watts\": %.0f, "
+		"\"compared\": %.3g, \"wrong\": %llu, \"busy\": %.3f}\n",
+		load == BURN_MEMORY ? "memory" : precision_name(precision),
+		load == BURN_MEMORY ? "" : ", kernel ", f.kernel,
+		f.product_ns ? (double)(f.gflop - warm.gflop) /
+				       (double)(f.product_ns - warm.product_ns) * 1e6
+			     : 0,
+		f.memory_ns ? (double)(f.memory_bytes - warm.memory_bytes) /
+				      (double)(f.memory_ns - warm.memory_ns)
+			    : 0,
+		watts / samples, (double)(f.elements + f.words),
+		(unsigned long long)burn_report_errors(&f),
+		(double)(f.product_ns + f.memory_ns) / 1e9 / seconds);
 }
 
 static void measure_copies(struct bench *b, double seconds)
@@ -219,7 +221,8 @@ static void measure_stop(struct bench *b, enum burn_load load, const char *what,
 		sum += ms;
 		worst = ms > worst ? ms : worst;
 	}
-	(void)printf("{\"what\": \"%s\", \"mean_ms\": %.2f, \"worst_ms\": %.2f}\n", what,
+	(void)printf("{\"what\": \"%s%s%s\", \"mean_ms\": %.2f, \"worst_ms\": %.2f}\n", what,
+		     burn_found(burn)->kernel[0] ? ", kernel " : "", burn_found(burn)->kernel,
 		     sum / STOPS, worst);
 }
 
@@ -264,11 +267,16 @@ int main(int argc, char **argv)
 	(void)setvbuf(stdout, NULL, _IOLBF, 0);
 	start(&b);
 	measure_copy(&b);
-	for (int p = 0; p < PRECISION_MAX; p++)
-		measure(&b, BURN_TENSOR, (enum precision)p, seconds);
+	for (int kernel = BURN_KERNEL_OWN; kernel < BURN_KERNEL_MAX; kernel++) {
+		b.job.test.kernel = (uint8_t)kernel;
+		for (int p = 0; p < PRECISION_MAX; p++)
+			if (kernel != BURN_KERNEL_CUBLAS || p != PRECISION_F64)
+				measure(&b, BURN_TENSOR, (enum precision)p, seconds);
+		measure_stop(&b, BURN_TENSOR, "stop", STOP_AFTER_US);
+	}
+	b.job.test.kernel = BURN_KERNEL_AUTO;
 	measure(&b, BURN_MEMORY, PRECISION_BF16, seconds);
 	measure_copies(&b, seconds);
-	measure_stop(&b, BURN_TENSOR, "stop", STOP_AFTER_US);
 	measure_stop(&b, BURN_COPIES, "stop of copies", STOP_COPIES_US);
 	measure_flip(&b, BURN_TENSOR, "a product", b.job.pieces[0].bytes / 4);
 	measure_flip(&b, BURN_TENSOR, "a matrix", 64U << 20);

@@ -4,11 +4,11 @@
  * What the kernels of `--load gemm` and `tenure burn` reach, for bench/products: one line of JSON
  * for each of them.
  *
- *	product N SECONDS
+ *	product N SECONDS PRECISION,...
  *
- * N x N matrices of whole numbers between -RANGE and RANGE, so that every sum is exact. Their rows
- * repeat after PERIOD, so that the host knows each element of the product from PERIOD x PERIOD sums
- * of its own. The first third of the time warms the card.
+ * N x N matrices of whole numbers between -RANGE and RANGE, so that every sum is exact, and rows
+ * that repeat after PERIOD, so that the host knows each element of the product from PERIOD x PERIOD
+ * sums of its own. The first third of the time warms the card.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -236,10 +236,11 @@ static void make_matrices(struct bench *b, enum precision precision)
 
 int main(int argc, char **argv)
 {
-	struct bench b = { .n = argc == 3 ? (uint32_t)atoi(argv[1]) : 0 };
+	struct bench b = { .n = argc == 4 ? (uint32_t)atoi(argv[1]) : 0 };
 
 	if (b.n < 256 || b.n % 256) {
-		(void)fprintf(stderr, "usage: product N SECONDS, N a multiple of 256\n");
+		(void)fprintf(stderr,
+			      "usage: product N SECONDS PRECISION,..., N a multiple of 256\n");
 		return 2;
 	}
 	b.seconds = atof(argv[2]);
@@ -250,7 +251,7 @@ int main(int argc, char **argv)
 	for (const struct product *p = products; p->name; p++) {
 		CUfunction f = product_load(&b.cu, p, b.major * 10 + b.minor, p->precision);
 
-		if (!f)
+		if (!f || !strstr(argv[3], precision_name(p->precision)))
 			continue;
 		if (!b.a || b.precision != p->precision)
 			make_matrices(&b, p->precision);

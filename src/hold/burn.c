@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "hold/burn.h"
 
+#include <errno.h>
+
 #include "base/enumstr.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -16,6 +18,13 @@ _Static_assert(ARRAY_LEN(burn_load_words) == BURN_LOAD_MAX + 1, "a name for ever
 const char *const precision_words[] = {
 	[PRECISION_F16] = "fp16", [PRECISION_BF16] = "bf16",   [PRECISION_TF32] = "tf32",
 	[PRECISION_E4M3] = "fp8", [PRECISION_E4M3 + 1] = NULL,
+};
+
+const char *const burn_kernel_words[] = {
+	[BURN_KERNEL_AUTO] = "auto",
+	[BURN_KERNEL_OWN] = "own",
+	[BURN_KERNEL_CUBLAS] = "cublas",
+	[BURN_KERNEL_MAX] = NULL,
 };
 
 static const uint32_t bytes_of[] = {
@@ -55,7 +64,16 @@ enum precision burn_precision(enum burn_load load, enum precision chosen)
 
 bool burn_has_products(enum burn_load load)
 {
-	return load != BURN_MEMORY;
+	return load != BURN_MEMORY && load != BURN_COPIES;
+}
+
+int burn_test_check(const struct burn_test *o, struct err *e)
+{
+	if (o->load >= BURN_LOAD_MAX || o->precision >= PRECISION_MAX ||
+	    o->kernel >= BURN_KERNEL_MAX || o->exclusive > 1)
+		return err_set(e, -EINVAL, "burn: unknown load %u, precision %u or kernel %u",
+			       o->load, o->precision, o->kernel);
+	return 0;
 }
 
 static void end_copies(struct burn_copies *c)

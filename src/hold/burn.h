@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/err.h"
+
 enum burn_load {
 	BURN_TENSOR, /* products on the tensor cores, each compared with what the host knows */
 	BURN_FP32,   /* the same in single precision, without tensor cores */
@@ -32,6 +34,23 @@ enum precision {
 	PRECISION_F32,
 	PRECISION_F64,
 	PRECISION_MAX
+};
+
+/* By which kernels products are computed. */
+enum burn_kernel {
+	BURN_KERNEL_AUTO, /* whichever is the faster for the card: of equal ones, ours */
+	BURN_KERNEL_OWN,
+	BURN_KERNEL_CUBLAS, /* NVIDIA's cuBLASLt */
+	BURN_KERNEL_MAX
+};
+
+/* What is to be tested, as policies and holders are told. */
+struct burn_test {
+	uint8_t load;	   /* enum burn_load */
+	uint8_t precision; /* enum precision, of the load `tensor` */
+	uint8_t kernel;	   /* enum burn_kernel */
+	uint8_t exclusive; /* no task of ours ends it, but newcomers do */
+	uint32_t id;	   /* another one than that of the burn before: what is told has it */
 };
 
 #define BURN_RECORDS 4
@@ -95,6 +114,7 @@ struct burn_link {
 
 /* What a holder has found since its burn began. Counters only grow. */
 struct burn_report {
+	uint32_t id; /* of the order */
 	/* Products. */
 	uint64_t product_ns;	  /* time in which they were computed */
 	uint64_t gflop;		  /* 10^9 operations in that time */
@@ -111,12 +131,15 @@ struct burn_report {
 	uint32_t n;			/* of n x n products; 0: none was made yet */
 	uint32_t precision;		/* enum precision of them */
 	uint32_t records, word_records; /* in record[] and word[] */
-	char kernel[16];		/* which products: "9.0", "8.0", "7.0" */
+	char kernel[16];		/* which products: "9.0", "8.0", "7.0", "cuBLASLt 13.1" */
 	struct burn_record record[BURN_RECORDS], word[BURN_RECORDS]; /* the first of each */
 	struct burn_copies copies;				     /* over PCIe */
 	uint32_t n_links, pad;
 	struct burn_link links[BURN_PEERS_MAX];
 };
+
+/* 0, or -EINVAL and e: numbers are out of range. */
+int burn_test_check(const struct burn_test *o, struct err *e);
 
 /* Terminate its strings and bound its numbers: it came over a socket. */
 void burn_report_end(struct burn_report *r);
@@ -127,9 +150,9 @@ uint64_t burn_report_errors(const struct burn_report *r);
 /* Whether it is also between devices. */
 bool burn_copies_to_peers(uint32_t load);
 
-/* Each load by its number, and the precisions that can be chosen by theirs, to NULL: words of
- * options. */
-extern const char *const burn_load_words[], *const precision_words[];
+/* Each load and kernel by its number, and the precisions that can be chosen by theirs, to NULL:
+ * words of options. */
+extern const char *const burn_load_words[], *const precision_words[], *const burn_kernel_words[];
 /* Of these; "?" out of range. */
 const char *burn_load_name(uint32_t load);
 /* "fp16", "bf16", "tf32", "fp8", "fp32", "fp64"; "?" out of range. */

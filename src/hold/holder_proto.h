@@ -72,8 +72,7 @@ struct holder_msg {
 	struct mem_amount amount;
 	uint32_t load;		  /* enum load_kind */
 	uint32_t duty_permille;	  /* share of the time in which the load runs */
-	uint32_t burn_load;	  /* enum burn_load, with LOAD_BURN */
-	uint32_t burn_precision;  /* enum precision, with LOAD_BURN */
+	struct burn_test burn;	  /* with LOAD_BURN */
 	uint64_t bytes;		  /* held (HELD) or freed (FREED) */
 	uint64_t wanted;	  /* HELD */
 	uint64_t at_ns;		  /* CLOCK_MONOTONIC when it was done */

@@ -92,10 +92,9 @@ int policy_check(const struct hold_policy *p, struct err *e)
 {
 	if (p->load >= LOAD_MAX)
 		return err_set(e, -EINVAL, "load: unknown kind %u", p->load);
-	if (p->burn_load >= BURN_LOAD_MAX || p->burn_precision >= PRECISION_MAX)
-		return err_set(e, -EINVAL, "burn: unknown load %u or precision %u", p->burn_load,
-			       p->burn_precision);
-	if (p->burn_exclusive > 1 || (p->burn_exclusive && p->load != LOAD_BURN))
+	if (burn_test_check(&p->burn, e) < 0)
+		return -EINVAL;
+	if (p->burn.exclusive && p->load != LOAD_BURN)
 		return err_set(e, -EINVAL, "burn: only a burn can be exclusive");
 	if (p->n_gpus > POLICY_GPUS_MAX || p->n_ignore > POLICY_IGNORE_MAX)
 		return err_set(e, -EINVAL, "gpus or ignore_pid: more than %d or %d entries",

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "hold/burn.h"
 
 #define POLICY_GPUS_MAX	  64 /* entries of the device selection */
 #define POLICY_GPU_TEXT	  64 /* one entry: index, UUID or prefix of one */
@@ -49,13 +50,10 @@ struct hold_policy {
 	uint8_t util;	   /* per cent; aimed at */
 	uint8_t util_high; /* per cent; above: less load */
 	uint32_t leave; /* this many of the selected devices, the last ones, are left for others */
-	uint32_t max_devices;	/* at most this many are held for this instance or used by its tasks
-				   at a time; 0 = no limit */
-	uint32_t site_devices;	/* the same for all instances together: the site's limit */
-	uint8_t burn_load;	/* enum burn_load, with LOAD_BURN */
-	uint8_t burn_precision; /* enum precision, with LOAD_BURN */
-	uint8_t burn_exclusive; /* with LOAD_BURN: no task of ours ends it, but newcomers do */
-	uint8_t pad[1];
+	uint32_t max_devices;  /* at most this many are held for this instance or used by its tasks
+				  at a time; 0 = no limit */
+	uint32_t site_devices; /* the same for all instances together: the site's limit */
+	struct burn_test burn; /* with LOAD_BURN */
 	struct mem_amount memory;
 	uint64_t idle_below_bytes; /* a device that uses more than this is not idle */
 	uint64_t idle_for_ms;	   /* idle for so long before it is held; 0 = at once */

@@ -6,6 +6,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import time
 import xml.etree.ElementTree
 
 import pytest
@@ -201,6 +202,59 @@ def test_double_precision_of_other_cards(machine, model, kernel):  # noqa: F811
     assert any("the first: bits " in n for n in gpus[0]["notes"])
 
 
+def library(m, build, **more):
+    """NVIDIA's library is on the path of whoever burns, and so on that of the guard."""
+    m.env.update(more, LD_LIBRARY_PATH=f"{m.env['LD_LIBRARY_PATH']}:{build / 'sim' / 'cublas'}")
+    return m
+
+
+@pytest.mark.parametrize("model, args, kernel, tflops", [
+    ("a10", ["--load", "tensor"], "cuBLASLt 13.1", (60, 90)), ("a10", ["--load", "tensor", "--kernel", "own"], "8.0", (60, 90)),
+    ("a100-80", ["--load", "tensor", "--precision", "tf32"], "cuBLASLt 13.1", (90, 160)),
+    ("a10", ["--load", "tensor", "--precision", "fp8"], None, None), ("rtx4090", ["--load", "fp32"], "cuBLASLt 13.1", (10, 60)),
+    ("h200", ["--load", "tensor"], "9.0", (600, 750)), ("h200", ["--load", "tensor", "--kernel", "cublas"], "cuBLASLt 13.1", (600, 750)),
+    ("h200", ["--load", "fp64"], "9.0", (40, 70))])
+def test_products_of_the_library(machine, build, model, args, kernel, tflops):  # noqa: F811
+    """Where it is there it computes those products for which no kernel of ours is as fast, in bands of some milliseconds."""
+    m = library(machine(gpus=1, options=("--model", model)), build)
+    done, _, gpus = burn(m, *args, seconds="3s")
+    if not kernel:
+        assert done.returncode == 3 and any("no products in fp8" in r for r in gpus[0]["reasons"]), gpus[0]
+        return
+    p = gpus[0]["products"]
+    assert done.returncode == 0 and p["kernel"] == kernel and tflops[0] < p["tflops"] < tflops[1]
+    assert p["compared"] > 1e8 and p["wrong"] == 0
+    m.ctl("health", "0", "wrong-results", "2")
+    done, doc, _ = burn(m, *args, seconds="1s")
+    assert done.returncode == 1, doc
+
+
+def test_library_that_cannot_be_used(machine, build, tmp_path):  # noqa: F811
+    """One that has no algorithm, one that is no library, and none: the kernels of tenure, if it is not asked for by name."""
+    m = library(machine(gpus=1, options=("--model", "a10")), build, TENURE_SIM_CUBLASLT="refuse")
+    assert burn(m, "--load", "tensor", seconds="1s")[2][0]["products"]["kernel"] == "8.0"
+    done, _, gpus = burn(m, "--load", "tensor", "--kernel", "cublas", seconds="1s")
+    assert done.returncode == 3 and "cuBLASLt 13.1 has no products in bf16 for this card (status 15)" in gpus[0]["reasons"][0]
+    m = machine(gpus=1, options=("--model", "a10"))
+    (tmp_path / "libcublasLt.so.13").write_text("rubbish")
+    for path in m.env["LD_LIBRARY_PATH"], f"{m.env['LD_LIBRARY_PATH']}:{tmp_path}":
+        m.env["LD_LIBRARY_PATH"] = path
+        assert burn(m, "--load", "tensor", seconds="1s")[2][0]["products"]["kernel"] == "8.0"
+        done, _, gpus = burn(m, "--load", "tensor", "--kernel", "cublas", seconds="1s")
+        # Where the machine has a real one, that finds no real driver.
+        assert done.returncode == 3 and re.search("no libcublasLt.so.11, 12 or 13 is on|makes no handle", gpus[0]["reasons"][0])
+
+
+def test_a_newcomer_ends_a_product_of_the_library(machine, build):  # noqa: F811
+    m = library(machine(gpus=1), build)
+    p = start(m, "--load", "tensor", "--kernel", "cublas")
+    must_come(lambda: any(d["power_mw"] > 300000 for d in m.show()["devices"]))  # it computes
+    new = m.newcomer("--device", 0, "--take", "90%", "--stay", "1")
+    assert new["result"] == 0 and new["retries"] == 0
+    code, devices, _ = end(p)
+    assert code == 4 and devices[0]["verdict"] == "yielded" and devices[0]["products"]["kernel"] == "cuBLASLt 13.1"
+
+
 def test_what_a_card_cannot(machine):  # noqa: F811
     """fp8 on an Ampere card, and a card whose driver gives no memory: not tested, with the reason."""
     m = machine(gpus=1, options=("--model", "a100-80"))
@@ -354,9 +408,25 @@ def test_one_at_a_time(machine):  # noqa: F811
     assert done.returncode == 3 and "an agent of burn runs already" in done.stderr
 
 
+def test_what_the_burn_before_has_found(machine):  # noqa: F811
+    """The next one begins with nothing, also on a hold that it takes over from one that was killed."""
+    m = machine(gpus=1)
+    for how in signal.SIGKILL, signal.SIGINT:
+        m.ctl("health", "0", "wrong-results", "2")
+        p = start(m, "--load", "tensor")
+        time.sleep(1.5)  # it has told of wrong results, unless the machine is very busy
+        m.ctl("health", "0", "wrong-results", "0")
+        p.send_signal(how)
+        p.communicate(timeout=HANG)
+        done, doc, gpus = burn(m, "--load", "tensor", seconds="2s")
+        assert done.returncode == 0 and gpus[0]["products"]["wrong"] == 0, doc
+        assert gpus[0]["products"]["product_s"] < 3
+
+
 @pytest.mark.parametrize("args, why", [
     (["--for", "1ms"], "--for"), (["--load", "tensr"], "did you mean tensor"), (["--precision", "int4"], "precision"),
     (["--load", "fp32", "--precision", "tf32"], "--load fp32 has none to choose"), (["--yield", "--exclusive"], "one of them"),
+    (["--load", "fp64", "--kernel", "cublas"], "--load fp64 is not computed with it"), (["--load", "copies", "--kernel", "cublas"], "--load copies"),
     (["--gpus", "7"], "7"), (["--memory", "200%"], "memory"), (["--junit"], "junit"), (["--idle-for", "5m"], "unknown option --idle-for"), (["0"], "unexpected argument")])
 def test_mistakes(machine, args, why):  # noqa: F811
     done = machine().cmd("burn", *args)

@@ -16,6 +16,7 @@
 #include "gpu/nvml_abi.h"
 #include "hold/holder/burn.h"
 #include "hold/holder/copies.h"
+#include "hold/holder/cublas.h"
 #include "hold/holder/peers.h"
 #include "hold/holder/product.h"
 
@@ -455,6 +456,33 @@ static void test_slope_of_temperature(void **state)
 	burn_judgement_clear(&j);
 }
 
+/* A card whose node has NVIDIA's library is not compared with one that has not. */
+static void test_kernels_apart(void **state)
+{
+	struct burnt d[3] = { good("NVIDIA A10", 70), good("NVIDIA A10", 70),
+			      good("NVIDIA A10", 40) };
+	struct burn_judgement j[3];
+
+	(void)str_copy(d[2].found.kernel, sizeof(d[2].found.kernel), "8.0");
+	burn_judge(d, 3, j);
+	assert_int_equal(j[2].verdict, BURN_GOOD);
+	assert_true(j[2].of_median == 0 && j[0].of_median == 1);
+	for (size_t i = 0; i < ARRAY_LEN(j); i++)
+		burn_judgement_clear(&j[i]);
+}
+
+/* Pieces of some 5 ms: halves and doubles of what there is, never for a small difference. */
+static void test_bands(void **state)
+{
+	assert_int_equal(cublas_bands(16, 0), 16); /* not known yet */
+	assert_int_equal(cublas_bands(16, NS_PER_MS / 10), 8);
+	assert_int_equal(cublas_bands(1, NS_PER_MS / 10), 1);
+	assert_int_equal(cublas_bands(4, 3 * NS_PER_MS), 4);
+	assert_int_equal(cublas_bands(4, 9 * NS_PER_MS), 4);
+	assert_int_equal(cublas_bands(4, 11 * NS_PER_MS), 8);
+	assert_int_equal(cublas_bands(16, NS_PER_S), 16);
+}
+
 static void test_exit_codes(void **state)
 {
 	struct burn_judgement j[4] = { { .verdict = BURN_GOOD },
@@ -550,6 +578,8 @@ int main(void)
 		cmocka_unit_test(test_slope_of_temperature),
 		cmocka_unit_test(test_exit_codes),
 		cmocka_unit_test(test_words_of_products),
+		cmocka_unit_test(test_kernels_apart),
+		cmocka_unit_test(test_bands),
 		cmocka_unit_test(test_a_part_is_told),
 		cmocka_unit_test(test_bad_parts),
 		cmocka_unit_test(test_windows),

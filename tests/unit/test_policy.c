@@ -41,8 +41,8 @@ static void test_defaults_are_valid(void **state)
 static void test_wrong_policies(void **state)
 {
 	WRONG("load", p.load = LOAD_MAX);
-	WRONG("burn", p.burn_exclusive = 1);
-	WRONG("burn", (p.load = LOAD_BURN, p.burn_exclusive = 2));
+	WRONG("burn", p.burn.exclusive = 1);
+	WRONG("burn", (p.load = LOAD_BURN, p.burn.exclusive = 2));
 	WRONG("gpus", p.n_gpus = POLICY_GPUS_MAX + 1);
 	WRONG("ignore_pid", p.n_ignore = POLICY_IGNORE_MAX + 1);
 	WRONG("gpus", p.all = 0);
@@ -156,16 +156,16 @@ static void test_sizes(void **state)
 		sizeof(struct msg_health),   sizeof(struct msg_heartbeat),
 		sizeof(struct msg_burn),
 	};
-	static const size_t of_version_16[ARRAY_LEN(sizes)] = { 88,  384, 268, 4584, 920, 640, 8,
+	static const size_t of_version_17[ARRAY_LEN(sizes)] = { 88,  384, 268, 4592, 920, 640, 8,
 								152, 40,  360, 120,  352, 136, 152,
-								120, 56,  232, 16,   3000 };
+								120, 56,  232, 16,   3008 };
 
 	for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
-		if (sizes[i] != of_version_16[i])
+		if (sizes[i] != of_version_17[i])
 			fail_msg("message %zu has %zu bytes, not %zu: raise PROTO_VERSION, and "
 				 "write the sizes of that here",
-				 i, sizes[i], of_version_16[i]);
-	assert_int_equal(PROTO_VERSION, 16);
+				 i, sizes[i], of_version_17[i]);
+	assert_int_equal(PROTO_VERSION, 17);
 }
 
 static void test_names(void **state)

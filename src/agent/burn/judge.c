@@ -201,15 +201,27 @@ static int compare_doubles(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The median of those of the same model that were tested, this one included; 0: it is alone. */
+static bool same_model(const struct burnt *a, const struct burnt *b)
+{
+	return strcmp(a->dev.name, b->dev.name) == 0;
+}
+
+/* Where only some nodes have NVIDIA's library, what differs are the kernels. */
+static bool same_model_and_kernel(const struct burnt *a, const struct burnt *b)
+{
+	return same_model(a, b) && strcmp(a->found.kernel, b->found.kernel) == 0;
+}
+
+/* The median of those of its like that were tested, this one included; 0: it is alone. */
 static double median_of(const struct burnt *devices, uint32_t n, const struct burnt *d,
+			bool (*like)(const struct burnt *, const struct burnt *),
 			double (*speed)(const struct burnt *))
 {
 	cleanup_free double *speeds = xcalloc(n, sizeof(*speeds));
 	uint32_t k = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		if (!strcmp(devices[i].dev.name, d->dev.name) && speed(&devices[i]) > 0)
+		if (like(&devices[i], d) && speed(&devices[i]) > 0)
 			speeds[k++] = speed(&devices[i]);
 	if (k < 2)
 		return 0;
@@ -229,8 +241,8 @@ static double known_speed(const struct burnt *d)
 static void judge_speed(const struct burnt *devices, uint32_t n, const struct burnt *d,
 			struct burn_judgement *j)
 {
-	double median = median_of(devices, n, d, tflops_of);
-	double memory_median = median_of(devices, n, d, memory_speed_of);
+	double median = median_of(devices, n, d, same_model_and_kernel, tflops_of);
+	double memory_median = median_of(devices, n, d, same_model, memory_speed_of);
 	double known = j->tflops > 0 ? known_speed(d) : 0;
 	const char *like = median > 0 ? "the median of its model" : "what this model is known for";
 	double against = median > 0 ? median : known;
@@ -292,7 +304,7 @@ static void judge_copy_speed(const struct burnt *devices, uint32_t n, const stru
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		const double speed = rows[i].speed(d),
-			     median = median_of(devices, n, d, rows[i].speed);
+			     median = median_of(devices, n, d, same_model, rows[i].speed);
 		const double against = median > 0 ? median : link;
 
 		if (speed > 0 && against > 0 && speed * 1000 < against * BURN_COPY_PERMILLE)
@@ -443,8 +455,7 @@ static uint32_t usual_links(const struct burnt *devices, uint32_t n, const struc
 	uint32_t k = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		if (!strcmp(devices[i].dev.name, d->dev.name) &&
-		    devices[i].last.known & HEALTH_LINKS)
+		if (same_model(&devices[i], d) && devices[i].last.known & HEALTH_LINKS)
 			like[k++] = &devices[i].last;
 	return card_links_usual(like, k);
 }

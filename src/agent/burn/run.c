@@ -240,9 +240,10 @@ static void on_burn(void *user, uint32_t slot, const struct burn_report *found)
 	struct run *r = user;
 	struct burnt *d = r->of_slot[slot] < 0 ? NULL : &r->state->devices[r->of_slot[slot]];
 
-	if (!d)
+	/* A holder of the burn before may have a last word. */
+	if (!d || found->id != r->order->policy.burn.id)
 		return;
-	d->found = *found; /* the last word may come after the end */
+	d->found = *found; /* of ours it may come after the end */
 	name_links(r, d);
 	if (is_ended(d))
 		return;
@@ -291,11 +292,12 @@ static void on_event(void *user, const struct guard_event *ev)
 	if (!d || is_ended(d) || r->ending_ns)
 		return;
 	if (ev->kind == EVENT_YIELD || ev->kind == EVENT_LENT)
-		yield_device(d, ev, r->order->policy.burn_exclusive);
+		yield_device(d, ev, r->order->policy.burn.exclusive);
 	if (ev->kind == EVENT_LOST)
 		d->lost = true;
+	/* Before its test has begun it may be what the burn before had that is let go. */
 	if (ev->kind != EVENT_FAILED && ev->kind != EVENT_BLIND && ev->kind != EVENT_LOST &&
-	    ev->kind != EVENT_RELEASE)
+	    (ev->kind != EVENT_RELEASE || !d->began_ns))
 		return;
 	why = reason_text(&ev->reason);
 	set_trouble(d, why);

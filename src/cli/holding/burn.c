@@ -46,6 +46,12 @@ static const struct opt burn_opts[] = {
 	  .arg = "PRECISION",
 	  .def = "bf16",
 	  .help = "of the elements of products on the tensor cores" },
+	{ .name = "kernel",
+	  .spec = { VALUE_CHOICE, .choices = burn_kernel_words },
+	  .arg = "KERNEL",
+	  .def = "auto",
+	  .help = "that computes products: tenure's own, NVIDIA's cuBLASLt, or the faster one that is "
+		  "there" },
 	{ .name = "memory",
 	  .short_name = 'm',
 	  .spec = { VALUE_MEM },
@@ -72,19 +78,24 @@ static const struct opt burn_opts[] = {
 	{ 0 },
 };
 
-/* A precision is of the products on tensor cores alone. */
+/* What was asked for goes together. */
 static int check_options(const struct cmd_ctx *ctx, struct err *e)
 {
 	const enum burn_load load = (enum burn_load)opts_value(ctx->opts, "load")->num;
+	const uint64_t kernel = opts_value(ctx->opts, "kernel")->num;
+	const char *name = burn_load_name(load);
 
 	if (opts_flag(ctx->opts, "yield") && opts_flag(ctx->opts, "exclusive"))
 		return err_set(e, -EINVAL, "--yield or --exclusive: one of them");
-	if (!opts_given(ctx->opts, "precision") || load == BURN_TENSOR || load == BURN_MIXED)
-		return 0;
-	return err_set(
-		e, -EINVAL,
-		"--precision is for the loads tensor and mixed; --load %s has none to choose",
-		burn_load_name(load));
+	if (opts_given(ctx->opts, "precision") && load != BURN_TENSOR && load != BURN_MIXED)
+		return err_set(e, -EINVAL,
+			       "--precision is for the loads tensor and mixed; --load %s has none "
+			       "to choose",
+			       name);
+	if (kernel == BURN_KERNEL_CUBLAS && (load == BURN_FP64 || !burn_has_products(load)))
+		return err_set(e, -EINVAL, "--kernel cublas: --load %s is not computed with it",
+			       name);
+	return 0;
 }
 
 static void make_order(const struct cmd_ctx *ctx, struct burn_order *ret)
@@ -96,8 +107,10 @@ static void make_order(const struct cmd_ctx *ctx, struct burn_order *ret)
 	struct hold_policy *p = &ret->policy;
 
 	p->load = LOAD_BURN;
-	p->burn_load = (uint8_t)opts_value(ctx->opts, "load")->num;
-	p->burn_precision = (uint8_t)opts_value(ctx->opts, "precision")->num;
+	p->burn.id = (uint32_t)clock_mono_ns();
+	p->burn.load = (uint8_t)opts_value(ctx->opts, "load")->num;
+	p->burn.kernel = (uint8_t)opts_value(ctx->opts, "kernel")->num;
+	p->burn.precision = (uint8_t)opts_value(ctx->opts, "precision")->num;
 	p->memory = (struct mem_amount){ .kind = kinds[memory->kind],
 					 .permille = memory->permille,
 					 .bytes = memory->bytes };
@@ -107,7 +120,7 @@ static void make_order(const struct cmd_ctx *ctx, struct burn_order *ret)
 	p->refresh_ms = 200;
 	/* Whoever comes has it: the test of that device is over. */
 	p->rehold_ms = 24ULL * 3600 * 1000;
-	p->burn_exclusive = opts_flag(ctx->opts, "exclusive");
+	p->burn.exclusive = opts_flag(ctx->opts, "exclusive");
 	ret->for_ms = opts_value(ctx->opts, "for")->num;
 	ret->dev_dir = settings_str(ctx->settings, SET_DEV_DIR);
 }

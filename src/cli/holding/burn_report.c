@@ -291,7 +291,7 @@ static int draw(const struct burn_report_of *r, const char *path, struct err *e)
 		xasprintf("tenure burn of %s%s, %s, %s for %.0f s", r->instance ? "instance " : "",
 			  r->instance ? r->instance : r->nodes->name,
 			  clock_format_local(r->began_wall_ns, time),
-			  burn_load_name(r->order->policy.burn_load), (double)r->for_ns / 1e9);
+			  burn_load_name(r->order->policy.burn.load), (double)r->for_ns / 1e9);
 	int code;
 
 	for (uint32_t i = 0; i < r->n; i++) {
@@ -488,7 +488,7 @@ json_t *burn_report_json(const struct burn_report_of *r)
 	char time[CLOCK_TEXT_MAX];
 	json_t *doc = json_pack("{s:i, s:s, s:s, s:f, s:i}", "format", FORMAT, "began",
 				clock_format_iso(r->began_wall_ns, time), "load",
-				burn_load_name(r->order->policy.burn_load), "for_s",
+				burn_load_name(r->order->policy.burn.load), "for_s",
 				(double)r->for_ns / 1e9, "exit_code", burn_report_exit_code(r));
 	json_t *node = r->instance ? NULL : node_json(r, r->nodes);
 

@@ -81,11 +81,11 @@ static void send_hold(struct device *d, const struct hold_policy *p)
 				.amount = p->memory,
 				.load = p->load,
 				.duty_permille = d->load.duty_permille,
-				.burn_load = p->burn_load,
-				.burn_precision = p->burn_precision };
+				.burn = p->burn };
 
 	d->load.told = (enum load_kind)p->load;
 	d->load.told_duty = d->load.duty_permille;
+	d->load.told_burn = p->burn;
 	if (sock_send(d->holder.fd, &m, sizeof(m)) < 0)
 		holder_kill(d);
 }
@@ -158,13 +158,14 @@ void holder_tell_load(struct device *d, const struct hold_policy *p, enum load_k
 				.type = HOLDER_LOAD,
 				.load = kind,
 				.duty_permille = duty_permille,
-				.burn_load = p->burn_load,
-				.burn_precision = p->burn_precision };
+				.burn = p->burn };
 
-	if (!d->holder.pid || (d->load.told == kind && d->load.told_duty == duty_permille))
+	if (!d->holder.pid || (d->load.told == kind && d->load.told_duty == duty_permille &&
+			       memcmp(&d->load.told_burn, &p->burn, sizeof(p->burn)) == 0))
 		return;
 	d->load.told = kind;
 	d->load.told_duty = duty_permille;
+	d->load.told_burn = p->burn;
 	send_msg(d, &m);
 }
 

@@ -51,6 +51,7 @@ struct load_state {
 	uint64_t phase_ns;   /* the work or rest phase began */
 	enum load_kind told; /* what the holder was told last */
 	uint32_t told_duty;
+	struct burn_test told_burn;
 };
 
 enum lease_due {
@@ -332,7 +333,7 @@ static inline bool device_is_reserved_for_test(const struct guard *g, const stru
 {
 	const struct client *c = d->owner < 0 ? NULL : &g->clients[d->owner];
 
-	return c && client_burns(c) && c->policy.burn_exclusive && device_holds(d);
+	return c && client_burns(c) && c->policy.burn.exclusive && device_holds(d);
 }
 
 /* The client of that instance; NULL: it has none, not even one that is waited for. */

@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "hold/holder/burn_words.h"
 #include "hold/holder/copies.h"
+#include "hold/holder/cublas.h"
 #include "hold/holder/peers.h"
 #include "hold/holder/product.h"
 
@@ -73,10 +74,13 @@ enum phase { PHASE_PRODUCTS, PHASE_MEMORY, PHASE_COPIES };
 struct burn {
 	struct burn_setup with;
 	struct burn_job job;
+	enum precision precision;	  /* of its products */
 	CUfunction matrix, check, memory; /* NULL: not compiled yet */
 	CUfunction gemm;
 	const struct product *product;
 	enum precision gemm_precision;
+	struct cublas *cublas; /* NULL: not opened */
+	bool by_cublas;	       /* it computes the products of this job */
 	CUevent begin, end;
 	struct pinned *pinned;
 	uint32_t n, range, buffers;
@@ -90,7 +94,8 @@ struct burn {
 	struct copies *next;	/* whose step is the next: the host's, or a peer's */
 	uint64_t copies_end_ns; /* of a mixed burn: until then, this time */
 	struct words seen;	/* what the device had counted at the last look */
-	uint64_t products;	/* whole ones then */
+	uint64_t elements;	/* of products that were computed until then */
+	uint64_t products;	/* whole ones */
 	uint64_t checked;	/* of these, compared or on their way */
 	uint64_t pass;		/* number of the pass over the memory */
 	unsigned int piece;	/* where that is */
@@ -160,7 +165,7 @@ static int64_t dot(const int32_t *x, const int32_t *y, uint32_t n)
 
 static void make_table(struct burn *b)
 {
-	const enum precision precision = b->job.precision;
+	const enum precision precision = b->precision;
 	const size_t n = b->n;
 	cleanup_free int32_t *x = matrix_rows(b->n, b->range, SEED_A);
 	cleanup_free int32_t *y = matrix_rows(b->n, b->range, SEED_B);
@@ -219,7 +224,7 @@ static int compile(struct burn *b, struct err *e)
 
 static int compile_product(struct burn *b, struct err *e)
 {
-	const enum precision precision = b->job.precision;
+	const enum precision precision = b->precision;
 
 	if (b->gemm && b->gemm_precision == precision)
 		return 0;
@@ -234,23 +239,45 @@ static int compile_product(struct burn *b, struct err *e)
 	return 0;
 }
 
+/*
+ * Kernels of ours are there in any case, and where they are as fast they are taken, because they
+ * end as soon as they are told to.
+ */
+static int choose_product(struct burn *b, struct err *e)
+{
+	const enum burn_kernel kernel = (enum burn_kernel)b->job.test.kernel;
+	struct err why = ERR_INIT;
+	int own = compile_product(b, e), r;
+
+	b->by_cublas = false;
+	if (kernel == BURN_KERNEL_OWN || b->precision == PRECISION_F64 ||
+	    (kernel == BURN_KERNEL_AUTO && own == 0 && b->product->as_fast))
+		return own;
+	r = b->cublas ? 0 : cublas_open(&b->cublas, &why);
+	b->by_cublas = r == 0;
+	if (r < 0 && kernel == BURN_KERNEL_CUBLAS)
+		return err_set(e, r, "%s", why.text);
+	return r < 0 ? own : 0;
+}
+
 static int lay_out(struct burn *b, struct err *e)
 {
 	const struct burn_piece *first = &b->job.pieces[0];
-	const uint64_t total = b->job.total_bytes;
-	const uint32_t n = burn_product_n(total, first->bytes, b->job.precision);
+	const enum precision precision = b->precision;
+	const uint64_t extra = b->by_cublas ? CUBLAS_WORKSPACE : 0;
+	const uint64_t bytes = first->bytes > extra ? first->bytes - extra : 0;
+	const uint32_t n = burn_product_n(b->job.total_bytes, bytes, precision);
 
 	if (!n)
 		return err_set(e, -ENOMEM, "%.1f GiB are too little for products",
 			       (double)first->bytes / (double)(1ULL << 30));
 	b->n = n;
-	b->range = burn_range(n, b->job.precision);
-	b->a = first->at + HEADER_BYTES;
-	b->b = b->a + (uint64_t)n * n * precision_bytes(b->job.precision);
-	b->c = first->at + matrices_bytes(n, b->job.precision);
-	b->buffers = (uint32_t)((first->bytes - matrices_bytes(n, b->job.precision)) /
-				((uint64_t)n * n * 4));
-	if (b->table_n != n || b->table_range != b->range || b->table_precision != b->job.precision)
+	b->range = burn_range(n, precision);
+	b->a = first->at + HEADER_BYTES + extra;
+	b->b = b->a + (uint64_t)n * n * precision_bytes(precision);
+	b->c = first->at + extra + matrices_bytes(n, precision);
+	b->buffers = (uint32_t)((bytes - matrices_bytes(n, precision)) / ((uint64_t)n * n * 4));
+	if (b->table_n != n || b->table_range != b->range || b->table_precision != precision)
 		make_table(b);
 	return 0;
 }
@@ -278,11 +305,38 @@ static int begin_copies(struct burn *b, struct err *e)
 	b->next = r == 0 ? b->copies : NULL;
 	if (r == 0)
 		peers_begin(b->peers, first->at + skip + half / COPIES_ALIGN * COPIES_ALIGN, half);
-	if (r < 0 && b->job.load == BURN_COPIES) {
+	if (r < 0 && b->job.test.load == BURN_COPIES) {
 		*e = why;
 		return r;
 	}
 	return 0;
+}
+
+static int begin_cublas(struct burn *b, struct err *e)
+{
+	const struct cublas_job job = { .precision = b->precision,
+					.n = b->n,
+					.a = b->a,
+					.b = b->b,
+					.c = b->c,
+					.workspace = b->job.pieces[0].at + HEADER_BYTES };
+
+	return cublas_begin(b->cublas, &job, e);
+}
+
+static int begin_products(struct burn *b, struct err *e)
+{
+	int r = choose_product(b, e);
+
+	if (r == 0)
+		r = lay_out(b, e);
+	if (r == 0 && b->by_cublas)
+		r = begin_cublas(b, e);
+	if (r < 0 && b->by_cublas && b->job.test.kernel == BURN_KERNEL_AUTO && b->gemm) {
+		b->by_cublas = false;
+		r = lay_out(b, e);
+	}
+	return r;
 }
 
 int burn_begin(struct burn *b, const struct burn_job *job, struct err *e)
@@ -293,20 +347,21 @@ int burn_begin(struct burn *b, const struct burn_job *job, struct err *e)
 		[BURN_FP64] = PHASE_PRODUCTS,	[BURN_MEMORY] = PHASE_MEMORY,
 		[BURN_COPIES] = PHASE_COPIES,	[BURN_MIXED] = PHASE_MEMORY
 	};
-	const bool copies = job->load == BURN_COPIES || job->load == BURN_MIXED;
+	const bool copies = job->test.load == BURN_COPIES || job->test.load == BURN_MIXED;
 	int r;
 
 	b->job = *job;
-	b->job.precision = burn_precision(job->load, job->precision);
+	b->precision =
+		burn_precision((enum burn_load)job->test.load, (enum precision)job->test.precision);
 	b->filled = false;
-	b->phase = first[job->load];
+	if (b->found.id != job->test.id)
+		b->found = (struct burn_report){ .id = job->test.id };
+	b->phase = first[job->test.load];
 	if (!job->n_pieces || job->pieces[0].bytes <= HEADER_BYTES)
 		return err_set(e, -ENOMEM, "nothing is held to burn");
 	r = compile(b, e);
-	if (r == 0 && burn_has_products(job->load))
-		r = compile_product(b, e);
-	if (r == 0 && burn_has_products(job->load))
-		r = lay_out(b, e);
+	if (r == 0 && burn_has_products((enum burn_load)job->test.load))
+		r = begin_products(b, e);
 	return r == 0 && copies ? begin_copies(b, e) : r;
 }
 
@@ -335,8 +390,8 @@ static CUresult launch(struct burn *b, CUfunction f, void **args)
 static CUresult fill_matrix(struct burn *b, CUdeviceptr at, uint32_t seed)
 {
 	uint64_t duration_ns = BURN_SLICE_NS;
-	uint32_t period = PERIOD, element = b->job.precision;
-	uint32_t pitch = b->n * precision_bytes(b->job.precision);
+	uint32_t period = PERIOD, element = b->precision;
+	uint32_t pitch = b->n * precision_bytes(b->precision);
 	void *args[] = { &b->with.stop, &duration_ns, &at,	 &b->n, &pitch,
 			 &element,	&period,      &b->range, &seed };
 
@@ -349,7 +404,9 @@ static CUresult fill(struct burn *b)
 	CUresult code = cu->memset_d8_async(word_at(b, 0), 0, WORDS_BYTES, b->with.stream);
 
 	b->seen = (struct words){ 0 };
-	b->products = b->checked = 0;
+	b->elements = b->products = b->checked = 0;
+	if (b->by_cublas)
+		cublas_restart(b->cublas);
 	b->piece = b->slices = 0;
 	b->pass = 0;
 	b->filled = true;
@@ -385,9 +442,8 @@ static CUresult check_products(struct burn *b)
 	return code == CUDA_SUCCESS ? launch(b, b->check, args) : code;
 }
 
-static CUresult launch_products(struct burn *b)
+static CUresult launch_own(struct burn *b)
 {
-	const struct cuda *cu = b->with.cu;
 	struct product_args args = { .stop = b->with.stop,
 				     .duration_ns = BURN_SLICE_NS,
 				     .turns = word_at(b, offsetof(struct words, tiles)),
@@ -395,15 +451,24 @@ static CUresult launch_products(struct burn *b)
 				     .b = b->b,
 				     .c = b->c,
 				     .n = b->n,
-				     .bytes = precision_bytes(b->job.precision),
+				     .bytes = precision_bytes(b->precision),
 				     .buffers = b->buffers };
+
+	return product_launch(b->with.cu, b->product, b->gemm, b->with.sm_count, b->with.stream,
+			      &args);
+}
+
+static CUresult launch_products(struct burn *b)
+{
+	const struct cuda *cu = b->with.cu;
 	CUresult code = check_products(b);
 
 	if (code == CUDA_SUCCESS)
 		code = cu->event_record(b->begin, b->with.stream);
 	if (code == CUDA_SUCCESS)
-		code = product_launch(cu, b->product, b->gemm, b->with.sm_count, b->with.stream,
-				      &args);
+		code = b->by_cublas
+			       ? cublas_launch(b->cublas, b->with.stream, BURN_SLICE_NS, b->buffers)
+			       : launch_own(b);
 	b->slices++;
 	return code == CUDA_SUCCESS ? cu->event_record(b->end, b->with.stream) : code;
 }
@@ -552,23 +617,34 @@ static void shorten_ring(struct burn *b)
 		b->buffers = most > 2 ? (uint32_t)most : 2;
 }
 
+/* Elements of products that have been computed since the matrices were filled. */
+static uint64_t elements_now(const struct burn *b, const struct words *w)
+{
+	return b->by_cublas ? cublas_rows(b->cublas) * b->n
+			    : w->tiles.next * b->product->tile_elements;
+}
+
 static void note_products(struct burn *b, const struct words *w)
 {
-	const uint64_t tiles = w->tiles.next - b->seen.tiles.next;
-	const uint64_t elements = (uint64_t)b->n * b->n;
+	const uint64_t of_one = (uint64_t)b->n * b->n, took = elapsed_ns(b);
+	const uint64_t now = elements_now(b, w), more = now - b->elements;
 	struct burn_report *f = &b->found;
 
+	if (b->by_cublas)
+		cublas_took(b->cublas, took);
 	f->n = b->n;
-	f->precision = b->job.precision;
-	(void)str_copy(f->kernel, sizeof(f->kernel), b->product->name);
-	f->product_ns += elapsed_ns(b);
-	f->gflop += (uint64_t)((double)tiles * b->product->tile_elements * 2 * b->n / 1e9 + 0.5);
+	f->precision = b->precision;
+	(void)str_copy(f->kernel, sizeof(f->kernel),
+		       b->by_cublas ? cublas_name(b->cublas) : b->product->name);
+	f->product_ns += took;
+	f->gflop += (uint64_t)((double)more * 2 * b->n / 1e9 + 0.5);
 	f->elements += w->product.looked_at - b->seen.product.looked_at;
 	f->wrong += w->product.wrong - b->seen.product.wrong;
 	f->nan += w->product.nan - b->seen.product.nan;
 	f->inf += w->product.inf - b->seen.product.inf;
-	f->repeated += note_records(&w->product, elements, f->record, &f->records);
-	b->products = w->tiles.next * b->product->tile_elements / elements;
+	f->repeated += note_records(&w->product, of_one, f->record, &f->records);
+	b->elements = now;
+	b->products = now / of_one;
 	shorten_ring(b);
 }
 
@@ -600,7 +676,7 @@ static void go_on(struct burn *b)
 	b->piece = 0;
 	b->pass++;
 	b->found.passes++;
-	if (b->job.load == BURN_MIXED && b->pass > ROUND)
+	if (b->job.test.load == BURN_MIXED && b->pass > ROUND)
 		change_phase(b, b->found.copies.code ? PHASE_PRODUCTS : PHASE_COPIES);
 }
 
@@ -630,7 +706,7 @@ static CUresult finish_copies(struct burn *b)
 
 	peers_note(b->peers, &b->found);
 	b->next = peer ? peer : b->copies;
-	if (b->job.load == BURN_MIXED && clock_mono_ns() >= b->copies_end_ns)
+	if (b->job.test.load == BURN_MIXED && clock_mono_ns() >= b->copies_end_ns)
 		change_phase(b, PHASE_PRODUCTS);
 	return code;
 }
@@ -654,7 +730,7 @@ CUresult burn_finish(struct burn *b)
 	note_products(b, &w);
 	note_table(b);
 	b->seen = w;
-	if (b->job.load == BURN_MIXED && b->slices >= MIXED_SLICES)
+	if (b->job.test.load == BURN_MIXED && b->slices >= MIXED_SLICES)
 		change_phase(b, PHASE_MEMORY);
 	return code;
 }

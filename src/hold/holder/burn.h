@@ -37,8 +37,7 @@ struct burn_setup {
 
 /* What is to be burnt, and where: the memory of the hold, the largest piece first. */
 struct burn_job {
-	enum burn_load load;
-	enum precision precision;
+	struct burn_test test;
 	uint64_t total_bytes; /* of the card */
 	unsigned int n_pieces;
 	struct burn_piece pieces[BURN_PIECES_MAX];
@@ -50,9 +49,10 @@ struct burn;
 int burn_create(const struct burn_setup *setup, struct burn **ret, struct err *e);
 
 /*
- * Begin with that job, or with another one: what was found stays. Without the lock, because the
- * driver compiles and the host computes, which takes up to a second; nothing is launched. 0;
- * -ENOSYS: this card or driver has no such load; -ENOMEM: the hold is too small for it; and e.
+ * Begin with that job, or with another one: what was found stays, if it is of the same order.
+ * Without the lock, because the driver compiles and the host computes, which takes up to a second;
+ * nothing is launched. 0; -ENOSYS: this card or driver has no such load; -ENOMEM: the hold is too
+ * small for it; and e.
  */
 int burn_begin(struct burn *b, const struct burn_job *job, struct err *e);
 

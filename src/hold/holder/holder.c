@@ -145,8 +145,7 @@ static void take_load(struct holder *h, const struct holder_msg *m)
 {
 	h->hold.load = m->load;
 	h->hold.duty_permille = m->duty_permille;
-	h->hold.burn_load = m->burn_load;
-	h->hold.burn_precision = m->burn_precision;
+	h->hold.burn = m->burn;
 }
 
 static void take_peers(struct holder *h, const struct holder_msg *m)
@@ -187,7 +186,7 @@ static bool told_to_release(struct holder *h)
 
 static bool wants_window(const struct holder *h)
 {
-	return h->hold.load == LOAD_BURN && burn_copies_to_peers(h->hold.burn_load) &&
+	return h->hold.load == LOAD_BURN && burn_copies_to_peers(h->hold.burn.load) &&
 	       h->cu.ipc_handle;
 }
 
@@ -301,8 +300,7 @@ static void prepare_load(struct holder *h)
 
 static void run_load(struct holder *h)
 {
-	load_set_burn(h->load, (enum burn_load)h->hold.burn_load,
-		      (enum precision)h->hold.burn_precision);
+	load_set_burn(h->load, &h->hold.burn);
 	load_run(h->load, (enum load_kind)h->hold.load, h->hold.duty_permille);
 }
 

@@ -426,12 +426,11 @@ void load_set_memory(struct load *l, const struct burn_piece *pieces, unsigned i
 	(void)pthread_mutex_unlock(&l->lock);
 }
 
-void load_set_burn(struct load *l, enum burn_load load, enum precision precision)
+void load_set_burn(struct load *l, const struct burn_test *test)
 {
 	(void)pthread_mutex_lock(&l->lock);
-	l->job_changed = l->job_changed || l->job.load != load || l->job.precision != precision;
-	l->job.load = load;
-	l->job.precision = precision;
+	l->job_changed = l->job_changed || memcmp(&l->job.test, test, sizeof(*test)) != 0;
+	l->job.test = *test;
 	(void)pthread_mutex_unlock(&l->lock);
 }
 

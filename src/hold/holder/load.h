@@ -33,7 +33,7 @@ int load_create(const struct cuda *cu, CUcontext ctx, struct load **ret, struct 
 void load_run(struct load *l, enum load_kind kind, uint32_t duty_permille);
 
 /* What LOAD_BURN is from now on. */
-void load_set_burn(struct load *l, enum burn_load load, enum precision precision);
+void load_set_burn(struct load *l, const struct burn_test *test);
 
 /* The windows of the devices that burn, from now on; those that are gone are closed soon. */
 void load_set_peers(struct load *l, const struct burn_peers *peers);

@@ -20,13 +20,13 @@ extern const char kernel_gemm_f64_sm90[];
 #define DOUBLE "tenure_gemm_f64", PRECISION_F64
 
 const struct product products[] = {
-	{ "9.0", 90, 90, kernel_gemm_sm90a, HALVES, 256, 1, 197632, 128 * 256 },
-	{ "8.0", 80, INT_MAX, kernel_gemm_sm80, HALVES, 256, 1, 98304, 128 * 256 },
-	{ "7.0", 70, INT_MAX, kernel_gemm, HALVES, 128, 4, 0, 64 * 64 },
-	{ "7.0", 70, INT_MAX, kernel_gemm_simt, SINGLE, 256, 2, 0, 128 * 128 },
-	{ "9.0", 90, INT_MAX, kernel_gemm_f64_sm90, DOUBLE, 256, 1, 65664, 128 * 128 },
-	{ "8.0", 80, INT_MAX, kernel_gemm_f64_sm80, DOUBLE, 256, 1, 65664, 128 * 128 },
-	{ "7.0", 70, INT_MAX, kernel_gemm_simt, DOUBLE, 256, 2, 0, 64 * 64 },
+	{ "9.0", 90, 90, kernel_gemm_sm90a, HALVES, 256, 1, 197632, 128 * 256, true },
+	{ "8.0", 80, INT_MAX, kernel_gemm_sm80, HALVES, 256, 1, 98304, 128 * 256, false },
+	{ "7.0", 70, INT_MAX, kernel_gemm, HALVES, 128, 4, 0, 64 * 64, false },
+	{ "7.0", 70, INT_MAX, kernel_gemm_simt, SINGLE, 256, 2, 0, 128 * 128, false },
+	{ "9.0", 90, INT_MAX, kernel_gemm_f64_sm90, DOUBLE, 256, 1, 65664, 128 * 128, false },
+	{ "8.0", 80, INT_MAX, kernel_gemm_f64_sm80, DOUBLE, 256, 1, 65664, 128 * 128, false },
+	{ "7.0", 70, INT_MAX, kernel_gemm_simt, DOUBLE, 256, 2, 0, 64 * 64, false },
 	{ 0 },
 };
 

@@ -8,6 +8,7 @@
  * what is fast on one generation is not there on another.
  */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "gpu/cuda.h"
@@ -22,6 +23,8 @@ struct product {
 	unsigned int blocks_per_sm; /* more than these would have no place */
 	unsigned int shared_bytes;  /* of a block, asked for at the launch */
 	unsigned int tile_elements; /* of a product: what the kernel counts */
+	bool as_fast; /* as cuBLASLt on such a card (docs/benchmarks.md), and in a tile's time ended
+		       */
 };
 
 /* Of one precision the fastest first; the last has no name. */

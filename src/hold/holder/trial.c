@@ -101,8 +101,8 @@ static int multiply(struct trial *t, uint64_t *ret_compared, struct err *e)
 	uint64_t until;
 	int r = burn_create(&t->with, &b, e);
 
-	t->job.load = BURN_TENSOR;
-	t->job.precision = PRECISION_F16;
+	t->job.test.load = BURN_TENSOR;
+	t->job.test.precision = PRECISION_F16;
 	if (r == 0)
 		r = burn_begin(b, &t->job, e);
 	until = clock_mono_ns() + TRIAL_NS; /* the driver compiles as long as it takes */
