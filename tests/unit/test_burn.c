@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/burn/judge.h"
@@ -332,6 +333,32 @@ static void test_peers(void **state)
 	burn_judgement_clear(&j[0]);
 }
 
+#define MANY (PROTO_DEVICES_MAX + 3)
+
+/* Of several nodes there may be more than any one has; the last are judged as the first. */
+static void test_more_than_a_node_has(void **state)
+{
+	struct burnt *d = xcalloc(MANY, sizeof(*d));
+	struct burn_judgement *j = xcalloc(MANY, sizeof(*j));
+
+	for (uint32_t i = 0; i < MANY; i++) {
+		d[i] = good(i < PROTO_DEVICES_MAX ? "B" : "A", 100);
+		d[i].found.n_links = 1;
+		d[i].found.links[0] = link_to(0, 400);
+	}
+	d[MANY - 1].found.links[0].copies.bytes_per_s[BURN_FROM] = 100000000000;
+	d[MANY - 2].found.gflop /= 2;
+	burn_judge(d, MANY, j);
+	for (uint32_t i = 0; i < MANY; i++)
+		assert_int_equal(j[i].verdict, i < MANY - 2 ? BURN_GOOD : BURN_BAD);
+	assert_true(has(&j[MANY - 1].reasons, "copies from GPU 0 over NVLink at 100.0 GB/s"));
+	assert_true(has(&j[MANY - 2].reasons, "50 % of the median of its model"));
+	for (uint32_t i = 0; i < MANY; i++)
+		burn_judgement_clear(&j[i]);
+	free(j);
+	free(d);
+}
+
 static void test_counters(void **state)
 {
 	const uint64_t uncorrected = (uint64_t)HEALTH_ECC << ECC_VOLATILE_UNCORRECTED;
@@ -585,6 +612,7 @@ int main(void)
 		cmocka_unit_test(test_windows),
 		cmocka_unit_test(test_links),
 		cmocka_unit_test(test_peers),
+		cmocka_unit_test(test_more_than_a_node_has),
 		cmocka_unit_test(test_tournament),
 	};
 

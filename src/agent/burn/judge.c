@@ -321,10 +321,10 @@ static void judge_copy_speed(const struct burnt *devices, uint32_t n, const stru
 static double median_of_links(const struct burnt *devices, uint32_t n, const struct burnt *d,
 			      enum burn_way way)
 {
-	double speeds[PROTO_DEVICES_MAX * BURN_PEERS_MAX];
+	cleanup_free double *speeds = xcalloc(n, BURN_PEERS_MAX * sizeof(*speeds));
 	uint32_t k = 0;
 
-	for (uint32_t i = 0; i < n && i < PROTO_DEVICES_MAX; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		const struct burn_report *f = &devices[i].found;
 
 		for (uint32_t l = 0; l < f->n_links; l++)
