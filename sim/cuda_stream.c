@@ -12,7 +12,8 @@
  *
  * The program is late with what it asks for as much as the machine that it runs on has to do, and
  * the times of copies would tell of that. So a copy behind an event, and an event behind a copy,
- * are where they would be if they had been asked for at once.
+ * are where they would be if they had been asked for at once, unless the program has waited for
+ * the stream in between.
  *
  * Everything here is under cu.lock, except waiting.
  */
@@ -428,6 +429,9 @@ CU_EXPORT CUresult cuStreamSynchronize(CUstream stream)
 	if (!s)
 		return CUDA_ERROR_INVALID_HANDLE;
 	stream_wait(s, 0);
+	(void)pthread_mutex_lock(&cu.lock);
+	s->last = LAST_KERNEL; /* what comes now was not asked for before */
+	(void)pthread_mutex_unlock(&cu.lock);
 	cu_pool_trim(cu_current());
 	return CUDA_SUCCESS;
 }
