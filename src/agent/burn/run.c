@@ -114,6 +114,7 @@ static void begin_end(struct run *r)
 	r->ending_ns = clock_mono_ns();
 	none.hold = 0;
 	none.load = LOAD_NONE;
+	none.burn.exclusive = 0; /* which is said of a burn alone */
 	if (r->accepted_ns)
 		guardlink_set_policy(r->link, &none);
 	guardlink_drop(r->link);
