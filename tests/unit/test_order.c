@@ -21,8 +21,8 @@ static void test_there_and_back(void **state)
 		"{\"command\":\"shutdown\",\"how\":\"drain\"}",
 		"{\"command\":\"shutdown\",\"how\":\"stop_tasks\"}",
 		"{\"command\":\"burn\",\"burn\":\"n7-1f\",\"for_ms\":60000,\"options\":[]}",
-		"{\"command\":\"burn\",\"burn\":\"n7-1f\",\"for_ms\":1,\"options\":[\"--exclusive\","
-		"\"--load=tensor\"]}",
+		("{\"command\":\"burn\",\"burn\":\"n7-1f\",\"for_ms\":1,\"options\":[\"--exclusive\","
+		 "\"--load=tensor\"]}"),
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
