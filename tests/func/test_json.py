@@ -104,18 +104,23 @@ def test_members(queue, world, tmp_path):
     q.m.run(q.m.tenure, "pause", "week")
     waits = q.submit("-g", "0", "-l", "week", "--", "true")
     q.m.run(q.m.tenure, "stop", str(never))
+    absent = q.submit("-g", "0", "--", "/no/such/program")
+    ending = q.submit("-g", "0", "--grace", "1h", "--", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done")
+    must_come(lambda: "ready" in (q.log(ending) or ""))
+    q.m.run(q.m.tenure, "stop", str(ending))
     auto = q.submit("-n", "used", "-m", "auto", "--paused", "--", "true")
     ran = lines("run", "--json", "-g", "0", "-l", "other", "--", "true")
     imported = tmp_path / "command.txt"
     imported.write_text("true\n1,2\n")
     assert wait_for(lambda: q.task(used)["state"] == "done" and "not_before" in q.task(again) and
-                    q.task(listed)["state"] == "failed" and "command_exit" in doc("show", left, "--json") and
+                    q.task(listed)["state"] == q.task(absent)["state"] == "failed" and
+                    "ending_since" in doc("show", ending, "--json") and "command_exit" in doc("show", left, "--json") and
                     "scaling" in doc("show", runs, "--json") and
                     "on_end_log" in doc("show", f"{sweep}.2", "--json") and
                     any(r.get("element") == 2 and r["id"] == array for r in q.rows("-s", "running"))), q.rows()
     rows, shown = q.rows(), [
         doc("show", i, "--json") for i in (used, runs, array, f"{array}.1", f"{array}.2", f"{sweep}.2", left, again,
-                                           never, waits, listed, f"{listed}.2", auto)]
+                                           never, waits, listed, f"{listed}.2", auto, ending)]
     logs = pathlib.Path(q.spool, "logs")
     logs.rename(logs.with_name("logs-before"))
     logs.touch()

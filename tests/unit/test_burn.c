@@ -300,6 +300,7 @@ static void test_peers(void **state)
 {
 	const uint64_t recoveries = (uint64_t)HEALTH_LINK_ERRORS << LINK_RECOVERIES;
 	const uint64_t replays = (uint64_t)HEALTH_LINK_ERRORS << LINK_REPLAYS;
+	const uint64_t data = (uint64_t)HEALTH_LINK_ERRORS << LINK_CRC_DATA;
 	struct burnt d[3] = { good("A", 100), good("A", 100), good("A", 100) };
 	struct burn_judgement j[3];
 
@@ -313,8 +314,12 @@ static void test_peers(void **state)
 	d[2].first.known = d[2].last.known = recoveries | replays;
 	d[2].last.link_errors[LINK_RECOVERIES] = 1;
 	d[2].last.link_errors[LINK_REPLAYS] = 16;
+	/* As two H100 in good order had it. */
+	d[0].first.known = d[0].last.known = data;
+	d[0].last.link_errors[LINK_CRC_DATA] = 1592;
 	burn_judge(d, 3, j);
 	assert_int_equal(j[0].verdict, BURN_GOOD);
+	assert_true(has(&j[0].notes, "1592 packets of data arrived wrong over NVLink, and again"));
 	assert_true(j[0].slowest == &d[0].found.links[0]);
 	assert_int_equal(j[1].reasons.n, 1);
 	assert_true(has(&j[1].reasons, "copies from GPU 0 over NVLink at 100.0 GB/s: 26 % of"));

@@ -22,6 +22,13 @@ static const struct known_speed {
 	const char *name;
 	double tflops[PRECISION_MAX];
 } known_speeds[] = {
+	{ "NVIDIA H100 80GB HBM3",
+	  { [PRECISION_F16] = 681,
+	    [PRECISION_BF16] = 690,
+	    [PRECISION_TF32] = 385,
+	    [PRECISION_E4M3] = 1358,
+	    [PRECISION_F32] = 44,
+	    [PRECISION_F64] = 44.7 } },
 	{ "NVIDIA H200",
 	  { [PRECISION_F16] = 679,
 	    [PRECISION_BF16] = 672,
@@ -389,17 +396,21 @@ static void judge_links(const struct burnt *devices, uint32_t n, const struct bu
 		    apart, apart > 1 ? "s" : "");
 }
 
-/* Errors of NVLink that its own repetition does not explain. */
+/*
+ * Errors of NVLink. What arrives wrong is sent again, and does so all the time: between two H100 in
+ * good order (driver 580) it is 200 packets a second while copies run, and a few at rest. If it
+ * were too many, copies would be slow. That a link goes down and is brought up again is a fault.
+ */
 static void judge_link_errors(const struct burnt *d, struct burn_judgement *j)
 {
 	static const struct {
 		const char *what;
-		uint64_t most; /* that say nothing */
+		bool fault;
 	} rows[HEALTH_LINK_ERROR_MAX] = {
-		[LINK_REPLAYS] = { "transfers over NVLink had to be repeated", CARD_REPLAYS_MOST },
-		[LINK_RECOVERIES] = { "times a link of NVLink had to be brought up again", 0 },
-		[LINK_CRC_FLIT] = { "units arrived wrong over NVLink", CARD_REPLAYS_MOST },
-		[LINK_CRC_DATA] = { "packets of data arrived wrong over NVLink", 0 },
+		[LINK_REPLAYS] = { "transfers over NVLink had to be repeated", false },
+		[LINK_RECOVERIES] = { "times a link of NVLink had to be brought up again", true },
+		[LINK_CRC_FLIT] = { "units arrived wrong over NVLink, and again", false },
+		[LINK_CRC_DATA] = { "packets of data arrived wrong over NVLink, and again", false },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -407,7 +418,7 @@ static void judge_link_errors(const struct burnt *d, struct burn_judgement *j)
 		const uint64_t before = d->first.link_errors[i], after = d->last.link_errors[i];
 
 		if (d->first.known & d->last.known & bit && after > before)
-			say(after - before > rows[i].most ? &j->reasons : &j->notes, "%llu %s",
+			say(rows[i].fault ? &j->reasons : &j->notes, "%llu %s",
 			    (unsigned long long)(after - before), rows[i].what);
 	}
 }
