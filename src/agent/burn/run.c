@@ -42,6 +42,7 @@ struct run {
 	int32_t of_slot[PROTO_DEVICES_MAX];  /* position in state->devices; -1: not selected */
 	uint64_t told_ns[PROTO_DEVICES_MAX]; /* by position: the last report */
 	uint64_t looked_ns[PROTO_DEVICES_MAX];
+	bool held[PROTO_DEVICES_MAX];		       /* by position: since we came */
 	struct burn_report sampled[PROTO_DEVICES_MAX]; /* what was found at the last sample */
 	uint64_t accepted_ns;			       /* the guard took the policy; 0: not yet */
 	uint64_t ending_ns;			       /* told to give all back */
@@ -296,9 +297,11 @@ static void on_event(void *user, const struct guard_event *ev)
 		yield_device(d, ev, r->order->policy.burn.exclusive);
 	if (ev->kind == EVENT_LOST)
 		d->lost = true;
-	/* Before its test has begun it may be what the burn before had that is let go. */
+	if (ev->kind == EVENT_HELD)
+		r->held[d - r->state->devices] = true;
+	/* What was not held for us yet may be what the burn before had, which is let go. */
 	if (ev->kind != EVENT_FAILED && ev->kind != EVENT_BLIND && ev->kind != EVENT_LOST &&
-	    (ev->kind != EVENT_RELEASE || !d->began_ns))
+	    (ev->kind != EVENT_RELEASE || (!d->began_ns && !r->held[d - r->state->devices])))
 		return;
 	why = reason_text(&ev->reason);
 	set_trouble(d, why);

@@ -23,7 +23,7 @@ struct product {
 	unsigned int blocks_per_sm; /* more than these would have no place */
 	unsigned int shared_bytes;  /* of a block, asked for at the launch */
 	unsigned int tile_elements; /* of a product: what the kernel counts */
-	bool as_fast; /* within 4 % of cuBLASLt on such a card (docs/benchmarks.md) */
+	bool as_fast;		    /* within 4 % of cuBLASLt on such a card (docs/benchmarks.md) */
 };
 
 /* Of one precision the fastest first; the last has no name. */
