@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 
-VERSION = 16
+VERSION = 17
 (HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED, HEARTBEAT, LEASE,
  LEASE_REPLY, GRANT, GRANTED, LEASE_TAKEN, UNLEASE, UNLEASED, LEASE_STATE, RESERVE, LEASE_USE, HEALTH) = \
     range(1, 23)
@@ -73,7 +73,7 @@ class Policy(c.Structure):
     _fields_ = [("head", Head)] + [(n, c.c_uint8) for n in (
         "hold", "all", "together", "my_cgroup", "load", "util_low", "util", "util_high")] + [
         ("leave", c.c_uint32), ("max_devices", c.c_uint32),
-        ("site_devices", c.c_uint32), ("pad", c.c_uint32), ("memory", Amount),
+        ("site_devices", c.c_uint32), ("burn", c.c_uint8 * 8), ("memory", Amount),
         ("idle_below_bytes", c.c_uint64), ("idle_for_ms", c.c_uint64),
         ("refresh_ms", c.c_uint64), ("work_ms", c.c_uint64), ("rest_ms", c.c_uint64),
         ("rehold_ms", c.c_uint64), ("n_gpus", c.c_uint32), ("n_ignore", c.c_uint32),

@@ -16,7 +16,7 @@ from patience import must_come
 
 (HOLD, LOAD, GROW, RELEASE, END, READY, HELD, FREED, FAILED, AMOUNT, HEARTBEAT) = range(1, 12)
 NONE, SM = 0, 2
-LAYOUT = struct.Struct("=HHi IIQ II II QQQ 160s 272s")
+LAYOUT = struct.Struct("=HHi IIQ II II QQQ 160s 4280s")
 
 
 class Holder:
@@ -30,16 +30,16 @@ class Holder:
         theirs.close()
 
     def tell(self, kind, amount=0, load=NONE, duty=0):
-        self.sock.send(LAYOUT.pack(3, kind, 0, 0, 0, amount, load, duty, 0, 0, 0, 0, 0, b"", b""))
+        self.sock.send(LAYOUT.pack(5, kind, 0, 0, 0, amount, load, duty, 0, 0, 0, 0, 0, b"", b""))
 
     def answer(self, kind):
         """The bytes of the next answer, which is of that kind."""
-        m = LAYOUT.unpack(self.sock.recv(4096))
+        m = LAYOUT.unpack(self.sock.recv(8192))
         assert m[1] == kind, m
         return m[10]
 
     def failure(self):
-        m = LAYOUT.unpack(self.sock.recv(4096))
+        m = LAYOUT.unpack(self.sock.recv(8192))
         assert m[1] == FAILED, m
         return m[-2].rstrip(b"\0").decode()
 
