@@ -216,10 +216,10 @@ def test_an_agent_that_drains_and_one_that_ends(world):
     i = a.submit("-g", "0", "--paused", "--", "true")
     j = b.submit("-g", "0", "--", "sleep", "600")
     must_come(lambda: a.task(j)["state"] == "running")
-    [draining] = [n for n in (a, b) if n.runs()]
+    [draining] = must_come(lambda: [n for n in (a, b) if n.runs()])
     other = b if draining is a else a
     off = draining.popen("off", "--drain")
-    must_come(lambda: other.others()[draining.name]["draining"])
+    must_come(lambda: other.others().get(draining.name, {}).get("draining"))
     p = start(other, on=(a, b), seconds="12s")
     # It ends, and so does what burns there.
     draining.run("stop", str(j), "--now")
@@ -227,7 +227,8 @@ def test_an_agent_that_drains_and_one_that_ends(world):
     code, nodes, _ = end(p)
     mine, others = nodes[draining.name], nodes[other.name]
     assert code == 3 and verdicts(others) == ["good", "good"] and verdicts(mine) == ["not-tested"] * 2, nodes
-    assert "interrupted" in mine["devices"][0]["reasons"][0]
+    # The machine of a test ends with its agent, sooner or later than what burns there has its last word.
+    assert re.search("interrupted|has gone", mine["devices"][0]["reasons"][0])
     assert other.task(i)["state"] == "paused"
     is_idle(other, draining)
 
@@ -237,7 +238,7 @@ def test_tasks_run_on(world):
     a, b = two_that_know_each_other(world)
     i = a.submit("-g", "2", "--", "sleep", "600")
     must_come(lambda: a.task(i)["state"] == "running")
-    [busy] = [n for n in (a, b) if n.runs()]
+    [busy] = must_come(lambda: [n for n in (a, b) if n.runs()])
     free = b if busy is a else a
     p = start(a, "--exclusive", on=(free,), seconds="30s")
     j = a.submit("-g", "1", "--", "true")
