@@ -174,17 +174,18 @@ static uint32_t pattern_word(uint32_t pattern, uint32_t seed, uint64_t number)
 	return hash(mixed ^ seed) + (uint32_t)(number % 4) * 0x9e3779b9U;
 }
 
-/* The beginning of a chunk of little memory is really compared, and written: a processor is not as
+/* A chunk of little memory is really written, and its beginning compared: a processor is not as
  * quick as a card, and has others to serve. */
 static void do_chunk(const struct arguments *a, uint64_t chunk, struct found *f)
 {
-	static __thread uint32_t words[SAMPLE_BYTES / 4];
+	static __thread uint32_t words[CHUNK_BYTES / 4];
 	const uint64_t from = chunk * CHUNK_BYTES, left = long_of(a, 4) - from;
-	const size_t n = left < SAMPLE_BYTES ? left : SAMPLE_BYTES;
+	const size_t n = left < CHUNK_BYTES ? left : CHUNK_BYTES;
+	const size_t compared = n < SAMPLE_BYTES ? n : SAMPLE_BYTES;
 	const uint32_t expected = word_of(a, 6), written = word_of(a, 8);
 
-	if (expected && cu_read(words, long_of(a, 3) + from, n) == CUDA_SUCCESS)
-		for (size_t i = 0; i < n / 4; i++) {
+	if (expected && cu_read(words, long_of(a, 3) + from, compared) == CUDA_SUCCESS)
+		for (size_t i = 0; i < compared / 4; i++) {
 			uint32_t want = pattern_word(expected, word_of(a, 7), from / 4 + i);
 
 			if (words[i] == want)

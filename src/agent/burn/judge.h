@@ -48,10 +48,10 @@ struct burnt {
 	uint64_t throttled_ns[64];   /* by bit of NVML's word */
 	double watt_seconds;
 	uint32_t watts_most, temp_first, temp_most;
-	uint32_t clock_least; /* MHz of the multiprocessors, while it was tested; 0: not known */
-	uint32_t xid;	      /* of the card, reported meanwhile; 0: none */
-	bool yielded, lost;
-	char trouble[320]; /* why it was not tested, or not to the end; empty: it was */
+	uint32_t clock_least;  /* MHz of the multiprocessors, while it was tested; 0: not known */
+	uint32_t xid;	       /* of the card, reported meanwhile; 0: none */
+	uint8_t yielded, lost; /* 0 or not: no bool, because it comes from other nodes as bytes */
+	char trouble[320];     /* why it was not tested, or not to the end; empty: it was */
 	struct burn_curve curve;
 };
 
