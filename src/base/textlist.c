@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/textlist.h"
 
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/strbuf.h"
 
 void text_list_take(struct text_list *l, char *text)
 {
@@ -14,6 +16,17 @@ void text_list_take(struct text_list *l, char *text)
 void text_list_add(struct text_list *l, const char *text)
 {
 	text_list_take(l, xstrdup(text));
+}
+
+void text_list_addf(struct text_list *l, const char *format, ...)
+{
+	struct strbuf text = STRBUF_INIT;
+	va_list ap;
+
+	va_start(ap, format);
+	strbuf_addv(&text, format, ap);
+	va_end(ap);
+	text_list_take(l, strbuf_take(&text));
 }
 
 void text_list_add_lines(struct text_list *l, const char *text)

@@ -16,6 +16,9 @@ struct text_list {
 void text_list_add(struct text_list *l, const char *text);
 /* text itself, which must come from malloc(): it is the list's from now on. */
 void text_list_take(struct text_list *l, char *text);
+/* What printf() makes of format. */
+void text_list_addf(struct text_list *l, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 /* The lines of text, or what stands between ";", without blanks around them and without empty ones.
  * text may be NULL. */
 void text_list_add_lines(struct text_list *l, const char *text);

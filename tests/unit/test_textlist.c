@@ -51,9 +51,22 @@ static void test_variables(void **state)
 	text_list_clear(&l);
 }
 
+static void test_formats(void **state)
+{
+	struct text_list l = { .n = 0 };
+
+	text_list_addf(&l, "%u of %s", 3U, "8");
+	text_list_addf(&l, "%s", "");
+	assert_int_equal(l.n, 2);
+	assert_string_equal(l.texts[0], "3 of 8");
+	assert_string_equal(l.texts[1], "");
+	text_list_clear(&l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_formats),
 		cmocka_unit_test(test_grow),
 		cmocka_unit_test(test_list),
 		cmocka_unit_test(test_variables),

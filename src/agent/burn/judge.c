@@ -2,7 +2,6 @@
 #include "agent/burn/judge.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,18 +48,6 @@ const char *burn_verdict_name(enum burn_verdict v)
 	return enum_name(verdict_names, BURN_VERDICT_MAX, v);
 }
 
-static void say(struct text_list *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(struct text_list *l, const char *format, ...)
-{
-	struct strbuf text = STRBUF_INIT;
-	va_list ap;
-
-	va_start(ap, format);
-	strbuf_addv(&text, format, ap);
-	va_end(ap);
-	text_list_take(l, strbuf_take(&text));
-}
-
 static bool was_tested(const struct burnt *d)
 {
 	return d->found.elements > 0 || d->found.words > 0 || d->found.copies.words > 0;
@@ -89,9 +76,10 @@ static void say_record(struct text_list *l, const struct burnt *d)
 		return;
 	print_word(got, sizeof(got), d->found.precision, r->got);
 	print_word(want, sizeof(want), d->found.precision, r->want);
-	say(l, "the first: %s in the place of %s, at row %llu, column %llu of %u x %u", got, want,
-	    (unsigned long long)(r->at / d->found.n), (unsigned long long)(r->at % d->found.n),
-	    (unsigned int)d->found.n, (unsigned int)d->found.n);
+	text_list_addf(l, "the first: %s in the place of %s, at row %llu, column %llu of %u x %u",
+		       got, want, (unsigned long long)(r->at / d->found.n),
+		       (unsigned long long)(r->at % d->found.n), (unsigned int)d->found.n,
+		       (unsigned int)d->found.n);
 }
 
 static void judge_products(const struct burnt *d, struct burn_judgement *j)
@@ -100,23 +88,26 @@ static void judge_products(const struct burnt *d, struct burn_judgement *j)
 	const unsigned long long n = f->elements;
 
 	if (f->reference_wrong)
-		say(&j->reasons,
-		    "%llu words that results are compared with have changed in its memory: results "
-		    "that are wrong by them say nothing more",
-		    (unsigned long long)f->reference_wrong);
+		text_list_addf(
+			&j->reasons,
+			"%llu words that results are compared with have changed in its memory: results "
+			"that are wrong by them say nothing more",
+			(unsigned long long)f->reference_wrong);
 	if (f->wrong)
-		say(&j->reasons, "%llu of %llu results are wrong", (unsigned long long)f->wrong, n);
+		text_list_addf(&j->reasons, "%llu of %llu results are wrong",
+			       (unsigned long long)f->wrong, n);
 	if (f->nan)
-		say(&j->reasons, "%llu of %llu results are no numbers (NaN)",
-		    (unsigned long long)f->nan, n);
+		text_list_addf(&j->reasons, "%llu of %llu results are no numbers (NaN)",
+			       (unsigned long long)f->nan, n);
 	if (f->inf)
-		say(&j->reasons, "%llu of %llu results are infinite", (unsigned long long)f->inf,
-		    n);
+		text_list_addf(&j->reasons, "%llu of %llu results are infinite",
+			       (unsigned long long)f->inf, n);
 	if (f->wrong || f->nan || f->inf)
 		say_record(&j->notes, d);
 	if (f->repeated)
-		say(&j->notes, "%llu times the same wrong result came again at the same place",
-		    (unsigned long long)f->repeated);
+		text_list_addf(&j->notes,
+			       "%llu times the same wrong result came again at the same place",
+			       (unsigned long long)f->repeated);
 }
 
 static void judge_memory(const struct burnt *d, struct burn_judgement *j)
@@ -125,17 +116,17 @@ static void judge_memory(const struct burnt *d, struct burn_judgement *j)
 
 	if (!f->words_wrong)
 		return;
-	say(&j->reasons, "%llu of %llu words of memory were not what was written",
-	    (unsigned long long)f->words_wrong, (unsigned long long)f->words);
+	text_list_addf(&j->reasons, "%llu of %llu words of memory were not what was written",
+		       (unsigned long long)f->words_wrong, (unsigned long long)f->words);
 	if (f->word_records)
-		say(&j->notes,
-		    "the first: %08x in the place of %08x (bits %08x), %llu bytes into "
-		    "what was held",
-		    f->word[0].got, f->word[0].want, f->word[0].got ^ f->word[0].want,
-		    (unsigned long long)f->word[0].at);
+		text_list_addf(&j->notes,
+			       "the first: %08x in the place of %08x (bits %08x), %llu bytes into "
+			       "what was held",
+			       f->word[0].got, f->word[0].want, f->word[0].got ^ f->word[0].want,
+			       (unsigned long long)f->word[0].at);
 	if (f->words_repeated)
-		say(&j->notes, "%llu of them again where they were wrong before",
-		    (unsigned long long)f->words_repeated);
+		text_list_addf(&j->notes, "%llu of them again where they were wrong before",
+			       (unsigned long long)f->words_repeated);
 }
 
 static void judge_copies(const struct burnt *d, struct burn_judgement *j)
@@ -145,18 +136,21 @@ static void judge_copies(const struct burnt *d, struct burn_judgement *j)
 
 	for (int way = 0; way < BURN_BOTH; way++)
 		if (f->wrong[way])
-			say(&j->reasons, "%llu of %llu words were copied %s it wrong over PCIe",
-			    (unsigned long long)f->wrong[way], n, way == BURN_TO ? "to" : "from");
+			text_list_addf(&j->reasons,
+				       "%llu of %llu words were copied %s it wrong over PCIe",
+				       (unsigned long long)f->wrong[way], n,
+				       way == BURN_TO ? "to" : "from");
 	if (f->records)
-		say(&j->notes,
-		    "the first: %08x in the place of %08x (bits %08x), %llu bytes into a copy",
-		    f->record[0].got, f->record[0].want, f->record[0].got ^ f->record[0].want,
-		    (unsigned long long)f->record[0].at);
+		text_list_addf(
+			&j->notes,
+			"the first: %08x in the place of %08x (bits %08x), %llu bytes into a copy",
+			f->record[0].got, f->record[0].want, f->record[0].got ^ f->record[0].want,
+			(unsigned long long)f->record[0].at);
 	if (f->code)
-		say(&j->notes, "no copies over PCIe were tested: %s",
-		    f->code == -ENOMEM	 ? "no memory of the host could be pinned for them"
-		    : f->code == -ENOSPC ? "what is held is too small for them"
-					 : "the driver has refused what they need");
+		text_list_addf(&j->notes, "no copies over PCIe were tested: %s",
+			       f->code == -ENOMEM ? "no memory of the host could be pinned for them"
+			       : f->code == -ENOSPC ? "what is held is too small for them"
+						    : "the driver has refused what they need");
 }
 
 /* -------- speed -------- */
@@ -257,18 +251,19 @@ static void judge_speed(const struct burnt *devices, uint32_t n, const struct bu
 	if (j->tflops > 0 && against > 0) {
 		j->of_median = j->tflops / against;
 		if (j->of_median * 1000 < BURN_SLOW_PERMILLE)
-			say(&j->reasons, "%.1f TFLOP/s: %.0f %% of %s (%.1f)", j->tflops,
-			    j->of_median * 100, like, against);
+			text_list_addf(&j->reasons, "%.1f TFLOP/s: %.0f %% of %s (%.1f)", j->tflops,
+				       j->of_median * 100, like, against);
 	} else if (j->tflops > 0) {
-		say(&j->notes,
-		    "its speed is not judged: it is the only %s here, and no figure of "
-		    "that is known",
-		    d->dev.name);
+		text_list_addf(&j->notes,
+			       "its speed is not judged: it is the only %s here, and no figure of "
+			       "that is known",
+			       d->dev.name);
 	}
 	if (memory_median > 0 && j->gb_per_s > 0 &&
 	    j->gb_per_s * 1000 < memory_median * BURN_SLOW_PERMILLE)
-		say(&j->reasons, "memory at %.0f GB/s: %.0f %% of the median of its model (%.0f)",
-		    j->gb_per_s, j->gb_per_s / memory_median * 100, memory_median);
+		text_list_addf(&j->reasons,
+			       "memory at %.0f GB/s: %.0f %% of the median of its model (%.0f)",
+			       j->gb_per_s, j->gb_per_s / memory_median * 100, memory_median);
 }
 
 /* What a link carries one way at most, in GB/s. 0: that generation is not known. */
@@ -315,10 +310,12 @@ static void judge_copy_speed(const struct burnt *devices, uint32_t n, const stru
 		const double against = median > 0 ? median : link;
 
 		if (speed > 0 && against > 0 && speed * 1000 < against * BURN_COPY_PERMILLE)
-			say(&j->reasons, "copies %s over PCIe at %.1f GB/s: %.0f %% of %s (%.1f)",
-			    rows[i].way, speed, speed / against * 100,
-			    median > 0 ? "the median of its model" : "what its link carries",
-			    against);
+			text_list_addf(&j->reasons,
+				       "copies %s over PCIe at %.1f GB/s: %.0f %% of %s (%.1f)",
+				       rows[i].way, speed, speed / against * 100,
+				       median > 0 ? "the median of its model"
+						  : "what its link carries",
+				       against);
 	}
 }
 
@@ -357,10 +354,12 @@ static void judge_link_speed(const struct burnt *devices, uint32_t n, const stru
 		const double median = median_of_links(devices, n, d, (enum burn_way)way);
 
 		if (speed > 0 && median > 0 && speed * 1000 < median * BURN_COPY_PERMILLE)
-			say(&j->reasons,
-			    "copies %s GPU %u over NVLink at %.1f GB/s: %.0f %% of the median of "
-			    "such links here (%.1f)",
-			    ways[way], (unsigned int)l->gpu, speed, speed / median * 100, median);
+			text_list_addf(
+				&j->reasons,
+				"copies %s GPU %u over NVLink at %.1f GB/s: %.0f %% of the median of "
+				"such links here (%.1f)",
+				ways[way], (unsigned int)l->gpu, speed, speed / median * 100,
+				median);
 	}
 }
 
@@ -380,20 +379,22 @@ static void judge_links(const struct burnt *devices, uint32_t n, const struct bu
 		const struct burn_link *l = &d->found.links[i];
 
 		if (l->copies.wrong[BURN_TO])
-			say(&j->reasons,
-			    "%llu of %llu words went wrong on the way to GPU %u and back",
-			    (unsigned long long)l->copies.wrong[BURN_TO],
-			    (unsigned long long)l->copies.words, (unsigned int)l->gpu);
+			text_list_addf(
+				&j->reasons,
+				"%llu of %llu words went wrong on the way to GPU %u and back",
+				(unsigned long long)l->copies.wrong[BURN_TO],
+				(unsigned long long)l->copies.words, (unsigned int)l->gpu);
 		apart += !l->copies.words && l->copies.code == -EHOSTUNREACH;
 		judge_link_speed(devices, n, d, l, j);
 		if (is_slower(l, j->slowest))
 			j->slowest = l;
 	}
 	if (apart)
-		say(&j->notes,
-		    "no copies to %u other GPU%s were tested: the driver does not let memory of "
-		    "theirs be opened from here",
-		    apart, apart > 1 ? "s" : "");
+		text_list_addf(
+			&j->notes,
+			"no copies to %u other GPU%s were tested: the driver does not let memory of "
+			"theirs be opened from here",
+			apart, apart > 1 ? "s" : "");
 }
 
 /*
@@ -418,8 +419,8 @@ static void judge_link_errors(const struct burnt *d, struct burn_judgement *j)
 		const uint64_t before = d->first.link_errors[i], after = d->last.link_errors[i];
 
 		if (d->first.known & d->last.known & bit && after > before)
-			say(rows[i].fault ? &j->reasons : &j->notes, "%llu %s",
-			    (unsigned long long)(after - before), rows[i].what);
+			text_list_addf(rows[i].fault ? &j->reasons : &j->notes, "%llu %s",
+				       (unsigned long long)(after - before), rows[i].what);
 	}
 }
 
@@ -435,8 +436,8 @@ static void judge_throttling(const struct burnt *d, struct burn_judgement *j)
 		if (!name || !fault || ns < BURN_THROTTLE_LEAST ||
 		    ns < d->seen_ns / BURN_THROTTLE_SHARE)
 			continue;
-		say(&j->reasons, "slowed down for %.0f of %.0f s: %s", (double)ns / 1e9,
-		    (double)d->seen_ns / 1e9, name);
+		text_list_addf(&j->reasons, "slowed down for %.0f of %.0f s: %s", (double)ns / 1e9,
+			       (double)d->seen_ns / 1e9, name);
 	}
 }
 
@@ -452,11 +453,13 @@ static void judge_slope(const struct burnt *d, struct burn_judgement *j)
 	if (!j->slope_known || j->slope_c_per_min < BURN_SLOPE_NOTED)
 		return;
 	if (hot >= BURN_THROTTLE_LEAST)
-		say(&j->reasons,
-		    "still %.1f C a minute warmer at the end, and slowed down by heat already",
-		    j->slope_c_per_min);
+		text_list_addf(
+			&j->reasons,
+			"still %.1f C a minute warmer at the end, and slowed down by heat already",
+			j->slope_c_per_min);
 	else
-		say(&j->notes, "still %.1f C a minute warmer at the end", j->slope_c_per_min);
+		text_list_addf(&j->notes, "still %.1f C a minute warmer at the end",
+			       j->slope_c_per_min);
 }
 
 /* Those of its model whose state is known, this one included. */
@@ -492,9 +495,9 @@ static void judge_signs(const struct burnt *devices, uint32_t n, const struct bu
 	}
 	if (d->first.known & d->last.known & corrected &&
 	    d->last.ecc[ECC_VOLATILE_CORRECTED] > d->first.ecc[ECC_VOLATILE_CORRECTED])
-		say(&j->notes, "%llu memory errors that ECC has corrected",
-		    (unsigned long long)(d->last.ecc[ECC_VOLATILE_CORRECTED] -
-					 d->first.ecc[ECC_VOLATILE_CORRECTED]));
+		text_list_addf(&j->notes, "%llu memory errors that ECC has corrected",
+			       (unsigned long long)(d->last.ecc[ECC_VOLATILE_CORRECTED] -
+						    d->first.ecc[ECC_VOLATILE_CORRECTED]));
 }
 
 /* -------- the verdict -------- */
@@ -529,7 +532,7 @@ static void judge_one(const struct burnt *devices, uint32_t n, const struct burn
 	if (d->trouble[0])
 		text_list_add(j->verdict == BURN_BAD ? &j->notes : &j->reasons, d->trouble);
 	else if (j->verdict == BURN_UNTESTED)
-		say(&j->reasons, "the time was too short for a single result");
+		text_list_addf(&j->reasons, "the time was too short for a single result");
 }
 
 void burn_judge(const struct burnt *devices, uint32_t n, struct burn_judgement *ret)

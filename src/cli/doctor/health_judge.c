@@ -2,7 +2,6 @@
 #include "cli/doctor/health_judge.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -35,18 +34,6 @@ void health_make_safe(char *text)
 			*text = '?';
 }
 
-static void say(struct text_list *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(struct text_list *l, const char *format, ...)
-{
-	struct strbuf text = STRBUF_INIT;
-	va_list ap;
-
-	va_start(ap, format);
-	strbuf_addv(&text, format, ap);
-	va_end(ap);
-	text_list_take(l, strbuf_take(&text));
-}
-
 /* -------- a card -------- */
 
 static uint32_t usual_links(const struct health_pass *p, const struct health_card *c)
@@ -74,8 +61,8 @@ static void judge_xid(const struct health_card *c, const struct health_accepted_
 		return;
 	if ((accepted && at_ns <= accepted->mono_ns) ||
 	    at_ns + rules->xids_ms * NS_PER_MS < rules->now_ns)
-		say(&j->notes, "%s was reported, which does not count any more",
-		    xid_text(c->xid, text));
+		text_list_addf(&j->notes, "%s was reported, which does not count any more",
+			       xid_text(c->xid, text));
 	else
 		card_signs_add(&j->signs, &(struct card_sign){ .code = SIGN_XID, .n = c->xid });
 }
@@ -86,7 +73,7 @@ static void judge_trial(const struct health_card *c, struct health_card_judgemen
 		card_signs_add(&j->signs,
 			       &(struct card_sign){ .code = SIGN_CUDA, .words = c->trial_words });
 	if (c->trial == TRIAL_BUSY || c->trial == TRIAL_IMPOSSIBLE)
-		say(&j->notes, "CUDA was not tried: %s", c->trial_words);
+		text_list_addf(&j->notes, "CUDA was not tried: %s", c->trial_words);
 }
 
 static void note_state(const struct health_card *c, struct health_card_judgement *j)
@@ -94,10 +81,11 @@ static void note_state(const struct health_card *c, struct health_card_judgement
 	const uint32_t links = c->health.links, up = c->health.links_up;
 
 	if (!c->persistence)
-		say(&j->notes, "persistence is off: nvidia-smi -pm 1 keeps its driver awake");
+		text_list_addf(&j->notes,
+			       "persistence is off: nvidia-smi -pm 1 keeps its driver awake");
 	if (c->health.known & HEALTH_LINKS && up && up != links)
-		say(&j->notes, "%d of %d NVLinks are up", __builtin_popcount(up),
-		    __builtin_popcount(links));
+		text_list_addf(&j->notes, "%d of %d NVLinks are up", __builtin_popcount(up),
+			       __builtin_popcount(links));
 }
 
 static void judge_card(const struct health_pass *p, uint32_t i, const struct health_rules *rules,
@@ -133,25 +121,27 @@ static void judge_failed(const struct health_pass *p, struct health_judgement *j
 {
 	for (uint32_t i = 0; i < p->list.n_failed; i++)
 		if (p->failed_selected[i])
-			say(&j->reasons, "GPU %u: nothing is seen of it: %s",
-			    (unsigned int)p->list.failed[i].index, p->list.failed[i].why);
+			text_list_addf(&j->reasons, "GPU %u: nothing is seen of it: %s",
+				       (unsigned int)p->list.failed[i].index,
+				       p->list.failed[i].why);
 }
 
 static void judge_missing(const struct health_pass *p, const struct health_rules *rules,
 			  struct health_judgement *j)
 {
 	for (uint32_t i = 0; i < p->n_unknown; i++)
-		say(&j->reasons, "%s is not here", p->unknown[i]);
+		text_list_addf(&j->reasons, "%s is not here", p->unknown[i]);
 	for (uint32_t i = 0; i < p->n_missing; i++)
 		if (p->missing[i].bus_id[0])
-			say(&j->reasons, "the driver does not list the card at PCI %s",
-			    p->missing[i].bus_id);
+			text_list_addf(&j->reasons, "the driver does not list the card at PCI %s",
+				       p->missing[i].bus_id);
 		else
-			say(&j->reasons, "the driver does not list the card of /dev/nvidia%d",
-			    (int)p->missing[i].minor);
+			text_list_addf(&j->reasons,
+				       "the driver does not list the card of /dev/nvidia%d",
+				       (int)p->missing[i].minor);
 	if (rules->expect && p->n < rules->expect)
-		say(&j->reasons, "%u of %llu GPUs are seen", (unsigned int)p->n,
-		    (unsigned long long)rules->expect);
+		text_list_addf(&j->reasons, "%u of %llu GPUs are seen", (unsigned int)p->n,
+			       (unsigned long long)rules->expect);
 }
 
 /* Where it was when its time was over. */
@@ -199,7 +189,8 @@ static void judge_cuda(const struct health_pass *p, struct health_judgement *j)
 {
 	for (uint32_t i = 0; i < p->n; i++)
 		if (p->cards[i].trial == TRIAL_IMPOSSIBLE) {
-			say(&j->reasons, "CUDA cannot be tried: %s", p->cards[i].trial_words);
+			text_list_addf(&j->reasons, "CUDA cannot be tried: %s",
+				       p->cards[i].trial_words);
 			return;
 		}
 }
