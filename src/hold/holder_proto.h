@@ -13,11 +13,13 @@
  *     LOAD {load, duty}                     load on, off (LOAD_NONE) or of another strength
  *     GROW                                  take what is still missing, if it is there
  *     AMOUNT {amount}                       hold that much instead; HELD answers
+ *     CLOSE                                 the burn is over, and nobody waits for the memory:
+ *                                           compare what is left, stop
  *     RELEASE                               stop the load, free the memory in place
  *                                  FREED    {bytes}; the context stays
  *     END                                   end the process, the context goes with it
  *     HEARTBEAT                             twice a second
- *                                  BURN       {found}, while it burns
+ *                                  BURN       {found}, while it burns, and at its end
  *                                  WINDOW   {peers.windows[0]} of its memory, for the holders
  *                                           of other devices; of 0 bytes: it is gone
  *     PEERS {peers}                         the windows of all: whoever has one open that is not
@@ -37,7 +39,7 @@
 #include "hold/policy.h"
 
 #define HOLDER_FD      3
-#define HPROTO_VERSION 5
+#define HPROTO_VERSION 6
 
 #define HOLDER_HEARTBEAT_MS 500U
 #define HOLDER_ALONE_MS	    2000U
@@ -62,13 +64,14 @@ enum holder_type {
 	HOLDER_BURN,
 	HOLDER_WINDOW,
 	HOLDER_PEERS,
+	HOLDER_CLOSE,
 	HOLDER_TYPE_MAX
 };
 
 struct holder_msg {
 	uint16_t version; /* HPROTO_VERSION */
 	uint16_t type;	  /* enum holder_type */
-	int32_t code;	  /* HOLDER_FAILED: negative errno */
+	int32_t code;	  /* FAILED: negative errno; BURN: 1 with its last word, or 0 */
 	struct mem_amount amount;
 	uint32_t load;		  /* enum load_kind */
 	uint32_t duty_permille;	  /* share of the time in which the load runs */

@@ -30,7 +30,7 @@ class Holder:
         theirs.close()
 
     def tell(self, kind, amount=0, load=NONE, duty=0):
-        self.sock.send(LAYOUT.pack(5, kind, 0, 0, 0, amount, load, duty, 0, 0, 0, 0, 0, b"", b""))
+        self.sock.send(LAYOUT.pack(6, kind, 0, 0, 0, amount, load, duty, 0, 0, 0, 0, 0, b"", b""))
 
     def answer(self, kind):
         """The bytes of the next answer, which is of that kind."""

@@ -107,7 +107,7 @@ static void make_order(const struct cmd_ctx *ctx, struct burn_order *ret)
 	struct hold_policy *p = &ret->policy;
 
 	p->load = LOAD_BURN;
-	p->burn.id = (uint32_t)clock_mono_ns();
+	p->burn.id = (uint32_t)clock_mono_ns() | 1; /* 0 is none */
 	p->burn.load = (uint8_t)opts_value(ctx->opts, "load")->num;
 	p->burn.kernel = (uint8_t)opts_value(ctx->opts, "kernel")->num;
 	p->burn.precision = (uint8_t)opts_value(ctx->opts, "precision")->num;

@@ -521,12 +521,15 @@ static void check_due(struct guard *g, struct client *c, uint64_t now)
 		check_devices(g, c);
 }
 
-/* What is held for a task of another instance is that one's business. */
+/* What is held for a task of another instance is that one's business; a burn has a last word. */
 static bool any_holder(const struct guard *g, const struct client *c)
 {
-	DEVICES_EACH(g, d)
+	DEVICES_EACH(g, d) {
+		if (d->load.closing_id && d->load.closing_id == c->policy.burn.id)
+			return true;
 		if (client_owns(g, c, d) && d->holder.pid && !d->ledger.promise.wanted)
 			return true;
+	}
 	return false;
 }
 

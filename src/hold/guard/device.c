@@ -168,6 +168,8 @@ void device_act(struct device *d, enum dev_action action)
 
 	switch (action) {
 	case ACT_RELEASE:
+		if (d->hold.letting_go.kind == EVENT_RELEASE)
+			holder_close_burn(d);
 		holder_tell(d, HOLDER_RELEASE);
 		d->holder.asked_ns = now;
 		d->holder.freeing_ns = 0;

@@ -153,6 +153,8 @@ void hold_adapt(struct guard *g, struct device *d, const struct hold_policy *bef
 		d->load.phase_ns = clock_mono_ns();
 	if (!p->rest_ms)
 		d->load.resting = false;
+	if (p->burn.id != before->burn.id)
+		holder_close_burn(d);
 	if (memcmp(&p->memory, &before->memory, sizeof(p->memory)) != 0) {
 		figure_off(&d->figure);
 		holder_tell_amount(d, &p->memory);
@@ -249,16 +251,19 @@ static void on_freed(struct guard *g, struct device *d, const struct holder_msg 
 	(void)device_step(g, d, EV_FREED);
 }
 
-/* To the client whose burn it is; dropped where it does not fit, as the next one tells more. */
-static void tell_burn(struct guard *g, const struct device *d, const struct burn_report *found)
+/* To the client whose burn it is, or was: the last word of one comes when the device is not its own
+ * any more. Dropped where it does not fit, as the next one tells more. */
+static void tell_burn(struct guard *g, struct device *d, const struct holder_msg *told)
 {
-	const struct client *c = device_owner(g, d);
+	const struct burn_report *found = &told->found;
 	struct msg_burn m = { .head = PROTO_HEAD(MSG_BURN, struct msg_burn), .slot = d->slot };
 
-	if (!c || c->fd < 0 || !client_burns(c))
-		return;
 	m.found = *found;
-	(void)sock_send(c->fd, &m, sizeof(m));
+	CLIENTS_EACH(g, c)
+		if (c->fd >= 0 && c->has_policy && found->id && c->policy.burn.id == found->id)
+			(void)sock_send(c->fd, &m, sizeof(m));
+	if (told->code)
+		d->load.closing_id = 0;
 }
 
 static void on_window(struct device *d, const struct holder_msg *m)
@@ -312,7 +317,7 @@ static void on_message(struct guard *g, struct device *d, const struct holder_ms
 		hold_failed(g, d, m->text);
 		break;
 	case HOLDER_BURN:
-		tell_burn(g, d, &m->found);
+		tell_burn(g, d, m);
 		break;
 	case HOLDER_WINDOW:
 		on_window(d, m);

@@ -151,6 +151,21 @@ void holder_tell(struct device *d, enum holder_type type)
 		d->holder.ending = true;
 }
 
+static void await_last_word(struct device *d)
+{
+	if (d->load.told == LOAD_BURN)
+		d->load.closing_id = d->load.told_burn.id;
+}
+
+void holder_close_burn(struct device *d)
+{
+	if (d->load.told != LOAD_BURN)
+		return;
+	await_last_word(d);
+	holder_tell(d, HOLDER_CLOSE);
+	d->load.told = LOAD_NONE;
+}
+
 void holder_tell_load(struct device *d, const struct hold_policy *p, enum load_kind kind)
 {
 	const uint32_t duty_permille = d->load.duty_permille;
@@ -160,6 +175,8 @@ void holder_tell_load(struct device *d, const struct hold_policy *p, enum load_k
 				.duty_permille = duty_permille,
 				.burn = p->burn };
 
+	if (d->holder.pid && kind != LOAD_BURN)
+		await_last_word(d);
 	if (!d->holder.pid || (d->load.told == kind && d->load.told_duty == duty_permille &&
 			       memcmp(&d->load.told_burn, &p->burn, sizeof(p->burn)) == 0))
 		return;
@@ -221,5 +238,6 @@ bool holder_reap(struct device *d, int *ret_status)
 		return false;
 	(void)fd_close(d->holder.fd);
 	d->holder = (struct holder_proc){ .fd = -1 };
+	d->load.closing_id = 0;
 	return true;
 }

@@ -23,6 +23,10 @@ void holder_tell_load(struct device *d, const struct hold_policy *p, enum load_k
 /* Tell it to hold another amount from now on. */
 void holder_tell_amount(struct device *d, const struct mem_amount *amount);
 
+/* If it burns, have it compare what is left, tell its last word and stop, before it does anything
+ * that it is told next: where nobody waits for the memory. */
+void holder_close_burn(struct device *d);
+
 /* Tell it of the windows of all devices. */
 void holder_tell_peers(struct device *d, const struct burn_peers *all);
 

@@ -52,6 +52,7 @@ struct load_state {
 	enum load_kind told; /* what the holder was told last */
 	uint32_t told_duty;
 	struct burn_test told_burn;
+	uint32_t closing_id; /* of the burn whose last word is still to come; 0: none */
 };
 
 enum lease_due {

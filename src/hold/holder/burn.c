@@ -102,6 +102,11 @@ struct burn {
 	unsigned int slices;	/* of products since the last round of patterns */
 	uint64_t looked_ns;	/* the table was read back last */
 	bool table_comes;	/* and is on its way */
+	bool ends;		/* burn_close() */
+	bool closing;		/* the products that are there are compared a last time */
+	bool closed;		/* and all of them have been */
+	uint32_t first, count;	/* buffers of these */
+	uint64_t closing_from;	/* elements that were compared before */
 	struct burn_report found;
 };
 
@@ -353,7 +358,7 @@ int burn_begin(struct burn *b, const struct burn_job *job, struct err *e)
 	b->job = *job;
 	b->precision =
 		burn_precision((enum burn_load)job->test.load, (enum precision)job->test.precision);
-	b->filled = false;
+	b->filled = b->ends = b->closing = false;
 	if (b->found.id != job->test.id)
 		b->found = (struct burn_report){ .id = job->test.id };
 	b->phase = first[job->test.load];
@@ -419,27 +424,51 @@ static CUresult fill(struct burn *b)
 	return code == CUDA_SUCCESS ? fill_matrix(b, b->b, SEED_B) : code;
 }
 
-/* As many products as the last slice has finished are written over in this one: the oldest. */
-static CUresult check_products(struct burn *b)
+/* The products in count buffers from the first on; with `again`, as far as the slice before has not
+ * come. */
+static CUresult check_buffers(struct burn *b, uint32_t first, uint32_t count, bool again)
 {
-	uint64_t duration_ns = BURN_SLICE_NS, fresh = b->products - b->checked;
-	uint32_t count = (uint32_t)(fresh < b->buffers ? fresh : b->buffers);
-	uint64_t oldest = b->products < b->buffers ? b->checked : b->products + 1;
-	uint32_t first = (uint32_t)(oldest % b->buffers);
+	uint64_t duration_ns = BURN_SLICE_NS;
 	CUdeviceptr turns = word_at(b, offsetof(struct words, bands));
 	CUdeviceptr table = word_at(b, WORDS_BYTES);
 	CUdeviceptr found = word_at(b, offsetof(struct words, product));
 	void *args[] = { &b->with.stop, &duration_ns, &turns, &b->c,  &table,
 			 &found,	&b->n,	      &first, &count, &b->buffers };
+	CUresult code = CUDA_SUCCESS;
+
+	if (!count)
+		return code;
+	if (!again)
+		code = b->with.cu->memset_d8_async(turns, 0, sizeof(b->seen.bands), b->with.stream);
+	return code == CUDA_SUCCESS ? launch(b, b->check, args) : code;
+}
+
+/* As many products as the last slice has finished are written over in this one: the oldest. */
+static CUresult check_products(struct burn *b)
+{
+	const uint64_t fresh = b->products - b->checked;
+	const uint64_t oldest = b->products < b->buffers ? b->checked : b->products + 1;
 
 	b->checked = b->products;
-	if (!count)
-		return CUDA_SUCCESS;
+	return check_buffers(b, (uint32_t)(oldest % b->buffers),
+			     (uint32_t)(fresh < b->buffers ? fresh : b->buffers), false);
+}
 
-	CUresult code =
-		b->with.cu->memset_d8_async(turns, 0, sizeof(b->seen.bands), b->with.stream);
+/* All whole products but the one in whose buffer the next one has begun. */
+static void begin_closing(struct burn *b)
+{
+	const bool full = b->products >= b->buffers;
 
-	return code == CUDA_SUCCESS ? launch(b, b->check, args) : code;
+	b->closing = true;
+	b->closed = false;
+	b->first = full ? (uint32_t)((b->products + 1) % b->buffers) : 0;
+	b->count = full ? b->buffers - 1 : (uint32_t)b->products;
+	b->closing_from = b->seen.product.looked_at;
+}
+
+static CUresult launch_closing(struct burn *b)
+{
+	return check_buffers(b, b->first, b->count, b->seen.product.looked_at > b->closing_from);
 }
 
 static CUresult launch_own(struct burn *b)
@@ -540,7 +569,8 @@ static CUresult copy_back(struct burn *b)
 	CUresult code = cu->copy_out_async(&b->pinned->words, word_at(b, 0), sizeof(struct words),
 					   b->with.stream);
 
-	b->table_comes = b->phase == PHASE_PRODUCTS && now - b->looked_ns >= LOOK_NS;
+	b->table_comes =
+		b->phase == PHASE_PRODUCTS && (b->closing || now - b->looked_ns >= LOOK_NS);
 	if (!b->table_comes || code != CUDA_SUCCESS)
 		return code;
 	b->looked_ns = now;
@@ -560,8 +590,22 @@ CUresult burn_launch(struct burn *b)
 	if (code == CUDA_SUCCESS)
 		code = forget_records(b, offsetof(struct words, memory), &b->seen.memory);
 	if (code == CUDA_SUCCESS)
-		code = b->phase == PHASE_MEMORY ? launch_pass(b) : launch_products(b);
+		code = b->phase == PHASE_MEMORY ? launch_pass(b)
+		       : b->closing		? launch_closing(b)
+						: launch_products(b);
 	return code == CUDA_SUCCESS ? copy_back(b) : code;
+}
+
+void burn_close(struct burn *b)
+{
+	b->ends = true;
+	if (b->phase == PHASE_PRODUCTS && b->filled && !b->closing)
+		begin_closing(b);
+}
+
+bool burn_is_closed(const struct burn *b)
+{
+	return b->ends && (!b->closing || b->closed);
 }
 
 /* --- what it found --- */
@@ -624,6 +668,23 @@ static uint64_t elements_now(const struct burn *b, const struct words *w)
 			    : w->tiles.next * b->product->tile_elements;
 }
 
+static void note_compared(struct burn *b, const struct words *w)
+{
+	struct burn_report *f = &b->found;
+
+	f->elements += w->product.looked_at - b->seen.product.looked_at;
+	f->wrong += w->product.wrong - b->seen.product.wrong;
+	f->nan += w->product.nan - b->seen.product.nan;
+	f->inf += w->product.inf - b->seen.product.inf;
+	f->repeated += note_records(&w->product, (uint64_t)b->n * b->n, f->record, &f->records);
+}
+
+static void note_closing(struct burn *b, const struct words *w)
+{
+	note_compared(b, w);
+	b->closed = w->product.looked_at - b->closing_from >= (uint64_t)b->count * b->n * b->n;
+}
+
 static void note_products(struct burn *b, const struct words *w)
 {
 	const uint64_t of_one = (uint64_t)b->n * b->n, took = elapsed_ns(b);
@@ -638,11 +699,7 @@ static void note_products(struct burn *b, const struct words *w)
 		       b->by_cublas ? cublas_name(b->cublas) : b->product->name);
 	f->product_ns += took;
 	f->gflop += (uint64_t)((double)more * 2 * b->n / 1e9 + 0.5);
-	f->elements += w->product.looked_at - b->seen.product.looked_at;
-	f->wrong += w->product.wrong - b->seen.product.wrong;
-	f->nan += w->product.nan - b->seen.product.nan;
-	f->inf += w->product.inf - b->seen.product.inf;
-	f->repeated += note_records(&w->product, of_one, f->record, &f->records);
+	note_compared(b, w);
 	b->elements = now;
 	b->products = now / of_one;
 	shorten_ring(b);
@@ -661,7 +718,7 @@ static void note_table(struct burn *b)
 static void change_phase(struct burn *b, enum phase phase)
 {
 	b->phase = phase;
-	b->filled = false;
+	b->filled = b->closing = false;
 	b->copies_end_ns = clock_mono_ns() + MIXED_COPY_NS;
 	if (b->peers)
 		b->copies_end_ns += peers_round_ns(b->peers);
@@ -727,11 +784,16 @@ CUresult burn_finish(struct burn *b)
 		note_pass(b, &w);
 		return code;
 	}
-	note_products(b, &w);
+	if (b->closing)
+		note_closing(b, &w);
+	else
+		note_products(b, &w);
 	note_table(b);
 	b->seen = w;
-	if (b->job.test.load == BURN_MIXED && b->slices >= MIXED_SLICES)
+	if (b->closing && b->closed && !b->ends)
 		change_phase(b, PHASE_MEMORY);
+	else if (b->job.test.load == BURN_MIXED && b->slices >= MIXED_SLICES && !b->closing)
+		begin_closing(b);
 	return code;
 }
 

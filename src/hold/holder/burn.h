@@ -9,11 +9,13 @@
  * The matrices are of whole numbers, so small that every sum is exact whatever the order of the
  * additions; their rows repeat, so that the host computes a table of all elements that a product
  * can have. Products are written in turn to as many buffers as there is memory for, and each is
- * compared just before it is written over: a bit that flips meanwhile is found, too.
+ * compared just before it is written over: a bit that flips meanwhile is found, too. Those that are
+ * there when no more are computed are compared then, and so is the table.
  *
  * Not thread-safe: load.c calls it from its thread, with or without its lock as is said below.
  */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "gpu/cuda.h"
@@ -61,6 +63,11 @@ CUresult burn_launch(struct burn *b);
 
 /* Wait until it has ended, and take note of what it found; without the lock. */
 CUresult burn_finish(struct burn *b);
+
+/* Compute nothing more: the next slices only compare what is left, until burn_is_closed(). With the
+ * lock, between two slices. */
+void burn_close(struct burn *b);
+bool burn_is_closed(const struct burn *b);
 
 /* It does not go on for now: give back what of the host's memory it has pinned, and close what of
  * other devices is open, without the lock; burn_begin() comes before it goes on. */

@@ -18,7 +18,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -82,11 +81,11 @@ static _Noreturn void fail(int code, const struct err *e)
 	end();
 }
 
-static void tell_burn(const struct holder *h)
+static void tell_burn(const struct holder *h, bool last)
 {
-	struct holder_msg m = { .type = HOLDER_BURN };
+	struct holder_msg m = { .type = HOLDER_BURN, .code = last };
 
-	if (h->load && load_burn_found(h->load, &m.found))
+	if ((h->load && load_burn_found(h->load, &m.found)) || last)
 		tell(&m);
 }
 
@@ -95,7 +94,7 @@ static void answer_heartbeat(const struct holder *h)
 	struct holder_msg m = { .type = HOLDER_HEARTBEAT };
 
 	if (h->hold.load == LOAD_BURN)
-		tell_burn(h);
+		tell_burn(h, false);
 	tell(&m);
 }
 
@@ -136,13 +135,26 @@ static void release(struct holder *h)
 	h->holding = false;
 	tell(&m);
 	if (h->hold.load == LOAD_BURN)
-		tell_burn(h);
+		tell_burn(h, false);
 	if (h->load)
 		load_set_memory(h->load, NULL, 0, 0);
 }
 
+/* What a burn has found is told when nothing of it is left to be compared. */
+static void close_burn(struct holder *h)
+{
+	if (h->hold.load != LOAD_BURN)
+		return;
+	if (h->load)
+		load_close(h->load);
+	tell_burn(h, true);
+	h->hold.load = LOAD_NONE;
+}
+
 static void take_load(struct holder *h, const struct holder_msg *m)
 {
+	if (m->load != LOAD_BURN)
+		close_burn(h);
 	h->hold.load = m->load;
 	h->hold.duty_permille = m->duty_permille;
 	h->hold.burn = m->burn;
@@ -180,6 +192,8 @@ static bool told_to_release(struct holder *h)
 			take_load(h, &m);
 		if (m.type == HOLDER_PEERS)
 			take_peers(h, &m);
+		if (m.type == HOLDER_CLOSE)
+			close_burn(h);
 	}
 	return false;
 }
@@ -498,6 +512,9 @@ static void obey(struct holder *h, const struct holder_msg *m)
 		break;
 	case HOLDER_PEERS:
 		take_peers(h, m);
+		break;
+	case HOLDER_CLOSE:
+		close_burn(h);
 		break;
 	default:
 		end();

@@ -44,7 +44,7 @@ struct load {
 	CUdeviceptr stop_device;
 	unsigned int sm_count;
 	pthread_mutex_t lock;
-	pthread_cond_t wake;
+	pthread_cond_t wake, closed;
 	/* under lock: */
 	enum load_kind kind;
 	uint32_t duty_permille;
@@ -52,6 +52,7 @@ struct load {
 	uint32_t gemm_n;   /* 0: no memory for it */
 	struct burn *burn; /* NULL: there was none */
 	bool burn_rests;
+	bool closing; /* somebody waits in load_close() */
 	struct burn_peers peers;
 	bool peers_changed;
 	struct burn_job job;
@@ -231,6 +232,19 @@ static void take_peers(struct load *l)
 	}
 }
 
+/* Whether nothing of it is left to be compared, where somebody waits for that. */
+static bool is_closed(struct load *l)
+{
+	if (!l->closing)
+		return false;
+	burn_close(l->burn);
+	if (!burn_is_closed(l->burn))
+		return false;
+	l->kind = LOAD_NONE;
+	(void)pthread_cond_signal(&l->closed);
+	return true;
+}
+
 /* A slice of the burn, called with the lock held, and not holding it while the slice runs. */
 static void burn_turn(struct load *l)
 {
@@ -242,7 +256,7 @@ static void burn_turn(struct load *l)
 		l->kind = LOAD_NONE;
 	}
 	take_peers(l);
-	if (l->kind != LOAD_BURN || l->job_changed)
+	if (l->kind != LOAD_BURN || l->job_changed || is_closed(l))
 		return;
 	*l->stop_word = 0;
 	code = burn_launch(l->burn);
@@ -387,6 +401,7 @@ int load_create(const struct cuda *cu, CUcontext ctx, struct load **ret, struct 
 	(void)pthread_condattr_init(&clock);
 	(void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
 	(void)pthread_cond_init(&l->wake, &clock);
+	(void)pthread_cond_init(&l->closed, &clock);
 	(void)pthread_condattr_destroy(&clock);
 
 	int r = cuda_result(cu, cu->device_get(&dev, 0), e, "device");
@@ -475,6 +490,24 @@ void load_stop(struct load *l)
 	l->kind = LOAD_NONE;
 	*l->stop_word = 1;
 	(void)pthread_mutex_unlock(&l->lock);
+}
+
+void load_close(struct load *l)
+{
+	struct timespec until;
+	int r = 0;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += LOAD_CLOSE_MS * (long)NS_PER_MS;
+	until.tv_sec += until.tv_nsec / (long)NS_PER_S;
+	until.tv_nsec %= (long)NS_PER_S;
+	(void)pthread_mutex_lock(&l->lock);
+	l->closing = true;
+	while (l->kind == LOAD_BURN && !l->job_changed && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&l->closed, &l->lock, &until);
+	l->closing = false;
+	(void)pthread_mutex_unlock(&l->lock);
+	load_stop(l);
 }
 
 int load_error(struct load *l, struct err *e)

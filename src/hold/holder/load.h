@@ -35,6 +35,14 @@ void load_run(struct load *l, enum load_kind kind, uint32_t duty_permille);
 /* What LOAD_BURN is from now on. */
 void load_set_burn(struct load *l, const struct burn_test *test);
 
+/*
+ * The burn is over: wait until what it has computed is compared, and stop. Nobody waits for the
+ * memory, because this takes as long as that comparison, up to LOAD_CLOSE_MS. Where none runs it is
+ * load_stop().
+ */
+#define LOAD_CLOSE_MS 150
+void load_close(struct load *l);
+
 /* The windows of the devices that burn, from now on; those that are gone are closed soon. */
 void load_set_peers(struct load *l, const struct burn_peers *peers);
 
