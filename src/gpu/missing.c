@@ -34,11 +34,13 @@ static bool knows_all_minors(const struct gpu_list *list)
 	return true;
 }
 
-static bool is_forbidden(const char *path)
+/* Also where it is not there: a container gets the nodes of its own cards alone. */
+static bool is_forbidden(const char *dev_dir, uint64_t minor)
 {
+	cleanup_free char *path = xasprintf("%s/nvidia%llu", dev_dir, (unsigned long long)minor);
 	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
-	return fd < 0 && (errno == EPERM || errno == EACCES);
+	return fd < 0 && (errno == EPERM || errno == EACCES || errno == ENOENT);
 }
 
 static int compare_minors(const void *a, const void *b)
@@ -56,12 +58,11 @@ static uint32_t find_nodes(const struct gpu_list *list, const char *dev_dir,
 	uint32_t n = 0;
 
 	while (dir && n < GPU_DEVICES_MAX && (entry = readdir(dir))) {
-		cleanup_free char *path = xasprintf("%s/%s", dev_dir, entry->d_name);
 		uint64_t minor;
 
 		if (!str_has_prefix(entry->d_name, "nvidia") ||
 		    str_to_u64(entry->d_name + strlen("nvidia"), &minor) < 0 || minor > INT32_MAX ||
-		    is_listed_minor(list, minor) || is_forbidden(path))
+		    is_listed_minor(list, minor) || is_forbidden(dev_dir, minor))
 			continue;
 		ret[n++] = (struct gpu_missing){ .minor = (int32_t)minor };
 	}
@@ -120,6 +121,27 @@ static char *read_driver(const char *pci_dir, const char *device, char buf[64])
 	return buf;
 }
 
+/*
+ * What stands behind a name in what the driver says of a card ("Device Minor: \t 3"), also of one
+ * that NVML does not list; empty where it says nothing. Returns buf.
+ */
+static char *read_information(const char *driver_dir, const char *bus_id, const char *name,
+			      char buf[32])
+{
+	cleanup_free char *path = xasprintf("%s/%s/information", driver_dir, bus_id);
+	cleanup_free char *text = NULL;
+	const char *at;
+	size_t len;
+
+	buf[0] = '\0';
+	if (fs_read_file(path, 4096, &text, &len, NULL) < 0 || !(at = strstr(text, name)))
+		return buf;
+	at += strlen(name);
+	at += strspn(at, ": \t");
+	(void)str_print(buf, 32, "%.*s", (int)strcspn(at, " \t\n"), at);
+	return buf;
+}
+
 struct pci_card {
 	char bus_id[16], kind[32], driver[64];
 	bool listed;
@@ -167,17 +189,49 @@ static int compare_bus_ids(const void *a, const void *b)
 	return strcmp(x->bus_id, y->bus_id);
 }
 
-static uint32_t find_pci(const struct gpu_list *list, const char *pci_dir, struct gpu_missing *ret)
+/* Whoever runs the machine keeps it from being used. */
+static bool is_excluded(const struct gpu_places *at, const struct pci_card *c)
+{
+	char word[32];
+
+	return !strcmp(read_information(at->driver_dir, c->bus_id, "GPU Excluded", word), "Yes");
+}
+
+/* It is not of this job or container, which may not open its node or is told nothing of it. */
+static bool is_of_others(const struct gpu_places *at, const struct pci_card *c)
+{
+	char word[32];
+	uint64_t minor;
+
+	(void)read_information(at->driver_dir, c->bus_id, "Device Minor", word);
+	return str_to_u64(word, &minor) < 0 || is_forbidden(at->dev_dir, minor);
+}
+
+static bool is_missed(const struct gpu_places *at, const struct pci_card *cards, uint32_t n,
+		      const struct pci_card *c)
+{
+	if (c->listed)
+		return false;
+	if (strcmp(c->driver, "nvidia") == 0)
+		return !is_excluded(at, c) && !is_of_others(at, c);
+	return !c->driver[0] && is_of_listed_kind(cards, n, c);
+}
+
+/* ret_others: cards that another driver has, for a virtual machine, and excluded ones. */
+static uint32_t find_pci(const struct gpu_list *list, const struct gpu_places *at,
+			 struct gpu_missing *ret, uint32_t *ret_others)
 {
 	cleanup_free struct pci_card *cards = xcalloc(GPU_DEVICES_MAX, sizeof(*cards));
-	const uint32_t n_cards = read_cards(list, pci_dir, cards);
+	const uint32_t n_cards = read_cards(list, at->pci_dir, cards);
 	uint32_t n = 0;
 
+	*ret_others = 0;
 	for (uint32_t i = 0; i < n_cards; i++) {
 		const struct pci_card *c = &cards[i];
 
-		if (c->listed || (strcmp(c->driver, "nvidia") != 0 &&
-				  (c->driver[0] || !is_of_listed_kind(cards, n_cards, c))))
+		*ret_others +=
+			(c->driver[0] && strcmp(c->driver, "nvidia") != 0) || is_excluded(at, c);
+		if (!is_missed(at, cards, n_cards, c))
 			continue;
 		ret[n] = (struct gpu_missing){ .minor = -1 };
 		(void)str_copy(ret[n].bus_id, sizeof(ret[n].bus_id), c->bus_id);
@@ -209,14 +263,18 @@ static uint32_t leave_out_failed(const struct gpu_list *list, struct gpu_missing
 	return n > left ? n - left : 0;
 }
 
-/* Both witnesses may have missed the same card: the one that has missed more is believed. */
-uint32_t gpu_find_missing(const struct gpu_list *list, const char *dev_dir, const char *pci_dir,
+/* Both witnesses may have missed the same card: the one that has missed more is believed. A node
+ * may be there of a card that another driver has, or that is excluded. */
+uint32_t gpu_find_missing(const struct gpu_list *list, const struct gpu_places *at,
 			  struct gpu_missing *ret)
 {
 	cleanup_free struct gpu_missing *pci = xcalloc(GPU_DEVICES_MAX, sizeof(*pci));
-	uint32_t n = find_nodes(list, dev_dir, ret);
-	const uint32_t n_pci = pci_dir ? find_pci(list, pci_dir, pci) : 0;
+	uint32_t n_others = 0, n_pci = 0;
+	uint32_t n = find_nodes(list, at->dev_dir, ret);
 
+	if (at->pci_dir)
+		n_pci = find_pci(list, at, pci, &n_others);
+	n = n > n_others ? n - n_others : 0;
 	if (n_pci > n) {
 		(void)memcpy(ret, pci, n_pci * sizeof(*ret));
 		n = n_pci;

@@ -20,13 +20,21 @@ struct gpu_missing {
 	char bus_id[16]; /* "0000:5b:00.0"; empty: by its node */
 };
 
+/* Where to look. */
+struct gpu_places {
+	const char *dev_dir; /* of the device nodes */
+	const char *pci_dir; /* /sys/bus/pci/devices; NULL where that is not about what we may see
+				(a container shows the machine's) */
+	const char *driver_dir; /* /proc/driver/nvidia/gpus: what the driver says of each card */
+};
+
 /*
- * dev_dir: of the device nodes. pci_dir: /sys/bus/pci/devices; NULL where that is not about what we
- * may see (a container shows the machine's). A PCI device counts that the nvidia driver has, and
- * one of the same kind as a listed card that no driver has. The number of those in ret, at most
- * GPU_DEVICES_MAX.
+ * A PCI device counts that the nvidia driver has, and one of the same kind as a listed card that no
+ * driver has; not one that is excluded from use (NVreg_ExcludedGpus), or whose node
+ * this job or container does not have. Nodes count but for as many as there are NVIDIA cards that
+ * another driver has or that are excluded. The number of those in ret, at most GPU_DEVICES_MAX.
  */
-uint32_t gpu_find_missing(const struct gpu_list *list, const char *dev_dir, const char *pci_dir,
+uint32_t gpu_find_missing(const struct gpu_list *list, const struct gpu_places *at,
 			  struct gpu_missing *ret);
 
 #endif

@@ -371,7 +371,7 @@ static void make_pci(const char *dir, const char *name, const char *vendor, cons
 	char path[300], target[100];
 
 	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
-	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(mkdir(path, 0755), 0);
 	for (size_t i = 0; i < 3; i++) {
 		FILE *f;
 
@@ -397,54 +397,167 @@ static void touch(const char *dir, const char *name)
 	(void)fclose(f);
 }
 
-static void test_missing_cards(void **state)
+/* What the driver says of a card in /proc/driver/nvidia/gpus. */
+static void make_information(const char *dir, const char *bus_id, int minor, const char *excluded)
 {
-	char dev[] = "/tmp/tenure-unit-dev-XXXXXX", pci[] = "/tmp/tenure-unit-pci-XXXXXX";
+	char path[300];
+	FILE *f;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, bus_id);
+	assert_int_equal(mkdir(path, 0755), 0);
+	(void)snprintf(path, sizeof(path), "%s/%s/information", dir, bus_id);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	(void)fprintf(f,
+		      "Model: \t\t NVIDIA H100\nBus Location: \t %s\nDevice Minor: \t %d\n"
+		      "GPU Excluded:\t %s\n",
+		      bus_id, minor, excluded);
+	(void)fclose(f);
+}
+
+static struct {
+	char dev[40], pci[40], driver[40];
+	struct gpu_places at;
+	struct gpu_list *list;
 	struct gpu_missing missing[GPU_DEVICES_MAX];
-	struct gpu_list *list = calloc(1, sizeof(*list));
+} places;
+
+/* Two cards that are listed, and all that is of no interest beside them. */
+static int make_places(void **state)
+{
+	(void)strcpy(places.dev, "/tmp/tenure-unit-dev-XXXXXX");
+	(void)strcpy(places.pci, "/tmp/tenure-unit-pci-XXXXXX");
+	(void)strcpy(places.driver, "/tmp/tenure-unit-drv-XXXXXX");
+	assert_true(mkdtemp(places.dev) && mkdtemp(places.pci) && mkdtemp(places.driver));
+	assert_true(chmod(places.dev, 0755) == 0 && chmod(places.pci, 0755) == 0 &&
+		    chmod(places.driver, 0755) == 0);
+	places.at = (struct gpu_places){ places.dev, places.pci, places.driver };
+	places.list = calloc(1, sizeof(*places.list));
+	assert_non_null(places.list);
+	places.list->n = 2;
+	places.list->d[0] =
+		(struct gpu_device){ .minor = 0, .mig = -1, .bus_id = "00000000:18:00.0" };
+	places.list->d[1] =
+		(struct gpu_device){ .minor = 1, .mig = -1, .bus_id = "00000000:3B:00.0" };
+	touch(places.dev, "nvidia0");
+	touch(places.dev, "nvidia1");
+	touch(places.dev, "nvidiactl");
+	touch(places.dev, "nvidia-uvm");
+	touch(places.dev, "nvidia");
+	make_pci(places.pci, "0000:18:00.0", "0x10de", "0x030200", "0x2335", "nvidia");
+	make_pci(places.pci, "0000:3b:00.0", "0x10de", "0x030200", "0x2335", "nvidia");
+	make_pci(places.pci, "0000:19:00.0", "0x10de", "0x040300", "0x10f0", "snd_hda_intel");
+	make_pci(places.pci, "0000:1a:00.0", "0x1002", "0x030000", "0x1586", "amdgpu");
+	make_pci(places.pci, "0000:1b:00.0", "0x10de", "0x030000", "0x128b", ""); /* too old */
+	return 0;
+}
+
+static int remove_places(void **state)
+{
 	char command[200];
 
-	assert_non_null(list);
-	assert_non_null(mkdtemp(dev));
-	assert_non_null(mkdtemp(pci));
-	list->n = 2;
-	list->d[0] = (struct gpu_device){ .minor = 0, .mig = -1, .bus_id = "00000000:18:00.0" };
-	list->d[1] = (struct gpu_device){ .minor = 1, .mig = -1, .bus_id = "00000000:3B:00.0" };
-	touch(dev, "nvidia0");
-	touch(dev, "nvidia1");
-	touch(dev, "nvidiactl");
-	touch(dev, "nvidia-uvm");
-	touch(dev, "nvidia");
-	make_pci(pci, "0000:18:00.0", "0x10de", "0x030200", "0x2335", "nvidia");
-	make_pci(pci, "0000:3b:00.0", "0x10de", "0x030200", "0x2335", "nvidia");
-	make_pci(pci, "0000:19:00.0", "0x10de", "0x040300", "0x10f0", "snd_hda_intel");
-	make_pci(pci, "0000:1a:00.0", "0x1002", "0x030000", "0x1586", "amdgpu");
-	make_pci(pci, "0000:1b:00.0", "0x10de", "0x030000", "0x128b", ""); /* too old */
-	make_pci(pci, "0000:1c:00.0", "0x10de", "0x030200", "0x2335", "vfio-pci");
-	assert_int_equal(gpu_find_missing(list, dev, pci, missing), 0);
-	assert_int_equal(gpu_find_missing(list, "/nonexistent", "/nonexistent", missing), 0);
-	touch(dev, "nvidia5");
-	assert_int_equal(gpu_find_missing(list, dev, pci, missing), 1);
-	assert_int_equal(missing[0].minor, 5);
-	/* One of the same kind that the driver has refused; and that both miss one says no more. */
-	make_pci(pci, "0000:5e:00.0", "0x10de", "0x030200", "0x2335", "");
-	assert_int_equal(gpu_find_missing(list, dev, pci, missing), 1);
-	make_pci(pci, "0000:86:00.0", "0x10de", "0x030200", "0x2335", "nvidia");
-	assert_int_equal(gpu_find_missing(list, dev, pci, missing), 2);
-	assert_string_equal(missing[0].bus_id, "0000:5e:00.0");
-	assert_string_equal(missing[1].bus_id, "0000:86:00.0");
-	assert_int_equal(gpu_find_missing(list, dev, NULL, missing), 1);
-	/* What NVML counts and cannot ask is one of these. */
-	list->n_failed = 1;
-	assert_int_equal(gpu_find_missing(list, dev, NULL, missing), 0);
-	assert_int_equal(gpu_find_missing(list, dev, pci, missing), 1);
-	/* Whose numbers are not known of them nothing is missed by number. */
-	list->n_failed = 0;
-	list->d[1].minor = -1;
-	assert_int_equal(gpu_find_missing(list, dev, NULL, missing), 0);
-	(void)snprintf(command, sizeof(command), "rm -rf %s %s", dev, pci);
+	(void)snprintf(command, sizeof(command), "rm -rf %s %s %s", places.dev, places.pci,
+		       places.driver);
 	assert_int_equal(system(command), 0);
-	free(list);
+	free(places.list);
+	return 0;
+}
+
+static uint32_t n_missing(void)
+{
+	return gpu_find_missing(places.list, &places.at, places.missing);
+}
+
+/* Without the list of PCI devices, as in a container. */
+static uint32_t n_missing_nodes(void)
+{
+	struct gpu_places at = places.at;
+
+	at.pci_dir = NULL;
+	return gpu_find_missing(places.list, &at, places.missing);
+}
+
+static void test_missing_cards(void **state)
+{
+	const struct gpu_places nowhere = { "/nonexistent", "/nonexistent", "/nonexistent" };
+
+	assert_int_equal(n_missing(), 0);
+	assert_int_equal(gpu_find_missing(places.list, &nowhere, places.missing), 0);
+	touch(places.dev, "nvidia5");
+	assert_int_equal(n_missing(), 1);
+	assert_int_equal(places.missing[0].minor, 5);
+	/* One of the same kind that the driver has refused; and that both miss one says no more. */
+	make_pci(places.pci, "0000:5e:00.0", "0x10de", "0x030200", "0x2335", "");
+	assert_int_equal(n_missing(), 1);
+	make_pci(places.pci, "0000:86:00.0", "0x10de", "0x030200", "0x2335", "nvidia");
+	make_information(places.driver, "0000:86:00.0", 5, "No");
+	assert_int_equal(n_missing(), 2);
+	assert_string_equal(places.missing[0].bus_id, "0000:5e:00.0");
+	assert_string_equal(places.missing[1].bus_id, "0000:86:00.0");
+	assert_int_equal(n_missing_nodes(), 1);
+	/* What NVML counts and cannot ask is one of these. */
+	places.list->n_failed = 1;
+	assert_int_equal(n_missing_nodes(), 0);
+	assert_int_equal(n_missing(), 1);
+	/* Whose numbers are not known of them nothing is missed by number. */
+	places.list->n_failed = 0;
+	places.list->d[1].minor = -1;
+	assert_int_equal(n_missing_nodes(), 0);
+}
+
+/* The node of a card that was given to a virtual machine stays. */
+static void test_cards_of_another_driver_are_not_missing(void **state)
+{
+	make_pci(places.pci, "0000:1c:00.0", "0x10de", "0x030200", "0x2335", "vfio-pci");
+	assert_int_equal(n_missing(), 0);
+	touch(places.dev, "nvidia2");
+	assert_int_equal(n_missing(), 0);
+	touch(places.dev, "nvidia3");
+	assert_int_equal(n_missing(), 1);
+}
+
+static void test_excluded_cards_are_not_missing(void **state)
+{
+	make_pci(places.pci, "0000:5e:00.0", "0x10de", "0x030200", "0x2335", "nvidia");
+	make_information(places.driver, "0000:5e:00.0", 2, "Yes");
+	touch(places.dev, "nvidia2");
+	assert_int_equal(n_missing(), 0);
+	make_pci(places.pci, "0000:86:00.0", "0x10de", "0x030200", "0x2335", "nvidia");
+	make_information(places.driver, "0000:86:00.0", 3, "No");
+	touch(places.dev, "nvidia3");
+	assert_int_equal(n_missing(), 1);
+	places.list->d[1].minor = -1; /* nothing is missed by number */
+	assert_int_equal(n_missing(), 1);
+	assert_string_equal(places.missing[0].bus_id, "0000:86:00.0");
+}
+
+/* As somebody who may not open every node. */
+static uint32_t n_missing_to_others(void)
+{
+	const uid_t self = geteuid();
+	uint32_t n;
+
+	assert_true(self != 0 || seteuid(12345) == 0);
+	n = n_missing();
+	assert_int_equal(seteuid(self), 0);
+	return n;
+}
+
+/* A task sees the nodes of its job's cards, or may not open others, and all PCI devices of the
+ * machine. */
+static void test_cards_of_other_jobs_are_not_missing(void **state)
+{
+	char path[100];
+
+	make_pci(places.pci, "0000:82:00.0", "0x10de", "0x030200", "0x2335", "nvidia");
+	assert_int_equal(n_missing(), 0); /* of which this container is told nothing */
+	make_information(places.driver, "0000:82:00.0", 2, "No");
+	assert_int_equal(n_missing(), 0); /* whose node it does not have */
+	touch(places.dev, "nvidia2");
+	assert_int_equal(n_missing(), 1);
+	(void)snprintf(path, sizeof(path), "%s/nvidia2", places.dev);
+	assert_int_equal(chmod(path, 0), 0);
+	assert_int_equal(n_missing_to_others(), 0);
 }
 
 int main(void)
@@ -460,7 +573,11 @@ int main(void)
 		cmocka_unit_test(test_what_was_counted),
 		cmocka_unit_test(test_links_beside_others),
 		cmocka_unit_test(test_xids_in_the_log),
-		cmocka_unit_test(test_missing_cards),
+#define PLACES_TEST(name) cmocka_unit_test_setup_teardown(test_##name, make_places, remove_places)
+		PLACES_TEST(missing_cards),
+		PLACES_TEST(cards_of_another_driver_are_not_missing),
+		PLACES_TEST(excluded_cards_are_not_missing),
+		PLACES_TEST(cards_of_other_jobs_are_not_missing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

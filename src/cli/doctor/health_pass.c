@@ -32,6 +32,7 @@
 #define AGAIN_EVERY (250 * NS_PER_MS)
 #define REAP_NS	    (200 * NS_PER_MS) /* for a child that was killed */
 #define PCI_DIR	    "/sys/bus/pci/devices"
+#define DRIVER_DIR  "/proc/driver/nvidia/gpus"
 #define MODULE_FILE "/sys/module/nvidia/version"
 
 /* -------- which -------- */
@@ -230,6 +231,9 @@ static void make_sure(struct health_pass *p, const struct nvml *n)
 static void ask_kernel(struct health_pass *p, const struct health_order *order)
 {
 	const bool is_here = !strcmp(order->dev_dir, "/dev") && !proc_in_container();
+	const struct gpu_places places = { .dev_dir = order->dev_dir,
+					   .pci_dir = is_here ? PCI_DIR : NULL,
+					   .driver_dir = DRIVER_DIR };
 	cleanup_free char *path = xasprintf("%s/kmsg", order->dev_dir);
 	cleanup_free struct xid_log *log = xcalloc(1, sizeof(*log));
 
@@ -241,8 +245,7 @@ static void ask_kernel(struct health_pass *p, const struct health_order *order)
 		p->cards[i].xid = x ? x->xid : 0;
 		p->cards[i].xid_us = x ? x->at_us : 0;
 	}
-	p->n_missing =
-		gpu_find_missing(&p->list, order->dev_dir, is_here ? PCI_DIR : NULL, p->missing);
+	p->n_missing = gpu_find_missing(&p->list, &places, p->missing);
 }
 
 /* -------- CUDA -------- */
