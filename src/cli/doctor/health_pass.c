@@ -160,11 +160,20 @@ static void judge_use(struct health_card *c, const struct gpu_look *look,
 	c->trial = TRIAL_BUSY;
 	if (unfit)
 		(void)str_copy(c->trial_words, sizeof(c->trial_words), unfit);
-	else if (!(look->valid & GPU_VALID_PROCS) || look->procs.n_total ||
-		 look->used > order->idle_below)
+	else if (!(look->valid & GPU_VALID_PROCS))
+		(void)str_copy(c->trial_words, sizeof(c->trial_words),
+			       "whether somebody uses it cannot be seen");
+	else if (look->procs.n_total || look->used > order->idle_below)
 		(void)str_copy(c->trial_words, sizeof(c->trial_words), "somebody uses it");
 	else
 		c->trial = TRIAL_RUNS; /* soon */
+}
+
+/* Of a card whose memory cannot be asked. That this may not be (of one in MIG mode only root is
+ * told) or does not exist (where it is the host's) says nothing of how it is. */
+static bool is_lost(int r)
+{
+	return r == -ENODEV || r == -EIO;
 }
 
 static void look_at(struct health_pass *p, struct health_card *c, const struct nvml *n,
@@ -179,7 +188,7 @@ static void look_at(struct health_pass *p, struct health_card *c, const struct n
 		gpu_health_read(n, &c->dev, HEALTH_PART_LINKS, &c->health);
 		return;
 	}
-	if (gpu_look_at(n, &c->dev, GPU_LOOK_MEMORY, &look, &e) < 0) {
+	if (is_lost(gpu_look_at(n, &c->dev, GPU_LOOK_MEMORY, &look, &e))) {
 		(void)str_copy(c->trouble, sizeof(c->trouble), e.text);
 	} else {
 		/* Whose it is may be hidden, which says nothing of how it is. */
