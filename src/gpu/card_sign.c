@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "gpu/xid.h"
 
-#define HOT (nvmlClocksEventReasonSwThermalSlowdown | nvmlClocksThrottleReasonHwThermalSlowdown)
 
 static const char *const words[] = {
 	[SIGN_HOT] = "hot",
@@ -28,17 +27,29 @@ const char *card_sign_word(enum card_sign_code code)
 	return enum_name(words, SIGN_MAX, code);
 }
 
+/*
+ * A card's software keeps it at the limit of its temperature by a clock that is a little lower,
+ * which is how some work all day (GeForce, boards without fans of their own). Too hot is one whose
+ * hardware had to step in, or that does not come to half its clock.
+ */
 static bool is_hot(const struct gpu_health *since, const struct gpu_health *now,
 		   struct card_sign *s)
 {
-	return now->known & HEALTH_THROTTLE && now->throttle & HOT;
+	const uint64_t clocks = HEALTH_CLOCK_SM | HEALTH_CLOCK_SM_MAX;
+
+	if (!(now->known & HEALTH_THROTTLE))
+		return false;
+	if (now->throttle & nvmlClocksThrottleReasonHwThermalSlowdown)
+		return true;
+	return now->throttle & nvmlClocksEventReasonSwThermalSlowdown &&
+	       (now->known & clocks) == clocks && now->clock_sm_mhz < now->clock_sm_max_mhz / 2;
 }
 
 /* The hardware slows down for heat as well, which says more. */
 static bool is_slowed(const struct gpu_health *since, const struct gpu_health *now,
 		      struct card_sign *s)
 {
-	return now->known & HEALTH_THROTTLE && !(now->throttle & HOT) &&
+	return now->known & HEALTH_THROTTLE && !is_hot(since, now, s) &&
 	       now->throttle & (nvmlClocksThrottleReasonHwSlowdown |
 				nvmlClocksThrottleReasonHwPowerBrakeSlowdown);
 }

@@ -105,6 +105,18 @@ def test_heat_that_passes(machine):  # noqa: F811
     busy.kill()
 
 
+def test_heat_without_time_to_look_again(machine):  # noqa: F811
+    """A limit that is shorter than that is no reason to call it bad, nor to say that the driver hangs."""
+    m = machine(gpus=1)
+    busy = m.start("--take", "1G", "--stay", "60")
+    busy.stdout.readline()
+    m.ctl("health", 0, "heat", 60)
+    must_come(lambda: json.loads(m.cmd("devices", "--json").stdout)["devices"][0]["health"]["faults"] == ["hot"])
+    doc = document(m, "--timeout", "2s")
+    assert doc["text"] == "ok: 1 GPU" and "too hot" in doc["devices"][0]["notes"][0]
+    busy.kill()
+
+
 def test_lost_and_missing_cards(machine):  # noqa: F811
     m = machine(gpus=3)
     m.ctl("lose", 1)
@@ -167,7 +179,7 @@ def test_driver_that_fails(machine, function, error, code, said):  # noqa: F811
 
 
 @pytest.mark.parametrize("function, where", [
-    ("nvmlInit_v2", "while NVML started"), ("nvmlDeviceGetCount_v2", "while NVML listed the GPUs"),
+    ("nvmlInit_v2", "needs a longer --timeout"), ("nvmlDeviceGetCount_v2", "while NVML listed the GPUs"),
     ("nvmlDeviceGetTotalEnergyConsumption", "asked of GPU 0"), ("cuCtxCreate_v2", "when CUDA was tried on GPU 0, 1")])
 def test_driver_that_hangs(machine, function, where):  # noqa: F811
     m = machine()
@@ -193,6 +205,32 @@ def test_killed_from_outside_it_leaves_nobody(machine):  # noqa: F811
     must_come(lambda: len(m.pids(m.tenure)) == 2)
     p.kill()
     assert p.communicate()[0] == b"" and nobody_is_left(m)
+
+
+@pytest.mark.parametrize("gone", ["full", "closed"])
+def test_the_answer_is_the_exit_code(machine, gone):  # noqa: F811
+    """Also of a line that nobody takes: 1 would drain a good node."""
+    m = machine(gpus=1)
+    for bad in 0, 1:
+        m.ctl("health", 0, "rows-failed", bad)
+        done = subprocess.run(["sh", "-c", 'exec "$0" health ' + (">/dev/full" if gone == "full" else ">&- <&-"), m.tenure], env=m.env,
+                              stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == bad and ("No space left" in done.stderr) == (gone == "full")
+
+
+def test_no_process_can_be_made(machine):  # noqa: F811
+    m = machine(gpus=1)
+    done = subprocess.run(["sh", "-c", 'ulimit -n 4; exec "$0" health', m.tenure], env=m.env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and re.fullmatch(r"not tested: a pipe .*: Too many open files\n", done.stdout)
+
+
+@pytest.mark.parametrize("args", [(), ("--cuda",)])
+def test_an_environment_as_prologs_have_it(machine, args):  # noqa: F811
+    """Nothing but what makes it see the simulated machine."""
+    m = machine()
+    env = {k: v for k, v in m.env.items() if k.startswith("TENURE_") or k in ("LD_LIBRARY_PATH", "ASAN_OPTIONS")}
+    done = subprocess.run([m.tenure, "health", *args], env=env, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok: 2 GPUs\n", "")
 
 
 def test_cuda(machine):  # noqa: F811

@@ -232,6 +232,17 @@ static void test_reasons_and_faults(void **state)
 	assert_string_equal(health_throttle(h.throttle, 3, &fault), "hw-thermal");
 	assert_true(fault);
 	assert_string_equal(signs_of(&h), "hot"); /* that the hardware slows down is the same */
+	/* Its software keeps it at the limit of its temperature, which costs a little, or much. */
+	h.throttle = nvmlClocksEventReasonSwThermalSlowdown;
+	assert_string_equal(signs_of(&h), "");
+	h.known |= HEALTH_CLOCK_SM | HEALTH_CLOCK_SM_MAX;
+	h.clock_sm_max_mhz = 1980;
+	h.clock_sm_mhz = 1600;
+	assert_string_equal(signs_of(&h), "");
+	h.throttle |= nvmlClocksThrottleReasonHwPowerBrakeSlowdown;
+	assert_string_equal(signs_of(&h), "slowed");
+	h.clock_sm_mhz = 900;
+	assert_string_equal(signs_of(&h), "hot");
 	h.rows_failed = 1;
 	assert_string_equal(signs_of(&h), "hot"); /* not known */
 	h.known |= HEALTH_ROWS;

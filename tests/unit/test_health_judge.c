@@ -120,6 +120,27 @@ static void test_driver(void **state)
 	w.p.code = 0;
 	w.p.died = true;
 	assert_int_equal(judge(NULL), HEALTH_UNTESTED);
+	w.p.signal = 9;
+	assert_int_equal(judge(NULL), HEALTH_UNTESTED);
+	assert_string_equal(w.j.line, "not tested: what asked the driver was ended by signal 9");
+}
+
+/* What is so now makes a card bad that stays so. */
+static void test_moments(void **state)
+{
+	struct gpu_health *h = &w.p.cards[1].health;
+
+	h->known |= HEALTH_THROTTLE;
+	h->throttle = nvmlClocksThrottleReasonHwThermalSlowdown;
+	assert_int_equal(judge(NULL), HEALTH_GOOD);
+	assert_int_equal(w.j.cards[1].notes.n, 1);
+	w.p.cards[1].stays = true;
+	assert_int_equal(judge(NULL), HEALTH_BAD);
+	assert_string_equal(w.j.line,
+			    "bad: GPU 1 (GPU-1, NVIDIA H200): it is too hot, and runs slower");
+	h->throttle = nvmlClocksEventReasonSwThermalSlowdown;
+	assert_int_equal(judge(NULL), HEALTH_GOOD);
+	assert_string_equal(w.j.cards[1].notes.texts[0], "it is at the limit of its temperature");
 }
 
 /* What was found bad until then is; and of what was not looked at nothing is missed. */
@@ -143,8 +164,9 @@ static void test_hangs(void **state)
 	w.p.at = -1;
 	r.expect = 8;
 	assert_int_equal(judge(&r), HEALTH_UNTESTED);
-	assert_string_equal(w.j.line, "not tested: the driver has not answered within 9.0 s, "
-				      "while NVML started");
+	assert_true(str_has_prefix(w.j.line, "not tested: the driver has not answered within "
+					     "9.0 s, while NVML started: it hangs, or starts its "
+					     "GPUs anew"));
 }
 
 static void test_trials(void **state)
@@ -196,6 +218,35 @@ static void test_xids(void **state)
 	assert_int_equal(judge(&r), HEALTH_GOOD);
 	w.accepted.cards[0].mono_ns = 6900 * NS_PER_S;
 	assert_int_equal(judge(&r), HEALTH_BAD);
+}
+
+/* Of a card that was not seen nothing can be accepted, nor errors that were not told then. */
+static void test_what_is_not_accepted(void **state)
+{
+	char path[] = "/tmp/tenure-unit-accepted-XXXXXX";
+	struct health_rules r = rules();
+	struct err e = ERR_INIT;
+
+	assert_true(close(mkstemp(path)) == 0 && unlink(path) == 0);
+	w.p.cards[0].seen = false;
+	(void)str_copy(w.p.cards[1].trouble, sizeof(w.p.cards[1].trouble), "GPU is lost");
+	w.p.cards[2].health.known &= ~ECC;
+	/* The log's clock is ahead of ours. */
+	w.p.cards[2].xid = 48;
+	w.p.cards[2].xid_us = clock_mono_ns() / NS_PER_US + 60 * 1000000;
+	assert_int_equal(health_accepted_write(path, &w.p, &e), 0);
+	assert_int_equal(health_accepted_read(path, &w.accepted, &e), 0);
+	(void)unlink(path);
+	assert_int_equal(w.accepted.n, 1);
+	assert_string_equal(w.accepted.cards[0].uuid, "GPU-2");
+	w.p.cards[0].seen = true;
+	w.p.cards[1].trouble[0] = '\0';
+	r.now_ns = clock_mono_ns();
+	assert_int_equal(judge(&r), HEALTH_GOOD);
+	w.p.cards[2].health.known |= ECC;
+	w.p.cards[2].health.ecc[ECC_VOLATILE_UNCORRECTED] = 1;
+	assert_int_equal(judge(&r), HEALTH_BAD);
+	assert_non_null(strstr(w.j.line, "1 uncorrected ECC error since the driver was loaded"));
 }
 
 static void test_accepted_file(void **state)
@@ -269,9 +320,17 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, make_cards, clear)
-		TEST(good),   TEST(bad),	   TEST(missing),
-		TEST(driver), TEST(hangs),	   TEST(trials),
-		TEST(xids),   TEST(accepted_file), TEST(line_is_bounded_and_safe),
+		TEST(good),
+		TEST(bad),
+		TEST(missing),
+		TEST(driver),
+		TEST(moments),
+		TEST(hangs),
+		TEST(trials),
+		TEST(xids),
+		TEST(what_is_not_accepted),
+		TEST(accepted_file),
+		TEST(line_is_bounded_and_safe),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -195,6 +195,17 @@ static void print_json(const struct health_pass *p, const struct health_judgemen
 			  "notes", texts_json(&j->notes), "devices", devices));
 }
 
+/* The exit code is the answer, also where the line cannot be written: 1 would say that a GPU is
+ * bad.
+ */
+static void let_go_of_output(void)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return;
+	cmd_warn("warning", "the line cannot be written: %s", strerror(errno));
+	(void)!freopen("/dev/null", "w", stdout);
+}
+
 static int report(const struct cmd_ctx *ctx, const struct health_pass *p,
 		  const struct health_judgement *j)
 {
@@ -202,6 +213,7 @@ static int report(const struct cmd_ctx *ctx, const struct health_pass *p,
 		print_json(p, j);
 	else if (j->verdict != HEALTH_GOOD || !opts_flag(ctx->opts, "quiet"))
 		(void)puts(j->line);
+	let_go_of_output();
 	return exit_code(j->verdict);
 }
 

@@ -82,6 +82,14 @@ static json_t *card_json(const struct gpu_health *h, uint64_t mono_ns)
 	return o;
 }
 
+/* The kernel's log has a clock of its own, which need not be exact: its last report is known. */
+static uint64_t known_until(const struct health_card *c)
+{
+	const uint64_t now = clock_mono_ns(), reported = c->xid_us * NS_PER_US;
+
+	return reported > now ? reported : now;
+}
+
 int health_accepted_write(const char *path, const struct health_pass *p, struct err *e)
 {
 	cleanup_free struct health_accepted *before = xcalloc(1, sizeof(*before));
@@ -97,9 +105,10 @@ int health_accepted_write(const char *path, const struct health_pass *p, struct 
 				cards, before->cards[i].uuid,
 				card_json(&before->cards[i].counters, before->cards[i].mono_ns));
 	for (uint32_t i = 0; i < p->n; i++)
-		if (p->cards[i].selected)
-			(void)json_object_set_new(cards, p->cards[i].dev.uuid,
-						  card_json(&p->cards[i].health, clock_mono_ns()));
+		if (p->cards[i].selected && p->cards[i].seen && !p->cards[i].trouble[0])
+			(void)json_object_set_new(
+				cards, p->cards[i].dev.uuid,
+				card_json(&p->cards[i].health, known_until(&p->cards[i])));
 	(void)boot_id_read(boot, sizeof(boot));
 	doc = json_pack("{s:i, s:s, s:s, s:o}", "format", FORMAT, "boot", boot, "written",
 			clock_format_iso(clock_wall_ns(), time), "cards", cards);
@@ -123,4 +132,9 @@ const struct health_accepted_card *health_accepted_of(const struct health_accept
 			return both && c->health.energy_mj < then->counters.energy_mj ? NULL : then;
 	}
 	return NULL;
+}
+
+bool health_accepted_has_errors(const struct health_accepted_card *a)
+{
+	return a->counters.known & ECC_KNOWN;
 }

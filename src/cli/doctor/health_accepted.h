@@ -26,11 +26,14 @@ struct health_accepted {
 /* 0, also where there is no file; -errno, -EPROTO: it cannot be read, and e; then nothing is
  * accepted. */
 int health_accepted_read(const char *path, struct health_accepted *ret, struct err *e);
-/* What was found of the cards that were selected; of others what is there stays. */
+/* What was found of the cards that were selected and seen; of others what is there stays. */
 int health_accepted_write(const char *path, const struct health_pass *p, struct err *e);
 
 /* What was accepted of a card; NULL: nothing that still counts. */
 const struct health_accepted_card *health_accepted_of(const struct health_accepted *a,
 						      const struct health_card *c);
+
+/* Its errors of memory were known then. */
+bool health_accepted_has_errors(const struct health_accepted_card *a);
 
 #endif

@@ -76,10 +76,29 @@ static void judge_trial(const struct health_card *c, struct health_card_judgemen
 		text_list_addf(&j->notes, "CUDA was not tried: %s", c->trial_words);
 }
 
+/* What is so now, and was not looked at for long enough. */
+static void note_moment(const struct health_card *c, struct health_card_judgement *j)
+{
+	struct card_signs signs;
+
+	card_signs(NULL, &c->health, CARD_MOMENT, &signs);
+	for (uint32_t i = 0; !c->stays && i < signs.n; i++) {
+		struct strbuf text = STRBUF_INIT;
+
+		card_sign_text(&signs.s[i], NULL, &text);
+		strbuf_adds(&text, "; --timeout left no time to see whether that stays so");
+		text_list_take(&j->notes, strbuf_take(&text));
+	}
+}
+
 static void note_state(const struct health_card *c, struct health_card_judgement *j)
 {
 	const uint32_t links = c->health.links, up = c->health.links_up;
 
+	note_moment(c, j);
+	if (c->health.known & HEALTH_THROTTLE &&
+	    c->health.throttle & nvmlClocksEventReasonSwThermalSlowdown)
+		text_list_add(&j->notes, "it is at the limit of its temperature");
 	if (!c->persistence)
 		text_list_addf(&j->notes,
 			       "persistence is off: nvidia-smi -pm 1 keeps its driver awake");
@@ -93,16 +112,18 @@ static void judge_card(const struct health_pass *p, uint32_t i, const struct hea
 {
 	const struct health_card *c = &p->cards[i];
 	const struct health_accepted_card *accepted = health_accepted_of(rules->accepted, c);
+	const bool counted = accepted && health_accepted_has_errors(accepted);
 
 	*j = (struct health_card_judgement){ .verdict = HEALTH_UNTESTED,
-					     .since = accepted ? SINCE_ACCEPTED : SINCE_DRIVER };
+					     .since = counted ? SINCE_ACCEPTED : SINCE_DRIVER };
 	if (!c->selected)
 		return;
 	if (c->trouble[0]) {
 		card_signs_add(&j->signs,
 			       &(struct card_sign){ .code = SIGN_LOST, .words = c->trouble });
 	} else if (c->seen) {
-		card_signs(accepted ? &accepted->counters : NULL, &c->health, CARD_ALL, &j->signs);
+		card_signs(counted ? &accepted->counters : NULL, &c->health,
+			   CARD_STATE | CARD_COUNT | (c->stays ? CARD_MOMENT : 0), &j->signs);
 		if (!c->dev.mig_parent) /* which has none up in that mode */
 			card_sign_links(&c->health, usual_links(p, c), &j->signs);
 		judge_xid(c, accepted, rules, rules->agent_xids ? rules->agent_xids[i] : 0, j);
@@ -149,7 +170,8 @@ static void say_hang(const struct health_pass *p, struct strbuf *b)
 {
 	static const char *const where[] = {
 		[STAGE_LOAD] = "while its library was loaded",
-		[STAGE_START] = "while NVML started",
+		[STAGE_START] = "while NVML started: it hangs, or starts its GPUs anew, because "
+				"nothing keeps them awake (persistence), and needs a longer --timeout",
 		[STAGE_LIST] = "while NVML listed the GPUs",
 		[STAGE_LOOK] = "asked of",
 		[STAGE_AGAIN] = "asked again of",
@@ -176,8 +198,11 @@ static void judge_driver(const struct health_pass *p, struct health_judgement *j
 
 	if (p->code < 0)
 		text_list_add(&j->reasons, p->trouble);
+	else if (p->died && p->signal)
+		text_list_addf(&j->reasons, "what asked the driver was ended by signal %d",
+			       p->signal);
 	else if (p->died)
-		text_list_add(&j->reasons, "the driver has ended the process that asked it");
+		text_list_add(&j->reasons, "what asked the driver has ended without an answer");
 	if (!p->timed_out)
 		return;
 	say_hang(p, &text);

@@ -30,6 +30,8 @@
 
 #define AGAIN_NS    (2 * NS_PER_S)
 #define AGAIN_EVERY (250 * NS_PER_MS)
+#define REST_NS	    (500 * NS_PER_MS)  /* for what comes behind that */
+#define CUDA_NS	    (1500 * NS_PER_MS) /* and for --cuda */
 #define REAP_NS	    (200 * NS_PER_MS) /* for a child that was killed */
 #define PCI_DIR	    "/sys/bus/pci/devices"
 #define DRIVER_DIR  "/proc/driver/nvidia/gpus"
@@ -216,11 +218,13 @@ static bool look_again(struct health_card *c, const struct nvml *n)
 	return is_moment(c);
 }
 
-static void make_sure(struct health_pass *p, const struct nvml *n)
+/* Where there is no time for that nobody is called bad for it. */
+static void make_sure(struct health_pass *p, const struct nvml *n, const struct health_order *order)
 {
 	const struct timespec nap = clock_timespec(AGAIN_EVERY);
 	const uint64_t until = clock_mono_ns() + AGAIN_NS;
-	bool any = true;
+	const bool can = until + REST_NS + (order->cuda ? CUDA_NS : 0) < p->until_ns;
+	bool any = can;
 
 	p->stage = STAGE_AGAIN;
 	while (any && clock_mono_ns() < until) {
@@ -229,10 +233,12 @@ static void make_sure(struct health_pass *p, const struct nvml *n)
 			p->at = (int)p->cards[i].dev.index;
 			any = look_again(&p->cards[i], n) || any;
 		}
+		p->at = -1;
 		if (any)
 			(void)nanosleep(&nap, NULL);
 	}
-	p->at = -1;
+	for (uint32_t i = 0; can && i < p->n; i++)
+		p->cards[i].stays = is_moment(&p->cards[i]);
 }
 
 /* -------- the kernel -------- */
@@ -326,7 +332,7 @@ static void look_at_all(struct health_pass *p, const struct health_order *order)
 		for (uint32_t i = 0; i < p->n; i++)
 			if (p->cards[i].selected == (selected == 1))
 				look_at(p, &p->cards[i], &n, order);
-	make_sure(p, &n);
+	make_sure(p, &n, order);
 	ask_kernel(p, order);
 	if (order->cuda)
 		try_cuda(p);
@@ -350,58 +356,72 @@ static _Noreturn void be_child(struct health_pass *p, const struct health_order 
 	_exit(0);
 }
 
-static void wait_for(struct health_pass *p, pid_t pid, int fd, uint64_t timeout_ms)
+static void reap(struct health_pass *p, pid_t pid)
 {
-	const uint64_t until = clock_mono_ns() + timeout_ms * NS_PER_MS;
-	struct pollfd end = { .fd = fd, .events = POLLIN };
 	const struct timespec nap = clock_timespec(5 * NS_PER_MS);
+	const uint64_t until = clock_mono_ns() + REAP_NS;
+	int status = 0;
+	pid_t r;
+
+	while ((r = waitpid(pid, &status, WNOHANG)) == 0 && clock_mono_ns() < until)
+		(void)nanosleep(&nap, NULL);
+	p->signal = r == pid && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void wait_for(struct health_pass *p, pid_t pid, int fd)
+{
+	struct pollfd end = { .fd = fd, .events = POLLIN };
 	uint64_t now;
 
-	while ((now = clock_mono_ns()) < until &&
-	       poll(&end, 1, (int)((until - now) / NS_PER_MS) + 1) <= 0)
+	while ((now = clock_mono_ns()) < p->until_ns &&
+	       poll(&end, 1, (int)((p->until_ns - now) / NS_PER_MS) + 1) <= 0)
 		;
-	p->timed_out = clock_mono_ns() >= until && p->stage != STAGE_DONE;
-	(void)kill(-pid, SIGKILL);
-	(void)kill(pid, SIGKILL);
-	for (uint64_t reap = clock_mono_ns() + REAP_NS;
-	     waitpid(pid, NULL, WNOHANG) == 0 && clock_mono_ns() < reap;)
-		(void)nanosleep(&nap, NULL);
+	p->timed_out = clock_mono_ns() >= p->until_ns && p->stage != STAGE_DONE;
+	if (p->timed_out) {
+		(void)kill(-pid, SIGKILL);
+		(void)kill(pid, SIGKILL);
+	}
+	reap(p, pid);
+	(void)kill(-pid, SIGKILL); /* what it has started */
 	p->died = !p->timed_out && p->stage != STAGE_DONE && p->code == 0;
+}
+
+/* 0, or -errno and e. */
+static int ask(struct health_pass *p, const struct health_order *order, struct err *e)
+{
+	const pid_t self = getpid();
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return err_sys(e, errno, "a pipe to the process that asks the driver");
+
+	cleanup_fd int read_end = ends[0], write_end = ends[1];
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return err_sys(e, errno, "start a process that asks the driver");
+	if (pid == 0)
+		be_child(p, order, write_end, self);
+	write_end = fd_close(write_end);
+	wait_for(p, pid, read_end);
+	return 0;
 }
 
 int health_pass_run(const struct health_order *order, struct health_pass **ret, struct err *e)
 {
 	const uint64_t began = clock_mono_ns();
-	const pid_t self = getpid();
+	struct err why = ERR_INIT;
 	struct health_pass *p;
-	int ends[2];
+	int r;
 
 	p = mmap(NULL, sizeof(*p), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		return err_sys(e, errno, "memory to look in");
-	if (pipe2(ends, O_CLOEXEC) < 0) {
-		int r = err_sys(e, errno, "pipe");
-
-		p = health_pass_free(p);
-		return r;
-	}
-
-	cleanup_fd int read_end = ends[0], write_end = ends[1];
-
+	p->until_ns = began + order->timeout_ms * NS_PER_MS;
 	p->at = -1;
-
-	pid_t pid = fork();
-
-	if (pid < 0) {
-		int r = err_sys(e, errno, "start a process that asks the driver");
-
-		p = health_pass_free(p);
-		return r;
-	}
-	if (pid == 0)
-		be_child(p, order, write_end, self);
-	write_end = fd_close(write_end);
-	wait_for(p, pid, read_end, order->timeout_ms);
+	r = ask(p, order, &why);
+	if (r < 0)
+		(void)set_trouble(p, r, &why);
 	p->took_ns = clock_mono_ns() - began;
 	*ret = p;
 	return 0;

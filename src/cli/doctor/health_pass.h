@@ -48,6 +48,7 @@ struct health_card {
 	bool persistence;  /* it is on, or not known */
 	char trouble[160]; /* nothing is seen of it: why */
 	struct gpu_health health;
+	bool stays;   /* what is so now (CARD_MOMENT) was so for two seconds */
 	uint32_t xid; /* in the kernel's log; 0: none */
 	uint64_t xid_us;
 	_Atomic int trial; /* enum health_trial */
@@ -58,6 +59,7 @@ struct health_card {
 #define HEALTH_WORDS_MAX 16 /* of --gpus, that name nothing; there may be more */
 
 struct health_pass {
+	uint64_t until_ns; /* CLOCK_MONOTONIC: the end of all */
 	_Atomic int stage; /* enum health_stage */
 	_Atomic int at;	   /* index of the card that is asked; -1: none */
 	int code;	   /* 0, or why NVML cannot be asked, in trouble */
@@ -75,6 +77,7 @@ struct health_pass {
 	/* Of the parent: */
 	bool timed_out;
 	bool died;	  /* the child was ended by something else than us */
+	int signal;	  /* by which; 0: by none */
 	uint64_t took_ns; /* all of it */
 };
 
@@ -86,7 +89,8 @@ struct health_order {
 	const char *dev_dir;
 };
 
-/* 0 and *ret, which health_pass_free() takes back; or -errno: no child can be made. */
+/* 0 and *ret, which health_pass_free() takes back, also where no child can be made (code); -errno:
+ * there is no memory for it. */
 int health_pass_run(const struct health_order *order, struct health_pass **ret, struct err *e);
 struct health_pass *health_pass_free(struct health_pass *p);
 
