@@ -14,6 +14,8 @@
 #define RECORD_MAX	8192	/* /dev/kmsg has shorter ones */
 #define RECORDS_MAX	1000000 /* a log that is written faster than it is read has an end, too */
 #define KERNEL_MAX	7	/* priorities above are of programs */
+#define NVLINK_FIRST	144
+#define NVLINK_LAST	150
 #define RECOVERY_ACTION 154
 
 static struct xid_log_card *card_of(struct xid_log *log, const struct xid_log_card *of)
@@ -28,6 +30,13 @@ static struct xid_log_card *card_of(struct xid_log *log, const struct xid_log_ca
 	return &log->cards[log->n++];
 }
 
+/* Of an event of NVLink the driver says whether it was fatal ("145, RLW_RXPIPE Nonfatal XC0 ..").
+ */
+static bool is_fatal(unsigned int xid, const char *text)
+{
+	return xid < NVLINK_FIRST || xid > NVLINK_LAST || !strstr(text, " Nonfatal ");
+}
+
 static void take_report(struct xid_log *log, const char *text, uint64_t at_us)
 {
 	struct xid_log_card r = { .at_us = at_us }, *c;
@@ -35,7 +44,7 @@ static void take_report(struct xid_log *log, const char *text, uint64_t at_us)
 
 	if (sscanf(text, "NVRM: Xid (PCI:%x:%x:%x): %u", &r.domain, &r.bus, &r.device, &xid) != 4)
 		return;
-	if (xid_kind(xid) == XID_TROUBLE)
+	if (xid_kind(xid) == XID_TROUBLE && is_fatal(xid, text))
 		r.xid = xid;
 	else if (xid != RECOVERY_ACTION || !strstr(text, "to 0x0 (None)"))
 		return;
