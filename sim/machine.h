@@ -33,7 +33,7 @@
 #include "timing.h"
 
 #define SIM_MAGIC     0x6d69736572756e74ULL /* "tnuresim" */
-#define SIM_VERSION   9
+#define SIM_VERSION   10
 #define SIM_DEV_MAX   64 /* cards and MIG instances together */
 #define SIM_PROC_MAX  256
 #define SIM_BUSY_MAX  4096 /* remembered launches of one device: over 1 s of 1 ms kernels */
@@ -79,6 +79,9 @@ struct sim_health {
 	uint32_t ecc_corrected_ever, ecc_uncorrected_ever; /* before that */
 	uint32_t rows_corrected, rows_uncorrected, rows_pending, rows_failed;
 	uint32_t pcie_replays, pcie_lanes_lost;
+	uint32_t pcie_rests; /* while nobody uses it: 1: generation 1; 2: and one lane */
+	uint32_t recovery;   /* NVML_GPU_RECOVERY_ACTION_.. */
+	uint32_t fabric;     /* 0: as it should be; NVML_GPU_FABRIC_STATE_.., 3: with an error */
 	uint32_t links_down; /* a bit for each */
 	uint32_t link_replays, link_recoveries, link_crc_flit, link_crc_data;
 	/* What `tenure burn` is to find: that many at each look. */

@@ -247,8 +247,15 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t handle, unsigned i
 		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
 	if (!m->devs[dev].ecc || remaps_rows(&m->devs[dev]))
 		NV_RETURN(NVML_ERROR_NOT_SUPPORTED);
-	*count = 0;
-	NV_RETURN(NVML_SUCCESS);
+
+	const struct sim_health *h = &m->devs[dev].health;
+	const unsigned int retired = cause ? h->rows_uncorrected : h->rows_corrected;
+	const bool fits = retired <= *count && (addresses || !retired);
+
+	for (unsigned int i = 0; fits && i < retired; i++)
+		addresses[i] = 0x10000ULL * (i + 1);
+	*count = retired;
+	NV_RETURN(fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE);
 }
 
 NV_EXPORT nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t handle,
@@ -259,7 +266,7 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t handl
 		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
 	if (!m->devs[dev].ecc || remaps_rows(&m->devs[dev]))
 		NV_RETURN(NVML_ERROR_NOT_SUPPORTED);
-	*pending = NVML_FEATURE_DISABLED;
+	*pending = m->devs[dev].health.rows_pending ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
 	NV_RETURN(NVML_SUCCESS);
 }
 
@@ -306,7 +313,14 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t handle, unsi
 	NV_RETURN(NVML_SUCCESS);
 }
 
-/* Of all fields only the errors of NVLink. */
+static void tell_field(nvmlFieldValue_t *f, nvmlValueType_t type)
+{
+	f->valueType = type;
+	f->timestamp = (long long)nv_wall_us(sim_now_ns());
+	f->latencyUsec = 0;
+}
+
+/* Of all fields only the errors of NVLink and what the driver asks for. */
 static nvmlReturn_t field_value(const struct sim_dev *d, nvmlFieldValue_t *f)
 {
 	static const struct {
@@ -318,13 +332,16 @@ static nvmlReturn_t field_value(const struct sim_dev *d, nvmlFieldValue_t *f)
 		{ NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL, NVML_NVLINK_ERROR_DL_CRC_DATA },
 	};
 
+	if (f->fieldId == NVML_FI_DEV_GET_GPU_RECOVERY_ACTION) {
+		tell_field(f, NVML_VALUE_TYPE_UNSIGNED_INT);
+		f->value.uiVal = d->health.recovery;
+		return NVML_SUCCESS;
+	}
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		if (fields[i].field != f->fieldId || !sim_links(d))
 			continue;
-		f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
+		tell_field(f, NVML_VALUE_TYPE_UNSIGNED_LONG_LONG);
 		f->value.ullVal = link_errors(&d->health, 0, fields[i].counter);
-		f->timestamp = (long long)nv_wall_us(sim_now_ns());
-		f->latencyUsec = 0;
 		return NVML_SUCCESS;
 	}
 	return NVML_ERROR_NOT_SUPPORTED;
@@ -337,5 +354,24 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t handle, int n, nvml
 		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
 	for (int i = 0; i < n; i++)
 		f[i].nvmlReturn = field_value(&m->devs[dev], &f[i]);
+	NV_RETURN(NVML_SUCCESS);
+}
+
+/* Of Hopper's boards with a switch, where the fabric manager has set all up. */
+NV_EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t handle, nvmlGpuFabricInfo_t *info)
+{
+	const struct sim_dev *d;
+	uint32_t wrong;
+
+	NV_DEVICE(handle, NV_CARD);
+	if (!info)
+		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
+	d = &m->devs[dev];
+	wrong = d->health.fabric;
+	memset(info, 0, sizeof(*info));
+	if (d->cc_major >= 9 && d->nvlink)
+		info->state = (unsigned char)(wrong ? wrong : NVML_GPU_FABRIC_STATE_COMPLETED);
+	if (wrong == NVML_GPU_FABRIC_STATE_COMPLETED)
+		info->status = NVML_ERROR_UNKNOWN;
 	NV_RETURN(NVML_SUCCESS);
 }

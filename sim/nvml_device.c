@@ -64,6 +64,13 @@ static unsigned int sm_clock(struct sim_machine *m, int dev)
 	return degrees >= HOT_SOFTWARE ? mhz - mhz / 10 * (degrees - HOT_SOFTWARE + 1) : mhz;
 }
 
+/* Some seconds after somebody used it. */
+static bool link_rests(const struct sim_machine *m, int dev)
+{
+	return m->devs[dev].health.pcie_rests && !sim_has_context(m, dev) &&
+	       sim_now_ns() - m->last_context_ns > 5 * NS_PER_S;
+}
+
 /* nvmlBrandType_t */
 static unsigned int brand(const struct sim_dev *d)
 {
@@ -118,10 +125,14 @@ static unsigned int architecture(const struct sim_dev *d)
 	X(nvmlDeviceGetBoardId, unsigned int, (unsigned int)d->pci_bus << 8, NV_CARD)              \
 	X(nvmlDeviceGetMaxPcieLinkGeneration, unsigned int, sim_pcie_generation(d), NV_CARD)       \
 	X(nvmlDeviceGetGpuMaxPcieLinkGeneration, unsigned int, sim_pcie_generation(d), NV_CARD)    \
-	X(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int, sim_pcie_generation(d), NV_CARD)      \
+	X(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int,                                       \
+	  link_rests(m, dev) ? 1 : sim_pcie_generation(d), NV_CARD)                                \
 	X(nvmlDeviceGetMaxPcieLinkWidth, unsigned int, SIM_PCIE_LANES, NV_CARD)                    \
 	X(nvmlDeviceGetCurrPcieLinkWidth, unsigned int,                                            \
-	  SIM_PCIE_LANES - d->health.pcie_lanes_lost, NV_CARD)                                     \
+	  link_rests(m, dev) && d->health.pcie_rests > 1                                           \
+		  ? 1                                                                              \
+		  : SIM_PCIE_LANES - d->health.pcie_lanes_lost,                                    \
+	  NV_CARD)                                                                                 \
 	X(nvmlDeviceIsMigDeviceHandle, unsigned int, d->parent >= 0, NV_ANY)
 
 #define GETTER_FUNCTION(name, type, expression, kind)                                              \

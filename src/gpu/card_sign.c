@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "gpu/card_sign.h"
 
+#include "base/clock.h"
 #include "base/enumstr.h"
 #include "base/mem.h"
+#include "gpu/nvml_abi.h"
 #include "gpu/xid.h"
-
 
 static const char *const words[] = {
 	[SIGN_HOT] = "hot",
@@ -13,6 +14,8 @@ static const char *const words[] = {
 	[SIGN_ROW_REMAP_PENDING] = "row-remap-pending",
 	[SIGN_ROW_REMAP_FAILED] = "row-remap-failed",
 	[SIGN_PCIE_NARROW] = "pcie-narrow",
+	[SIGN_RECOVERY] = "recovery",
+	[SIGN_FABRIC] = "fabric",
 	[SIGN_ROWS_REPLACED] = "rows-replaced",
 	[SIGN_PCIE_REPLAYS] = "pcie-replays",
 	[SIGN_NVLINK_DOWN] = "nvlink-down",
@@ -84,14 +87,38 @@ static bool failed_to_remap(const struct gpu_health *since, const struct gpu_hea
 	return now->known & HEALTH_ROWS && now->rows_failed;
 }
 
-/* Its generation goes down while it rests, its width does not. */
+/* At rest a card lowers its link's generation, and some the number of its lanes. */
+static bool link_rests(const struct gpu_health *h)
+{
+	const uint64_t both = HEALTH_PCIE_GEN | HEALTH_PCIE_GEN_MAX;
+
+	return (h->known & both) == both && h->pcie_gen < h->pcie_gen_max &&
+	       (!(h->known & HEALTH_THROTTLE) || h->throttle & nvmlClocksEventReasonGpuIdle);
+}
+
 static bool is_narrow(const struct gpu_health *since, const struct gpu_health *now,
 		      struct card_sign *s)
 {
 	s->n = now->pcie_width;
 	s->of = now->pcie_width_max;
 	return now->known & HEALTH_PCIE_WIDTH && now->known & HEALTH_PCIE_WIDTH_MAX && s->n &&
-	       s->n < s->of;
+	       s->n < s->of && !link_rests(now);
+}
+
+static bool wants_recovery(const struct gpu_health *since, const struct gpu_health *now,
+			   struct card_sign *s)
+{
+	s->n = now->recovery;
+	return now->known & HEALTH_RECOVERY && now->recovery != NVML_GPU_RECOVERY_ACTION_NONE;
+}
+
+static bool has_no_fabric(const struct gpu_health *since, const struct gpu_health *now,
+			  struct card_sign *s)
+{
+	s->n = now->fabric_state;
+	return now->known & HEALTH_FABRIC &&
+	       (now->fabric_state != NVML_GPU_FABRIC_STATE_COMPLETED ||
+		now->fabric_status != NVML_SUCCESS);
 }
 
 /* These count in the life of the card. */
@@ -113,8 +140,12 @@ static bool has_replays(const struct gpu_health *since, const struct gpu_health 
 {
 	if (!since || !(since->known & now->known & HEALTH_PCIE_REPLAYS))
 		return false;
+
+	const uint64_t from = since->read_ns[HEALTH_PART_PCIE], to = now->read_ns[HEALTH_PART_PCIE];
+	const uint64_t minutes = to > from ? (to - from) / (60 * NS_PER_S) : 0;
+
 	s->n = counted(since->pcie_replays, now->pcie_replays);
-	return s->n > CARD_REPLAYS_MOST;
+	return s->n > CARD_REPLAYS_MOST + CARD_REPLAYS_PER_MINUTE * minutes;
 }
 
 void card_signs_add(struct card_signs *l, const struct card_sign *s)
@@ -140,6 +171,8 @@ void card_signs(const struct gpu_health *since, const struct gpu_health *now, un
 		{ SIGN_ROW_REMAP_PENDING, CARD_STATE, awaits_remap },
 		{ SIGN_ROW_REMAP_FAILED, CARD_STATE, failed_to_remap },
 		{ SIGN_PCIE_NARROW, CARD_STATE, is_narrow },
+		{ SIGN_RECOVERY, CARD_STATE, wants_recovery },
+		{ SIGN_FABRIC, CARD_STATE, has_no_fabric },
 		{ SIGN_ROWS_REPLACED, CARD_COUNT, has_new_rows },
 		{ SIGN_PCIE_REPLAYS, CARD_COUNT, has_replays },
 	};
@@ -160,7 +193,7 @@ static uint32_t links_up(const struct gpu_health *h)
 	return h->known & HEALTH_LINKS ? (uint32_t)__builtin_popcount(h->links_up) : 0;
 }
 
-uint32_t card_links_usual(const struct gpu_health *const *like, uint32_t n)
+static uint32_t usual_links(const struct gpu_health *const *like, uint32_t n)
 {
 	uint32_t usual = 0, most = 0;
 
@@ -174,14 +207,26 @@ uint32_t card_links_usual(const struct gpu_health *const *like, uint32_t n)
 			usual = up;
 		}
 	}
-	return n > 1 ? usual : 0;
+	return usual;
 }
 
-void card_sign_links(const struct gpu_health *now, uint32_t usual, struct card_signs *l)
+static bool may_have_none(const struct gpu_health *const *like, uint32_t n)
 {
-	struct card_sign s = { .code = SIGN_NVLINK_DOWN, .n = links_up(now), .of = usual };
+	uint32_t without = 0;
 
-	if (now->known & HEALTH_LINKS && s.n < s.of)
+	for (uint32_t i = 0; i < n; i++)
+		without += links_up(like[i]) == 0;
+	return without != 1 || n % 2;
+}
+
+void card_sign_links(const struct gpu_health *now, const struct gpu_health *const *like, uint32_t n,
+		     struct card_signs *l)
+{
+	struct card_sign s = { .code = SIGN_NVLINK_DOWN,
+			       .n = links_up(now),
+			       .of = usual_links(like, n) };
+
+	if (now->known & HEALTH_LINKS && s.n < s.of && (s.n || !may_have_none(like, n)))
 		card_signs_add(l, &s);
 }
 
@@ -190,6 +235,37 @@ void card_sign_links(const struct gpu_health *now, uint32_t usual, struct card_s
 static const char *plural(uint64_t n)
 {
 	return n == 1 ? "" : "s";
+}
+
+static const char *recovery_text(uint64_t action)
+{
+	static const char *const texts[] = {
+		[NVML_GPU_RECOVERY_ACTION_GPU_RESET] = "that the card is reset",
+		[NVML_GPU_RECOVERY_ACTION_NODE_REBOOT] = "that the machine is started anew",
+		[NVML_GPU_RECOVERY_ACTION_DRAIN_P2P] =
+			"that programs which use it together with other cards end",
+		[NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET] =
+			"that its programs end and the card is reset",
+		[NVML_GPU_RECOVERY_ACTION_RECOVER_IMEX] =
+			"that the IMEX domain of its node is brought up again",
+		[NVML_GPU_RECOVERY_ACTION_BUS_RESET] = "that its PCIe bus is reset",
+		[NVML_GPU_RECOVERY_ACTION_SYSTEM_REBOOT] = "that the machine is started anew",
+	};
+
+	return action < ARRAY_LEN(texts) && texts[action] ? texts[action]
+							  : "something that is not known here";
+}
+
+static const char *fabric_text(uint64_t state)
+{
+	switch (state) {
+	case NVML_GPU_FABRIC_STATE_NOT_STARTED:
+		return "its NVLink fabric is not set up: does the fabric manager run?";
+	case NVML_GPU_FABRIC_STATE_IN_PROGRESS:
+		return "its NVLink fabric is still being set up: does the fabric manager run?";
+	default:
+		return "its NVLink fabric could not be set up";
+	}
 }
 
 void card_sign_text(const struct card_sign *s, const char *since, struct strbuf *b)
@@ -223,6 +299,12 @@ void card_sign_text(const struct card_sign *s, const char *since, struct strbuf 
 		break;
 	case SIGN_PCIE_NARROW:
 		strbuf_addf(b, "PCIe with %llu of %llu lanes", n, of);
+		break;
+	case SIGN_RECOVERY:
+		strbuf_addf(b, "its driver asks %s", recovery_text(n));
+		break;
+	case SIGN_FABRIC:
+		strbuf_adds(b, fabric_text(n));
 		break;
 	case SIGN_NVLINK_DOWN:
 		strbuf_addf(b, "%llu of its NVLinks %s up, %llu on others of its model", n,

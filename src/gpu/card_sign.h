@@ -23,7 +23,9 @@
 #define CARD_COUNT  (1U << 2)
 #define CARD_ALL    (CARD_STATE | CARD_MOMENT | CARD_COUNT)
 
-#define CARD_REPLAYS_MOST 16 /* of PCIe between two looks, that say nothing */
+/* Of PCIe between two looks, that say nothing: so many, and so many for each minute between. */
+#define CARD_REPLAYS_MOST	16
+#define CARD_REPLAYS_PER_MINUTE 8
 
 enum card_sign_code {
 	SIGN_HOT,
@@ -32,6 +34,8 @@ enum card_sign_code {
 	SIGN_ROW_REMAP_PENDING,
 	SIGN_ROW_REMAP_FAILED,
 	SIGN_PCIE_NARROW,
+	SIGN_RECOVERY, /* n: NVML_GPU_RECOVERY_ACTION_.. */
+	SIGN_FABRIC,   /* n: NVML_GPU_FABRIC_STATE_.. */
 	/* Only between two looks: */
 	SIGN_ROWS_REPLACED,
 	SIGN_PCIE_REPLAYS,
@@ -64,13 +68,14 @@ void card_signs(const struct gpu_health *since, const struct gpu_health *now, un
 void card_signs_add(struct card_signs *l, const struct card_sign *s);
 
 /*
- * How many links of NVLink a card of this kind has up, as the most of n cards of one model have it;
- * 0: nothing is to be expected. Boards without bridges, or with some of them, are as they should
- * be, so a card is compared with its like and never with what its chip could have.
+ * Adds SIGN_NVLINK_DOWN where fewer links of NVLink are up than most of n cards of its model have,
+ * itself among them. Boards without bridges, or with some of them, are as they should be, so a card
+ * is compared with its like and never with what its chip could have; and one that has none up is
+ * let alone unless it is the only such one of an even number, because bridges join two boards or
+ * four.
  */
-uint32_t card_links_usual(const struct gpu_health *const *like, uint32_t n);
-/* Adds SIGN_NVLINK_DOWN where fewer are up. */
-void card_sign_links(const struct gpu_health *now, uint32_t usual, struct card_signs *l);
+void card_sign_links(const struct gpu_health *now, const struct gpu_health *const *like, uint32_t n,
+		     struct card_signs *l);
 
 /* For programs: "hot", "ecc-uncorrected". */
 const char *card_sign_word(enum card_sign_code code);

@@ -131,17 +131,47 @@ static void read_ecc(const struct nvml *n, nvmlDevice_t d, struct gpu_health *h)
 	}
 }
 
-static void read_rows(const struct nvml *n, nvmlDevice_t d, struct gpu_health *h)
+static bool read_remapped(const struct nvml *n, nvmlDevice_t d, struct gpu_health *h)
 {
 	unsigned int corrected = 0, uncorrected = 0, pending = 0, failed = 0;
 
-	set_known(h, HEALTH_ROWS,
-		  n->remapped_rows && n->remapped_rows(d, &corrected, &uncorrected, &pending,
-						       &failed) == NVML_SUCCESS);
+	if (!n->remapped_rows ||
+	    n->remapped_rows(d, &corrected, &uncorrected, &pending, &failed) != NVML_SUCCESS)
+		return false;
 	h->rows_corrected = corrected;
 	h->rows_uncorrected = uncorrected;
 	h->rows_pending = pending != 0;
 	h->rows_failed = failed != 0;
+	return true;
+}
+
+/* Which has no room for the addresses, as nobody wants them. */
+static uint32_t count_pages(const struct nvml *n, nvmlDevice_t d, nvmlPageRetirementCause_t cause)
+{
+	unsigned int count = 0;
+	nvmlReturn_t code = n->retired_pages ? n->retired_pages(d, cause, &count, NULL)
+					     : NVML_ERROR_NOT_SUPPORTED;
+
+	return code == NVML_SUCCESS || code == NVML_ERROR_INSUFFICIENT_SIZE ? count : 0;
+}
+
+static bool read_retired(const struct nvml *n, nvmlDevice_t d, struct gpu_health *h)
+{
+	nvmlEnableState_t pending = NVML_FEATURE_DISABLED;
+
+	if (!n->retired_pending || n->retired_pending(d, &pending) != NVML_SUCCESS)
+		return false;
+	h->rows_corrected =
+		count_pages(n, d, NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS);
+	h->rows_uncorrected = count_pages(n, d, NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR);
+	h->rows_pending = pending == NVML_FEATURE_ENABLED;
+	h->rows_failed = 0;
+	return true;
+}
+
+static void read_rows(const struct nvml *n, nvmlDevice_t d, struct gpu_health *h)
+{
+	set_known(h, HEALTH_ROWS, read_remapped(n, d, h) || read_retired(n, d, h));
 }
 
 /* A card without any is one of which that is known. */
@@ -201,6 +231,24 @@ static bool field_number(const nvmlFieldValue_t *f, uint64_t *ret)
 	}
 }
 
+static void read_state(const struct nvml *n, nvmlDevice_t d, struct gpu_health *h)
+{
+	nvmlFieldValue_t f = { .fieldId = NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
+			       .nvmlReturn = NVML_ERROR_NOT_SUPPORTED };
+	nvmlGpuFabricInfo_t fabric = { .state = NVML_GPU_FABRIC_STATE_NOT_SUPPORTED };
+	uint64_t action = 0;
+
+	set_known(h, HEALTH_RECOVERY,
+		  n->field_values && n->field_values(d, 1, &f) == NVML_SUCCESS &&
+			  field_number(&f, &action));
+	h->recovery = (uint32_t)action;
+	set_known(h, HEALTH_FABRIC,
+		  n->fabric_info && n->fabric_info(d, &fabric) == NVML_SUCCESS &&
+			  fabric.state != NVML_GPU_FABRIC_STATE_NOT_SUPPORTED);
+	h->fabric_state = fabric.state;
+	h->fabric_status = fabric.status;
+}
+
 /* Of the links that are up; one that does not tell leaves the sum unknown. */
 static bool sum_of_links(const struct nvml *n, nvmlDevice_t d, const struct gpu_health *h,
 			 nvmlNvLinkErrorCounter_t counter, uint64_t *ret)
@@ -243,9 +291,13 @@ void gpu_health_read(const struct nvml *n, const struct gpu_device *dev, enum he
 {
 	static void (*const parts[HEALTH_PART_MAX])(const struct nvml *n, nvmlDevice_t d,
 						    struct gpu_health *h) = {
-		[HEALTH_PART_ENERGY] = read_energy, [HEALTH_PART_CLOCKS] = read_throttle,
-		[HEALTH_PART_ECC] = read_ecc,	    [HEALTH_PART_ROWS] = read_rows,
-		[HEALTH_PART_LINKS] = read_links,   [HEALTH_PART_LINK_ERRORS] = read_link_errors,
+		[HEALTH_PART_ENERGY] = read_energy,
+		[HEALTH_PART_CLOCKS] = read_throttle,
+		[HEALTH_PART_ECC] = read_ecc,
+		[HEALTH_PART_ROWS] = read_rows,
+		[HEALTH_PART_STATE] = read_state,
+		[HEALTH_PART_LINKS] = read_links,
+		[HEALTH_PART_LINK_ERRORS] = read_link_errors,
 	};
 
 	if (dev->mig >= 0 || dev->unseen)

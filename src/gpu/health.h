@@ -38,6 +38,8 @@ enum health_known {
 	HEALTH_LINKS = 1 << 13,
 	HEALTH_ECC = 1 << 14,	      /* and the next three: enum health_ecc */
 	HEALTH_LINK_ERRORS = 1 << 18, /* and the next three: enum health_link_error */
+	HEALTH_RECOVERY = 1 << 22,
+	HEALTH_FABRIC = 1 << 23, /* it belongs to one */
 };
 
 /* What is read at a time; the order is that in which they are shown and read at first. */
@@ -45,7 +47,8 @@ enum health_part {
 	HEALTH_PART_ENERGY,
 	HEALTH_PART_CLOCKS, /* those of now, what keeps them down, performance state */
 	HEALTH_PART_ECC,
-	HEALTH_PART_ROWS, /* of memory, remapped */
+	HEALTH_PART_ROWS,  /* of memory, remapped, or pages that were retired, before Ampere */
+	HEALTH_PART_STATE, /* what its driver asks for, and of its fabric */
 	HEALTH_PART_PCIE,
 	HEALTH_PART_LINKS, /* of NVLink: one call for each */
 	HEALTH_PART_LINK_ERRORS,
@@ -83,6 +86,9 @@ struct gpu_health {
 	uint32_t rows_pending, rows_failed; /* 0 or 1: a reset is needed; there was no spare row */
 	uint32_t pcie_replays, pcie_gen, pcie_gen_max, pcie_width, pcie_width_max;
 	uint32_t links, links_up; /* a bit for each that the card has, and that is up */
+	uint32_t recovery;	  /* NVML_GPU_RECOVERY_ACTION_.. */
+	uint32_t fabric_state;	  /* NVML_GPU_FABRIC_STATE_.. */
+	uint32_t fabric_status;	  /* how that ended: an nvmlReturn_t */
 };
 
 /* Read one part anew. What cannot be read is not known any more, whatever it was. */

@@ -79,6 +79,13 @@
 	X(0, remapped_rows, nvmlReturn_t,                                                          \
 	  (nvmlDevice_t, unsigned int *, unsigned int *, unsigned int *, unsigned int *),          \
 	  "nvmlDeviceGetRemappedRows")                                                             \
+	X(0, retired_pages, nvmlReturn_t,                                                          \
+	  (nvmlDevice_t, nvmlPageRetirementCause_t, unsigned int *, unsigned long long *),         \
+	  "nvmlDeviceGetRetiredPages")                                                             \
+	X(0, retired_pending, nvmlReturn_t, (nvmlDevice_t, nvmlEnableState_t *),                   \
+	  "nvmlDeviceGetRetiredPagesPendingStatus")                                                \
+	X(0, fabric_info, nvmlReturn_t, (nvmlDevice_t, nvmlGpuFabricInfo_t *),                     \
+	  "nvmlDeviceGetGpuFabricInfo")                                                            \
 	X(0, pcie_replays, nvmlReturn_t, (nvmlDevice_t, unsigned int *),                           \
 	  "nvmlDeviceGetPcieReplayCounter")                                                        \
 	X(0, pcie_generation, nvmlReturn_t, (nvmlDevice_t, unsigned int *),                        \

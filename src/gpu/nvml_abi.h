@@ -289,7 +289,40 @@ typedef enum {
 	NVML_NVLINK_ERROR_DL_CRC_DATA = 3,
 } nvmlNvLinkErrorCounter_t;
 
-/* Fields of nvmlDeviceGetFieldValues(): sums over all links. */
+/* nvmlDeviceGetRetiredPages, before Ampere */
+typedef enum {
+	NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS = 0,
+	NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR = 1,
+} nvmlPageRetirementCause_t;
+
+/* nvmlDeviceGetGpuFabricInfo: whether the NVLinks of a card were set up, by the fabric manager or
+ * over nodes. status says how that ended, in the state COMPLETED. */
+#define NVML_GPU_FABRIC_UUID_LEN	    16
+#define NVML_GPU_FABRIC_STATE_NOT_SUPPORTED 0
+#define NVML_GPU_FABRIC_STATE_NOT_STARTED   1
+#define NVML_GPU_FABRIC_STATE_IN_PROGRESS   2
+#define NVML_GPU_FABRIC_STATE_COMPLETED	    3
+
+typedef struct {
+	unsigned char clusterUuid[NVML_GPU_FABRIC_UUID_LEN];
+	nvmlReturn_t status;
+	unsigned int cliqueId;
+	unsigned char state;
+} nvmlGpuFabricInfo_t;
+
+/* Values of the field NVML_FI_DEV_GET_GPU_RECOVERY_ACTION. Those from 4 on have come one by one
+ * (NVML's change log up to version 615). */
+#define NVML_GPU_RECOVERY_ACTION_NONE		 0
+#define NVML_GPU_RECOVERY_ACTION_GPU_RESET	 1
+#define NVML_GPU_RECOVERY_ACTION_NODE_REBOOT	 2
+#define NVML_GPU_RECOVERY_ACTION_DRAIN_P2P	 3
+#define NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET 4
+#define NVML_GPU_RECOVERY_ACTION_RECOVER_IMEX	 5
+#define NVML_GPU_RECOVERY_ACTION_BUS_RESET	 6
+#define NVML_GPU_RECOVERY_ACTION_SYSTEM_REBOOT	 7
+
+/* Fields of nvmlDeviceGetFieldValues(). Those of NVLink are sums over all links. */
+#define NVML_FI_DEV_GET_GPU_RECOVERY_ACTION	      230
 #define NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL 38
 #define NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL 45
 #define NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL   52
@@ -392,6 +425,7 @@ _Static_assert(sizeof(nvmlMemory_v2_t) == 40, "ABI");
 _Static_assert(sizeof(nvmlSample_t) == 16, "ABI");
 _Static_assert(sizeof(nvmlProcessUtilizationSample_t) == 32, "ABI");
 _Static_assert(sizeof(nvmlFieldValue_t) == 40, "ABI");
+_Static_assert(sizeof(nvmlGpuFabricInfo_t) == 28, "ABI");
 _Static_assert(sizeof(nvmlProcessInfo_v1_t) == 16, "ABI");
 _Static_assert(sizeof(nvmlProcessInfo_v2_t) == 24, "ABI");
 _Static_assert(sizeof(nvmlProcessInfo_cc_t) == 32, "ABI");
@@ -433,6 +467,9 @@ _Static_assert(sizeof(nvmlGpmMetric_t) == 40, "ABI");
  * nvmlDeviceGetTotalEccErrors(d, nvmlMemoryErrorType_t, nvmlEccCounterType_t, ull *)
  *                                                  NOT_SUPPORTED without ECC, or where it is off
  * nvmlDeviceGetRemappedRows(d, u *corrected, u *uncorrected, u *pending, u *failed)   from Ampere
+ * nvmlDeviceGetRetiredPages(d, nvmlPageRetirementCause_t, u *count, ull *addresses)   before Ampere
+ * nvmlDeviceGetRetiredPagesPendingStatus(d, nvmlEnableState_t *)
+ * nvmlDeviceGetGpuFabricInfo(d, nvmlGpuFabricInfo_t *)
  * nvmlDeviceGetPcieReplayCounter(d, u *)
  * nvmlDeviceGet{Curr,Max}PcieLink{Generation,Width}(d, u *)
  * nvmlDeviceGetNvLinkState(d, u link, nvmlEnableState_t *)

@@ -83,7 +83,7 @@
 #include "hold/lease_id.h"
 #include "hold/policy.h"
 
-#define PROTO_VERSION 17U
+#define PROTO_VERSION 18U
 /* Whoever has not been heard for so long is gone: an agent to its guard, a guard to its agent, and
  * every agent to a task that is to end with them. */
 #define GUARD_AWAIT_MS	  10000U

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 
-VERSION = 17
+VERSION = 18
 (HELLO, WELCOME, REFUSED, POLICY, POLICY_REPLY, DEVICE, EVENT, GUARD, DROP, DROPPED, HEARTBEAT, LEASE,
  LEASE_REPLY, GRANT, GRANTED, LEASE_TAKEN, UNLEASE, UNLEASED, LEASE_STATE, RESERVE, LEASE_USE, HEALTH) = \
     range(1, 23)
@@ -156,11 +156,11 @@ class Heartbeat(c.Structure):
 class Health(c.Structure):
     """src/gpu/health.h."""
     _fields_ = [("head", Head), ("slot", c.c_uint32), ("pad", c.c_uint32),
-                ("known", c.c_uint64), ("read_ns", c.c_uint64 * 8), ("energy_mj", c.c_uint64), ("throttle", c.c_uint64),
+                ("known", c.c_uint64), ("read_ns", c.c_uint64 * 9), ("energy_mj", c.c_uint64), ("throttle", c.c_uint64),
                 ("ecc", c.c_uint64 * 4), ("link_errors", c.c_uint64 * 4)] + [(n, c.c_uint32) for n in (
                     "clock_sm_mhz", "clock_mem_mhz", "clock_sm_max_mhz", "clock_mem_max_mhz", "pstate", "rows_corrected",
                     "rows_uncorrected", "rows_pending", "rows_failed", "pcie_replays", "pcie_gen", "pcie_gen_max", "pcie_width",
-                    "pcie_width_max", "links", "links_up")]
+                    "pcie_width_max", "links", "links_up", "recovery", "fabric_state", "fabric_status")]
 
 
 class Event(c.Structure, Told):

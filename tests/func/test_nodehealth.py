@@ -54,6 +54,9 @@ def test_good_cards(machine):  # noqa: F811
     ("rows-pending", 1, "row-remap-pending", "a faulty row of its memory is replaced at the next reset"),
     ("rows-failed", 1, "row-remap-failed", "a faulty row of its memory could not be replaced: the card is to be exchanged"),
     ("pcie-lanes-lost", 8, "pcie-narrow", "PCIe with 8 of 16 lanes"),
+    ("recovery-action", 4, "recovery", "its driver asks that its programs end and the card is reset"),
+    ("fabric", 2, "fabric", "its NVLink fabric is still being set up: does the fabric manager run?"),
+    ("fabric", 3, "fabric", "its NVLink fabric could not be set up"),
     ("links-down", 5, "nvlink-down", "16 of its NVLinks are up, 18 on others of its model")])
 def test_bad_card(machine, figure, n, code, text):  # noqa: F811
     m = machine(gpus=3)
@@ -77,6 +80,27 @@ def test_what_says_nothing_after_one_look(machine, figure, n):  # noqa: F811
     for gpu in 0, 1:
         m.ctl("health", gpu, figure, n)
     assert health(m) == (0, "ok: 2 GPUs")
+
+
+@pytest.mark.parametrize("rests, lost, cuda, code", [(2, 0, False, 0), (2, 0, True, 0), (1, 8, False, 0), (1, 8, True, 1), (0, 8, False, 1)])
+def test_a_link_that_rests(machine, rests, lost, cuda, code):  # noqa: F811
+    """Fewer lanes of a card at rest may be its rest: --cuda wakes it."""
+    m = machine(gpus=1)
+    m.ctl("health", 0, "pcie-rests", rests)
+    m.ctl("health", 0, "pcie-lanes-lost", lost)
+    doc = document(m, *["--cuda"] * cuda)
+    assert doc["exit_code"] == code and doc["text"].endswith("PCIe with 8 of 16 lanes" if code else "ok: 1 GPU")
+    notes = {(2, False): ["PCIe with 1 of 16 lanes, at generation 1"], (1, False): ["PCIe with 8 of 16 lanes, at generation 1"]}
+    assert doc["devices"][0]["notes"] == notes.get((rests, cuda), [])
+
+
+def test_pages_that_were_retired(machine):  # noqa: F811
+    m = machine(gpus=1, options=("--model", "v100"))
+    m.ctl("health", 0, "rows-uncorrected", 3)
+    doc = document(m)
+    assert doc["exit_code"] == 0 and doc["devices"][0]["health"]["rows"] == {"corrected": 0, "uncorrected": 3, "pending": False, "failed": False}
+    m.ctl("health", 0, "rows-pending", 1)
+    assert health(m)[0] == 1
 
 
 def test_heat_that_stays(machine):  # noqa: F811

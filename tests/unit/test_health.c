@@ -11,6 +11,7 @@
 
 #include "unit.h"
 
+#include "base/clock.h"
 #include "gpu/card_sign.h"
 #include "gpu/device.h"
 #include "gpu/health.h"
@@ -88,6 +89,20 @@ static nvmlReturn_t field_values(nvmlDevice_t d, int n, nvmlFieldValue_t *f)
 	return NVML_SUCCESS;
 }
 
+static nvmlReturn_t retired_pages(nvmlDevice_t d, nvmlPageRetirementCause_t cause,
+				  unsigned int *count, unsigned long long *addresses)
+{
+	assert_true(*count == 0 && !addresses);
+	*count = cause == NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR ? 3 : 0;
+	return *count ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+static nvmlReturn_t retired_pending(nvmlDevice_t d, nvmlEnableState_t *pending)
+{
+	*pending = NVML_FEATURE_ENABLED;
+	return driver.code;
+}
+
 static const struct gpu_device card = { .mig = -1 };
 
 static struct nvml new_driver(unsigned int links)
@@ -113,7 +128,7 @@ static void test_nothing_is_known_of_an_old_driver(void **state)
 	struct gpu_health h = { .known = UINT64_MAX };
 
 	gpu_health_read_all(&none, &card, &h);
-	assert_int_equal(h.known & 0x3fffff, 0);
+	assert_int_equal(h.known & 0xffffff, 0);
 	assert_true(h.read_ns[HEALTH_PART_ECC]);
 }
 
@@ -300,30 +315,137 @@ static void test_what_was_counted(void **state)
 			    "17 transfers over PCIe had to be repeated since then");
 	b.pcie_replays = 116;
 	assert_string_equal(counted_since(&a, &b), "");
+	/* In ten minutes more of them say nothing than in one. */
+	a.read_ns[HEALTH_PART_PCIE] = NS_PER_S;
+	b.read_ns[HEALTH_PART_PCIE] = 601 * NS_PER_S;
+	b.pcie_replays = 100 + 16 + 80;
+	assert_string_equal(counted_since(&a, &b), "");
+	b.pcie_replays++;
+	assert_string_equal(counted_since(&a, &b),
+			    "97 transfers over PCIe had to be repeated since then");
+}
+
+/* What rows are from Ampere on. */
+static void test_retired_pages(void **state)
+{
+	const struct nvml n = { .retired_pages = retired_pages,
+				.retired_pending = retired_pending };
+	struct gpu_health h = { 0 };
+
+	driver.code = NVML_SUCCESS;
+	gpu_health_read(&n, &card, HEALTH_PART_ROWS, &h);
+	assert_string_equal(signs_of(&h), "row-remap-pending");
+	assert_int_equal(h.rows_corrected, 0);
+	assert_int_equal(h.rows_uncorrected, 3);
+	driver.code = NVML_ERROR_NOT_SUPPORTED;
+	gpu_health_read(&n, &card, HEALTH_PART_ROWS, &h);
+	assert_false(h.known & HEALTH_ROWS);
+}
+
+/* At rest a card lowers its generation, and maybe its lanes. */
+static void test_a_link_that_rests(void **state)
+{
+	struct gpu_health h = { .known = HEALTH_PCIE_WIDTH | HEALTH_PCIE_WIDTH_MAX |
+					 HEALTH_PCIE_GEN | HEALTH_PCIE_GEN_MAX | HEALTH_THROTTLE,
+				.throttle = nvmlClocksEventReasonGpuIdle,
+				.pcie_width = 8,
+				.pcie_width_max = 16,
+				.pcie_gen = 4,
+				.pcie_gen_max = 4 };
+
+	assert_string_equal(signs_of(&h), "pcie-narrow");
+	h.pcie_gen = 1;
+	assert_string_equal(signs_of(&h), "");
+	h.throttle = 0; /* it works */
+	assert_string_equal(signs_of(&h), "pcie-narrow");
+}
+
+static char *first_text(const struct gpu_health *h)
+{
+	static char buf[200];
+	struct strbuf text = STRBUF_INIT;
+	struct card_signs signs;
+
+	card_signs(NULL, h, CARD_STATE, &signs);
+	if (signs.n)
+		card_sign_text(&signs.s[0], NULL, &text);
+	(void)snprintf(buf, sizeof(buf), "%s", strbuf_str(&text));
+	strbuf_clear(&text);
+	return buf;
+}
+
+static void test_what_its_driver_asks_for(void **state)
+{
+	struct gpu_health h = { .known = HEALTH_RECOVERY };
+
+	assert_string_equal(first_text(&h), "");
+	h.recovery = NVML_GPU_RECOVERY_ACTION_GPU_RESET;
+	assert_string_equal(first_text(&h), "its driver asks that the card is reset");
+	h.recovery = NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET;
+	assert_string_equal(first_text(&h),
+			    "its driver asks that its programs end and the card is reset");
+	h.recovery = 99;
+	assert_string_equal(first_text(&h), "its driver asks something that is not known here");
+	h.known = 0;
+	assert_string_equal(first_text(&h), "");
+}
+
+static void test_fabric(void **state)
+{
+	struct gpu_health h = { .known = HEALTH_FABRIC,
+				.fabric_state = NVML_GPU_FABRIC_STATE_COMPLETED };
+
+	assert_string_equal(first_text(&h), "");
+	h.fabric_status = NVML_ERROR_UNKNOWN;
+	assert_string_equal(first_text(&h), "its NVLink fabric could not be set up");
+	h.fabric_state = NVML_GPU_FABRIC_STATE_IN_PROGRESS;
+	assert_string_equal(first_text(&h), "its NVLink fabric is still being set up: does the "
+					    "fabric manager run?");
+	h.known = 0;
+	assert_string_equal(first_text(&h), "");
+}
+
+/* Of the first of n cards of a model: how many it has up and how many it should have; 0 of 0. */
+static void check_links(const struct gpu_health *const *like, uint32_t n, uint64_t up, uint64_t of)
+{
+	struct card_signs signs = { 0 };
+
+	card_sign_links(like[0], like, n, &signs);
+	assert_int_equal(signs.n, of != 0);
+	assert_int_equal(signs.s[0].n, up);
+	assert_int_equal(signs.s[0].of, of);
+	card_sign_links(like[0], like, n, &signs); /* each once */
+	assert_int_equal(signs.n, of != 0);
 }
 
 /* A board without bridges has none up, and one that others have and it has not is down. */
 static void test_links_beside_others(void **state)
 {
-	struct gpu_health up = { .known = HEALTH_LINKS, .links = 0xff, .links_up = 0xff };
-	struct gpu_health half = { .known = HEALTH_LINKS, .links = 0xff, .links_up = 0x0f };
-	struct gpu_health none = { .known = HEALTH_LINKS, .links = 0xff };
-	struct card_signs signs = { 0 };
+	const struct gpu_health up = { .known = HEALTH_LINKS, .links = 0xff, .links_up = 0xff };
+	const struct gpu_health half = { .known = HEALTH_LINKS, .links = 0xff, .links_up = 0x0f };
+	const struct gpu_health none = { .known = HEALTH_LINKS, .links = 0xff };
+	const struct gpu_health unknown = { .known = 0 };
+	const struct gpu_health *like[8] = { &half };
 
-	assert_int_equal(card_links_usual((const struct gpu_health *[]){ &half }, 1), 0);
-	assert_int_equal(card_links_usual((const struct gpu_health *[]){ &none, &none }, 2), 0);
-	assert_int_equal(card_links_usual((const struct gpu_health *[]){ &half, &up }, 2), 8);
-	assert_int_equal(
-		card_links_usual((const struct gpu_health *[]){ &half, &up, &half, &none }, 4), 4);
-	card_sign_links(&up, 4, &signs);
-	card_sign_links(&half, 4, &signs);
-	card_sign_links(&(struct gpu_health){ 0 }, 4, &signs);
-	assert_int_equal(signs.n, 0);
-	card_sign_links(&none, 4, &signs);
-	assert_int_equal(signs.n, 1);
-	assert_int_equal(signs.s[0].code, SIGN_NVLINK_DOWN);
-	card_signs_add(&signs, &signs.s[0]); /* each once */
-	assert_int_equal(signs.n, 1);
+#define LINKS(n, up, of, ...) check_links((const struct gpu_health *[]){ __VA_ARGS__ }, n, up, of)
+	LINKS(1, 0, 0, &half);
+	LINKS(2, 0, 0, &none, &none);
+	LINKS(2, 4, 8, &half, &up);
+	LINKS(2, 0, 0, &up, &half);
+	LINKS(3, 4, 8, &half, &up, &up);
+	LINKS(3, 0, 0, &up, &half, &half);
+	LINKS(3, 0, 0, &unknown, &up, &up);
+	/* Two that a bridge joins, and one or two that none does; two pairs and two. */
+	LINKS(3, 0, 0, &none, &up, &up);
+	LINKS(4, 0, 0, &none, &none, &up, &up);
+	LINKS(6, 0, 0, &none, &none, &up, &up, &up, &up);
+	/* The others cannot be pairs. */
+	LINKS(2, 0, 8, &none, &up);
+	LINKS(4, 0, 8, &none, &up, &up, &up);
+	like[0] = &none;
+	for (int i = 1; i < 8; i++)
+		like[i] = &up;
+	check_links(like, 8, 0, 8);
 }
 
 static void take(struct xid_log *log, const char *record)
@@ -350,6 +472,13 @@ static void test_xids_in_the_log(void **state)
 	assert_int_equal(c->at_us, 1000000);
 	assert_null(xid_log_find(&log, "00000000:5E:00.0"));
 	assert_null(xid_log_find(&log, ""));
+	/* What the driver itself does not take for fatal. */
+	take(&log, "4,103,2500000,-;NVRM: Xid (PCI:0000:5e:00): 145, RLW_RXPIPE Nonfatal XC0 i0 "
+		   "Link 13 (0x0409a0c2 0x00000008)");
+	assert_null(xid_log_find(&log, "00000000:5E:00.0"));
+	take(&log, "4,103,2500000,-;NVRM: Xid (PCI:0000:5f:00): 149, NETIR_LINK_EVT Fatal XC0 i0 "
+		   "Link 00 (0x026001c6 0x00000000)");
+	assert_int_equal(xid_log_find(&log, "00000000:5F:00.0")->xid, 149);
 	/* A reset, by what the driver says of it. */
 	take(&log, "4,104,3000000,-;NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed "
 		   "from 0x0 (None) to 0x1 (GPU Reset Required)");
@@ -582,6 +711,10 @@ int main(void)
 		cmocka_unit_test(test_an_instance_has_none),
 		cmocka_unit_test(test_reasons_and_faults),
 		cmocka_unit_test(test_what_was_counted),
+		cmocka_unit_test(test_a_link_that_rests),
+		cmocka_unit_test(test_what_its_driver_asks_for),
+		cmocka_unit_test(test_fabric),
+		cmocka_unit_test(test_retired_pages),
 		cmocka_unit_test(test_links_beside_others),
 		cmocka_unit_test(test_xids_in_the_log),
 #define PLACES_TEST(name) cmocka_unit_test_setup_teardown(test_##name, make_places, remove_places)

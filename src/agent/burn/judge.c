@@ -462,8 +462,8 @@ static void judge_slope(const struct burnt *d, struct burn_judgement *j)
 			       j->slope_c_per_min);
 }
 
-/* Those of its model whose state is known, this one included. */
-static uint32_t usual_links(const struct burnt *devices, uint32_t n, const struct burnt *d)
+static void judge_links_up(const struct burnt *devices, uint32_t n, const struct burnt *d,
+			   struct card_signs *signs)
 {
 	cleanup_free const struct gpu_health **like = xcalloc(n, sizeof(*like));
 	uint32_t k = 0;
@@ -471,7 +471,7 @@ static uint32_t usual_links(const struct burnt *devices, uint32_t n, const struc
 	for (uint32_t i = 0; i < n; i++)
 		if (same_model(&devices[i], d) && devices[i].last.known & HEALTH_LINKS)
 			like[k++] = &devices[i].last;
-	return card_links_usual(like, k);
+	card_sign_links(&d->last, like, k, signs);
 }
 
 /* What makes any card bad (gpu/card_sign.h). That it was hot is judged by how long it was. */
@@ -482,7 +482,7 @@ static void judge_signs(const struct burnt *devices, uint32_t n, const struct bu
 	struct card_signs signs;
 
 	card_signs(&d->first, &d->last, CARD_STATE | CARD_COUNT, &signs);
-	card_sign_links(&d->last, usual_links(devices, n, d), &signs);
+	judge_links_up(devices, n, d, &signs);
 	if (d->xid)
 		card_signs_add(&signs, &(struct card_sign){ .code = SIGN_XID, .n = d->xid });
 	if (d->lost)

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "gpu/card_sign.h"
+#include "gpu/nvml_abi.h"
 
 static void set(json_t *o, const char *key, json_t *value)
 {
@@ -75,6 +76,33 @@ static json_t *rows_json(const struct gpu_health *h)
 			       h->rows_pending, "failed", h->rows_failed));
 }
 
+static json_t *recovery_json(const struct gpu_health *h)
+{
+	static const char *const words[] = {
+		[NVML_GPU_RECOVERY_ACTION_NONE] = "none",
+		[NVML_GPU_RECOVERY_ACTION_GPU_RESET] = "reset",
+		[NVML_GPU_RECOVERY_ACTION_NODE_REBOOT] = "reboot",
+		[NVML_GPU_RECOVERY_ACTION_DRAIN_P2P] = "drain-p2p",
+		[NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET] = "drain-and-reset",
+		[NVML_GPU_RECOVERY_ACTION_RECOVER_IMEX] = "recover-imex",
+		[NVML_GPU_RECOVERY_ACTION_BUS_RESET] = "bus-reset",
+		[NVML_GPU_RECOVERY_ACTION_SYSTEM_REBOOT] = "reboot",
+	};
+
+	return known(h, HEALTH_RECOVERY,
+		     json_string(h->recovery < ARRAY_LEN(words) ? words[h->recovery] : "unknown"));
+}
+
+static json_t *fabric_json(const struct gpu_health *h)
+{
+	const char *word = h->fabric_state == NVML_GPU_FABRIC_STATE_NOT_STARTED	  ? "not-started"
+			   : h->fabric_state == NVML_GPU_FABRIC_STATE_IN_PROGRESS ? "in-progress"
+			   : h->fabric_status == NVML_SUCCESS			  ? "completed"
+										  : "failed";
+
+	return known(h, HEALTH_FABRIC, json_string(word));
+}
+
 static json_t *pcie_json(const struct gpu_health *h)
 {
 	json_t *o = json_object();
@@ -142,6 +170,8 @@ json_t *health_json(const struct gpu_health *h, uint64_t now_ns)
 	set(o, "throttle", throttle_json(h));
 	set(o, "ecc", ecc_json(h));
 	set(o, "rows", rows_json(h));
+	set(o, "recovery_action", recovery_json(h));
+	set(o, "fabric", fabric_json(h));
 	set(o, "pcie", pcie_json(h));
 	set(o, "nvlink", links_json(h));
 	set(o, "age_s", age_json(h, HEALTH_PART_ENERGY, HEALTH_PART_CLOCKS, now_ns));

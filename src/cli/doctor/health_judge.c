@@ -36,7 +36,8 @@ void health_make_safe(char *text)
 
 /* -------- a card -------- */
 
-static uint32_t usual_links(const struct health_pass *p, const struct health_card *c)
+static void judge_links(const struct health_pass *p, const struct health_card *c,
+			struct health_card_judgement *j)
 {
 	const struct gpu_health *like[GPU_DEVICES_MAX];
 	uint32_t n = 0;
@@ -45,7 +46,8 @@ static uint32_t usual_links(const struct health_pass *p, const struct health_car
 		if (!strcmp(p->cards[i].dev.name, c->dev.name) && !p->cards[i].dev.mig_parent &&
 		    p->cards[i].health.known & HEALTH_LINKS)
 			like[n++] = &p->cards[i].health;
-	return card_links_usual(like, n);
+	if (!c->dev.mig_parent) /* which has none up in that mode */
+		card_sign_links(&c->health, like, n, &j->signs);
 }
 
 static void judge_xid(const struct health_card *c, const struct health_accepted_card *accepted,
@@ -76,6 +78,14 @@ static void judge_trial(const struct health_card *c, struct health_card_judgemen
 		text_list_addf(&j->notes, "CUDA was not tried: %s", c->trial_words);
 }
 
+static bool has_sign(const struct health_card_judgement *j, enum card_sign_code code)
+{
+	for (uint32_t i = 0; i < j->signs.n; i++)
+		if (j->signs.s[i].code == code)
+			return true;
+	return false;
+}
+
 /* What is so now, and was not looked at for long enough. */
 static void note_moment(const struct health_card *c, struct health_card_judgement *j)
 {
@@ -102,6 +112,12 @@ static void note_state(const struct health_card *c, struct health_card_judgement
 	if (!c->persistence)
 		text_list_addf(&j->notes,
 			       "persistence is off: nvidia-smi -pm 1 keeps its driver awake");
+	if (c->health.known & HEALTH_PCIE_WIDTH && c->health.known & HEALTH_PCIE_WIDTH_MAX &&
+	    c->health.pcie_width < c->health.pcie_width_max && !has_sign(j, SIGN_PCIE_NARROW))
+		text_list_addf(&j->notes, "PCIe with %u of %u lanes, at generation %u",
+			       (unsigned int)c->health.pcie_width,
+			       (unsigned int)c->health.pcie_width_max,
+			       (unsigned int)c->health.pcie_gen);
 	if (c->health.known & HEALTH_LINKS && up && up != links)
 		text_list_addf(&j->notes, "%d of %d NVLinks are up", __builtin_popcount(up),
 			       __builtin_popcount(links));
@@ -124,8 +140,7 @@ static void judge_card(const struct health_pass *p, uint32_t i, const struct hea
 	} else if (c->seen) {
 		card_signs(counted ? &accepted->counters : NULL, &c->health,
 			   CARD_STATE | CARD_COUNT | (c->stays ? CARD_MOMENT : 0), &j->signs);
-		if (!c->dev.mig_parent) /* which has none up in that mode */
-			card_sign_links(&c->health, usual_links(p, c), &j->signs);
+		judge_links(p, c, j);
 		judge_xid(c, accepted, rules, rules->agent_xids ? rules->agent_xids[i] : 0, j);
 		judge_trial(c, j);
 		note_state(c, j);
@@ -170,8 +185,9 @@ static void say_hang(const struct health_pass *p, struct strbuf *b)
 {
 	static const char *const where[] = {
 		[STAGE_LOAD] = "while its library was loaded",
-		[STAGE_START] = "while NVML started: it hangs, or starts its GPUs anew, because "
-				"nothing keeps them awake (persistence), and needs a longer --timeout",
+		[STAGE_START] =
+			"while NVML started: it hangs, or starts its GPUs anew, because "
+			"nothing keeps them awake (persistence), and needs a longer --timeout",
 		[STAGE_LIST] = "while NVML listed the GPUs",
 		[STAGE_LOOK] = "asked of",
 		[STAGE_AGAIN] = "asked again of",

@@ -32,7 +32,7 @@
 #define AGAIN_EVERY (250 * NS_PER_MS)
 #define REST_NS	    (500 * NS_PER_MS)  /* for what comes behind that */
 #define CUDA_NS	    (1500 * NS_PER_MS) /* and for --cuda */
-#define REAP_NS	    (200 * NS_PER_MS) /* for a child that was killed */
+#define REAP_NS	    (200 * NS_PER_MS)  /* for a child that was killed */
 #define PCI_DIR	    "/sys/bus/pci/devices"
 #define DRIVER_DIR  "/proc/driver/nvidia/gpus"
 #define MODULE_FILE "/sys/module/nvidia/version"
@@ -227,6 +227,7 @@ static void make_sure(struct health_pass *p, const struct nvml *n, const struct 
 	bool any = can;
 
 	p->stage = STAGE_AGAIN;
+	p->at = -1;
 	while (any && clock_mono_ns() < until) {
 		any = false;
 		for (uint32_t i = 0; i < p->n; i++) {
@@ -298,7 +299,7 @@ static void end_trial(struct health_card *c, pid_t pid)
 	c->trial = TRIAL_BAD;
 }
 
-static void try_cuda(struct health_pass *p)
+static void try_cuda(struct health_pass *p, const struct nvml *n)
 {
 	pid_t pids[GPU_DEVICES_MAX];
 
@@ -318,6 +319,10 @@ static void try_cuda(struct health_pass *p)
 	for (uint32_t i = 0; i < p->n; i++)
 		if (pids[i] > 0)
 			end_trial(&p->cards[i], pids[i]);
+	/* Its link is awake for some seconds. */
+	for (uint32_t i = 0; i < p->n; i++)
+		if (p->cards[i].trial == TRIAL_GOOD)
+			gpu_health_read(n, &p->cards[i].dev, HEALTH_PART_PCIE, &p->cards[i].health);
 }
 
 /* -------- both processes -------- */
@@ -335,7 +340,7 @@ static void look_at_all(struct health_pass *p, const struct health_order *order)
 	make_sure(p, &n, order);
 	ask_kernel(p, order);
 	if (order->cuda)
-		try_cuda(p);
+		try_cuda(p, &n);
 	p->stage = STAGE_DONE;
 }
 
