@@ -283,6 +283,66 @@ int fs_write_new(const char *path, const void *data, size_t len, mode_t mode, st
 	return r < 0 ? r : fs_sync_dir(dir, e);
 }
 
+/* A pipe that nobody reads is not waited for. */
+static int open_special(const char *path, struct err *e)
+{
+	int fd = open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(e, errno, "open %s%s", path,
+			       errno == ENXIO ? " (nobody reads it)" : "");
+	(void)fcntl(fd, F_SETFL, O_APPEND);
+	return fd;
+}
+
+int fs_write_report(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
+{
+	cleanup_free char *real = realpath(path, NULL); /* NULL: it is not there yet */
+	struct stat st;
+
+	if (stat(path, &st) < 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
+		return fs_write_atomic(real ? real : path, data, len, mode, e);
+
+	cleanup_fd int fd = open_special(path, e);
+	int r = fd < 0 ? fd : fs_write_all(fd, data, len);
+
+	return fd >= 0 && r < 0 ? err_sys(e, -r, "write %s", path) : r;
+}
+
+static bool is_stdout(const struct stat *st)
+{
+	struct stat out;
+
+	return fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == st->st_dev &&
+	       out.st_ino == st->st_ino;
+}
+
+int fs_check_report(const char *path, struct err *e)
+{
+	cleanup_free char *real = realpath(path, NULL);
+	cleanup_free char *tmp = xasprintf("%s.XXXXXX", real ? real : path);
+	const size_t len = strlen(path);
+	struct stat st;
+	int fd;
+
+	if (!len)
+		return err_set(e, -ENOENT, "the name of a file is empty");
+	if (stat(path, &st) < 0)
+		st = (struct stat){ .st_mode = path[len - 1] == '/' ? S_IFDIR : S_IFREG };
+	else if (S_ISREG(st.st_mode) && is_stdout(&st))
+		return err_set(e, -EINVAL, "%s is where standard output goes", path);
+	if (S_ISDIR(st.st_mode))
+		return err_sys(e, EISDIR, "write %s", path);
+	if (!S_ISREG(st.st_mode))
+		return access(path, W_OK) < 0 ? err_sys(e, errno, "write %s", path) : 0;
+	fd = mkostemp(tmp, O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(e, errno, "create %s", tmp);
+	(void)unlink(tmp);
+	(void)fd_close(fd);
+	return 0;
+}
+
 int fs_mkdirs(const char *path, mode_t mode, struct err *e)
 {
 	cleanup_free char *copy = xstrdup(path);

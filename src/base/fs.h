@@ -39,6 +39,17 @@ int fs_write_atomic(const char *path, const void *data, size_t len, mode_t mode,
  */
 int fs_write_new(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
 
+/*
+ * The same for a name that a person has given: a link to a file stays one, and what is no file (a
+ * pipe, a device) is written to as it is.
+ */
+int fs_write_report(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
+/*
+ * Whether that will be possible, as far as can be told before there is anything to write. -EISDIR,
+ * -ENOENT, -EACCES and so on; -EINVAL: it is the file that standard output goes to.
+ */
+int fs_check_report(const char *path, struct err *e);
+
 /* Other kernels than this one may have that file system, too, with caches of their own. */
 bool fs_is_shared(int fd);
 

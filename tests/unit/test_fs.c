@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,55 @@ static void test_atomic(void **state)
 	/* A target that cannot be replaced: what was written beside it is gone again. */
 	assert_int_equal(fs_write_atomic(dir, "x", 1, 0600, &e) < 0, 1);
 	assert_int_equal(n_files(), 1);
+	(void)unlink(path);
+}
+
+/* What a person has named: a link stays one, and what is no file is written to. */
+static void test_report(void **state)
+{
+	cleanup_free char *path = xasprintf("%s/f", dir);
+	cleanup_free char *link = xasprintf("%s/link", dir);
+	cleanup_free char *fifo = xasprintf("%s/fifo", dir);
+	cleanup_free char *no_dir = xasprintf("%s/no/f", dir);
+	cleanup_free char *slash = xasprintf("%s/new/", dir);
+	cleanup_free char *text = NULL;
+	struct err e = ERR_INIT;
+	struct stat st;
+	char buf[8];
+	size_t len;
+	int fd;
+
+	assert_int_equal(fs_check_report(path, &e), 0);
+	assert_int_equal(n_files(), 0);
+	assert_int_equal(fs_write_report(path, "old", 3, 0644, &e), 0);
+	assert_int_equal(symlink("f", link), 0);
+	assert_int_equal(fs_check_report(link, &e), 0);
+	assert_int_equal(fs_write_report(link, "newer", 5, 0644, &e), 0);
+	assert_int_equal(lstat(link, &st), 0);
+	assert_true(S_ISLNK(st.st_mode));
+	assert_int_equal(fs_read_file(path, 100, &text, &len, &e), 0);
+	assert_string_equal(text, "newer");
+	assert_int_equal(mkfifo(fifo, 0600), 0);
+	assert_int_equal(fs_check_report(fifo, &e), 0);
+	assert_int_equal(fs_write_report(fifo, "x", 1, 0644, &e), -ENXIO); /* and does not wait */
+	fd = open(fifo, O_RDONLY | O_NONBLOCK);
+	assert_int_equal(fs_write_report(fifo, "piped", 5, 0644, &e), 0);
+	assert_int_equal(read(fd, buf, sizeof(buf)), 5);
+	(void)close(fd);
+	assert_int_equal(stat(fifo, &st), 0);
+	assert_true(S_ISFIFO(st.st_mode));
+	assert_int_equal(fs_write_report("/dev/null", "x", 1, 0644, &e), 0);
+	assert_int_equal(stat("/dev/null", &st), 0);
+	assert_true(S_ISCHR(st.st_mode));
+	assert_int_equal(fs_write_report("/dev/full", "x", 1, 0644, &e), -ENOSPC);
+	assert_int_equal(fs_check_report("", &e), -ENOENT);
+	assert_int_equal(fs_check_report(dir, &e), -EISDIR);
+	assert_int_equal(fs_check_report(slash, &e), -EISDIR);
+	assert_int_equal(fs_check_report(no_dir, &e), -ENOENT);
+	assert_non_null(strstr(e.text, "/no/f"));
+	assert_int_equal(n_files(), 3);
+	(void)unlink(fifo);
+	(void)unlink(link);
 	(void)unlink(path);
 }
 
@@ -160,9 +210,10 @@ static int remove_dir(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_atomic),	    cmocka_unit_test(test_new),
-		cmocka_unit_test(test_read_bound),  cmocka_unit_test(test_mkdirs),
-		cmocka_unit_test(test_private_dir), cmocka_unit_test(test_xdg),
+		cmocka_unit_test(test_atomic), cmocka_unit_test(test_report),
+		cmocka_unit_test(test_new),    cmocka_unit_test(test_read_bound),
+		cmocka_unit_test(test_mkdirs), cmocka_unit_test(test_private_dir),
+		cmocka_unit_test(test_xdg),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
