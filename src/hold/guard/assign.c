@@ -160,8 +160,9 @@ static void hand_over(struct guard *g, struct device *d, int owner, int leaver)
 	device_assign(g, d, owner, leaver);
 	if (before == d->owner)
 		return;
-	/* That one of them could not hold it says nothing of the other. */
-	if (d->hold.failures && !device_holds(d))
+	/* That one of them could not hold it, or lost its holder, says nothing of the other, who
+	 * waits by his own rule. */
+	if (!device_holds(d))
 		d->hold.failures = d->hold.blocked_until_ns = 0;
 	if (before >= 0 && d->owner >= 0 && device_holds(d))
 		hold_adapt(g, d, &g->clients[before].policy);
