@@ -247,12 +247,85 @@ static void test_stragglers(void **state)
 	burn_judge(d, 5, j);
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(j[i].verdict, i == 2 ? BURN_BAD : BURN_GOOD);
-	assert_true(has(&j[2].reasons, "80.0 TFLOP/s: 80 % of the median of its model (100.5)"));
+	assert_true(has(&j[2].reasons, "80.0 TFLOP/s: 79 % of the median of its model (101.0)"));
 	assert_true(has(&j[3].notes, "it is the only B here"));
 	assert_true(j[3].of_median == 0);
 	assert_int_equal(burn_exit_code(j, 5), 1);
 	for (int i = 0; i < 5; i++)
 		burn_judgement_clear(&j[i]);
+}
+
+/* Of two the slower one is measured by the other; and where all are slow they are no measure. */
+static void test_two_of_a_model(void **state)
+{
+	struct burnt d[3] = { good("A", 100), good("A", 88), good("NVIDIA H200", 672) };
+	struct burn_judgement j[3];
+
+	burn_judge(d, 3, j);
+	assert_int_equal(j[0].verdict, BURN_GOOD);
+	assert_int_equal(j[1].verdict, BURN_BAD);
+	assert_true(has(&j[1].reasons, "88.0 TFLOP/s: 88 % of the median of its model (100.0)"));
+	for (int i = 0; i < 3; i++)
+		burn_judgement_clear(&j[i]);
+	for (int i = 0; i < 3; i++)
+		d[i] = good("NVIDIA H200", 400);
+	d[2].found.gflop = 200000;
+	burn_judge(d, 3, j);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(j[i].verdict, BURN_BAD);
+	assert_true(j[0].of_median == 1);
+	assert_true(has(&j[0].reasons, "400.0 TFLOP/s: 60 % of what this model is known for"));
+	assert_int_equal(j[2].reasons.n, 1);
+	assert_true(has(&j[2].reasons, "200.0 TFLOP/s: 50 % of the median of its model"));
+	for (int i = 0; i < 3; i++)
+		burn_judgement_clear(&j[i]);
+}
+
+/* A limit of power that somebody has set makes a good card slow. */
+static void test_limited_power(void **state)
+{
+	struct burnt d[3] = { good("NVIDIA H200", 400), good("NVIDIA H200", 672),
+			      good("NVIDIA H200", 672) };
+	struct burn_judgement j[3];
+
+	for (int i = 0; i < 3; i++) {
+		d[i].dev.known |= KNOWN_POWER_LIMIT;
+		d[i].dev.power_limit_mw = i ? 700000 : 400000;
+	}
+	burn_judge(d, 1, j);
+	assert_int_equal(j[0].verdict, BURN_GOOD);
+	assert_true(j[0].of_median == 0);
+	assert_true(has(&j[0].notes, "known for at 700 W: its power is limited to 400 W"));
+	burn_judgement_clear(&j[0]);
+	/* Beside others it is a straggler, and why is said. */
+	burn_judge(d, 3, j);
+	assert_int_equal(j[0].verdict, BURN_BAD);
+	assert_true(has(&j[0].notes, "limited to 400 W, that of others of its model to 700 W"));
+	assert_int_equal(j[1].notes.n, 0);
+	for (int i = 0; i < 3; i++)
+		burn_judgement_clear(&j[i]);
+}
+
+static void test_what_there_was_no_time_for(void **state)
+{
+	struct burnt d = good("A", 100);
+	struct burn_judgement j;
+
+	d.load = BURN_MIXED;
+	d.found.elements = d.found.copies.words = 0;
+	d.found.words = 7;
+	d.found.passes = 1;
+	burn_judge(&d, 1, &j);
+	assert_int_equal(j.verdict, BURN_GOOD);
+	assert_true(has(&j.notes, "no result of a product was compared: the time was too short"));
+	assert_true(has(&j.notes, "not all of its memory was compared: the time was too short"));
+	assert_true(has(&j.notes, "no copies were compared: the time was too short"));
+	burn_judgement_clear(&j);
+	d.load = BURN_MEMORY;
+	d.found.passes = 2;
+	burn_judge(&d, 1, &j);
+	assert_false(has(&j.notes, "the time was too short"));
+	burn_judgement_clear(&j);
 }
 
 /* Copies are compared with their like before they are with their link, and so is the width of that.
@@ -605,6 +678,9 @@ int main(void)
 		cmocka_unit_test(test_sums_are_exact),
 		cmocka_unit_test(test_verdicts),
 		cmocka_unit_test(test_stragglers),
+		cmocka_unit_test(test_two_of_a_model),
+		cmocka_unit_test(test_limited_power),
+		cmocka_unit_test(test_what_there_was_no_time_for),
 		cmocka_unit_test(test_counters),
 		cmocka_unit_test(test_curve_is_bounded),
 		cmocka_unit_test(test_slope_of_temperature),

@@ -2,6 +2,7 @@
 #include "agent/burn/judge.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,15 +14,20 @@
 #include "gpu/card_sign.h"
 #include "gpu/nvml_abi.h"
 
+#define POWER_PERMILLE 950 /* of another limit of power: less is another one */
+#define PASSES_WHOLE   2   /* the first one only writes */
+
 /*
  * Figures of single good cards, for one that has none of its kind beside it: TFLOP/s of the
  * products of `tenure burn`, by the name that NVML gives (docs/benchmarks.md says when and where).
  */
 static const struct known_speed {
 	const char *name;
+	uint32_t watts; /* the limit of power with which it was so */
 	double tflops[PRECISION_MAX];
 } known_speeds[] = {
 	{ "NVIDIA H100 80GB HBM3",
+	  700,
 	  { [PRECISION_F16] = 681,
 	    [PRECISION_BF16] = 690,
 	    [PRECISION_TF32] = 385,
@@ -29,6 +35,7 @@ static const struct known_speed {
 	    [PRECISION_F32] = 44,
 	    [PRECISION_F64] = 44.7 } },
 	{ "NVIDIA H200",
+	  700,
 	  { [PRECISION_F16] = 679,
 	    [PRECISION_BF16] = 672,
 	    [PRECISION_TF32] = 380,
@@ -213,7 +220,17 @@ static bool same_model_and_kernel(const struct burnt *a, const struct burnt *b)
 	return same_model(a, b) && strcmp(a->found.kernel, b->found.kernel) == 0;
 }
 
-/* The median of those of its like that were tested, this one included; 0: it is alone. */
+/* Of an even number it is the faster one in the middle, so that of two the slower one is measured
+ * by the other. 0: there is but one. */
+static double median(double *speeds, uint32_t n)
+{
+	if (n < 2)
+		return 0;
+	qsort(speeds, n, sizeof(speeds[0]), compare_doubles);
+	return speeds[n / 2];
+}
+
+/* Of those of its like that were tested, this one included; 0: it is alone. */
 static double median_of(const struct burnt *devices, uint32_t n, const struct burnt *d,
 			bool (*like)(const struct burnt *, const struct burnt *),
 			double (*speed)(const struct burnt *))
@@ -224,46 +241,109 @@ static double median_of(const struct burnt *devices, uint32_t n, const struct bu
 	for (uint32_t i = 0; i < n; i++)
 		if (like(&devices[i], d) && speed(&devices[i]) > 0)
 			speeds[k++] = speed(&devices[i]);
-	if (k < 2)
-		return 0;
-	qsort(speeds, k, sizeof(speeds[0]), compare_doubles);
-	return (speeds[(k - 1) / 2] + speeds[k / 2]) / 2;
+	return median(speeds, k);
 }
 
-static double known_speed(const struct burnt *d)
+static const struct known_speed *known_speed(const struct burnt *d)
 {
 	for (size_t i = 0; i < ARRAY_LEN(known_speeds); i++)
 		if (!strcmp(known_speeds[i].name, d->dev.name) &&
-		    d->found.precision < PRECISION_MAX)
-			return known_speeds[i].tflops[d->found.precision];
-	return 0;
+		    d->found.precision < PRECISION_MAX &&
+		    known_speeds[i].tflops[d->found.precision] > 0)
+			return &known_speeds[i];
+	return NULL;
+}
+
+/* Its limit of power is lower: that somebody has set it so is no fault of the card. */
+static bool is_limited(const struct burnt *d, double watts)
+{
+	return d->dev.known & KNOWN_POWER_LIMIT &&
+	       d->dev.power_limit_mw / 1e3 * 1000 < watts * POWER_PERMILLE;
+}
+
+static double highest_limit(const struct burnt *devices, uint32_t n, const struct burnt *d)
+{
+	double watts = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (same_model(&devices[i], d) && devices[i].dev.known & KNOWN_POWER_LIMIT)
+			watts = fmax(watts, devices[i].dev.power_limit_mw / 1e3);
+	return watts;
+}
+
+static void say_not_judged(const struct burnt *devices, uint32_t n, const struct burnt *d,
+			   struct burn_judgement *j)
+{
+	uint32_t like = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		like += same_model(&devices[i], d);
+	text_list_addf(&j->notes,
+		       like > 1 ? "its speed is not judged: no other %s here was tested long "
+				  "enough with the same kernel, and no figure of that is known"
+				: "its speed is not judged: it is the only %s here, and no figure "
+				  "of that is known",
+		       d->dev.name);
+}
+
+/* What of products is to be said of its speed alone, and where all of its model here are slow. */
+static void judge_known_speed(const struct burnt *d, double median, struct burn_judgement *j)
+{
+	const struct known_speed *k = known_speed(d);
+	const double known = k ? k->tflops[d->found.precision] : 0;
+
+	if (!k || (median > 0 && j->of_median * 1000 < BURN_SLOW_PERMILLE))
+		return;
+	if (is_limited(d, k->watts)) {
+		text_list_addf(&j->notes,
+			       "its speed is not compared with what this model is known for at "
+			       "%u W: its power is limited to %.0f W",
+			       (unsigned int)k->watts, d->dev.power_limit_mw / 1e3);
+		return;
+	}
+	if (!(median > 0))
+		j->of_median = j->tflops / known;
+	if (j->tflops * 1000 < known * BURN_SLOW_PERMILLE)
+		text_list_addf(&j->reasons,
+			       "%.1f TFLOP/s: %.0f %% of what this model is known for (%.1f)",
+			       j->tflops, j->tflops / known * 100, known);
+}
+
+static void judge_product_speed(const struct burnt *devices, uint32_t n, const struct burnt *d,
+				struct burn_judgement *j)
+{
+	const double median = median_of(devices, n, d, same_model_and_kernel, tflops_of);
+	const double watts = highest_limit(devices, n, d);
+
+	if (!(j->tflops > 0))
+		return;
+	if (median > 0)
+		j->of_median = j->tflops / median;
+	if (median > 0 && j->of_median * 1000 < BURN_SLOW_PERMILLE) {
+		text_list_addf(&j->reasons,
+			       "%.1f TFLOP/s: %.0f %% of the median of its model (%.1f)", j->tflops,
+			       j->of_median * 100, median);
+		if (is_limited(d, watts))
+			text_list_addf(&j->notes,
+				       "its power is limited to %.0f W, that of others of its "
+				       "model to %.0f W",
+				       d->dev.power_limit_mw / 1e3, watts);
+	}
+	judge_known_speed(d, median, j);
+	if (!(median > 0) && !known_speed(d))
+		say_not_judged(devices, n, d, j);
 }
 
 static void judge_speed(const struct burnt *devices, uint32_t n, const struct burnt *d,
 			struct burn_judgement *j)
 {
-	double median = median_of(devices, n, d, same_model_and_kernel, tflops_of);
-	double memory_median = median_of(devices, n, d, same_model, memory_speed_of);
-	double known = j->tflops > 0 ? known_speed(d) : 0;
-	const char *like = median > 0 ? "the median of its model" : "what this model is known for";
-	double against = median > 0 ? median : known;
+	const double median = median_of(devices, n, d, same_model, memory_speed_of);
 
-	if (j->tflops > 0 && against > 0) {
-		j->of_median = j->tflops / against;
-		if (j->of_median * 1000 < BURN_SLOW_PERMILLE)
-			text_list_addf(&j->reasons, "%.1f TFLOP/s: %.0f %% of %s (%.1f)", j->tflops,
-				       j->of_median * 100, like, against);
-	} else if (j->tflops > 0) {
-		text_list_addf(&j->notes,
-			       "its speed is not judged: it is the only %s here, and no figure of "
-			       "that is known",
-			       d->dev.name);
-	}
-	if (memory_median > 0 && j->gb_per_s > 0 &&
-	    j->gb_per_s * 1000 < memory_median * BURN_SLOW_PERMILLE)
+	judge_product_speed(devices, n, d, j);
+	if (median > 0 && j->gb_per_s > 0 && j->gb_per_s * 1000 < median * BURN_SLOW_PERMILLE)
 		text_list_addf(&j->reasons,
 			       "memory at %.0f GB/s: %.0f %% of the median of its model (%.0f)",
-			       j->gb_per_s, j->gb_per_s / memory_median * 100, memory_median);
+			       j->gb_per_s, j->gb_per_s / median * 100, median);
 }
 
 /* What a link carries one way at most, in GB/s. 0: that generation is not known. */
@@ -336,10 +416,7 @@ static double median_of_links(const struct burnt *devices, uint32_t n, const str
 			    burn_copy_speed(&f->links[l].copies, way) > 0)
 				speeds[k++] = burn_copy_speed(&f->links[l].copies, way);
 	}
-	if (k < 2)
-		return 0;
-	qsort(speeds, k, sizeof(speeds[0]), compare_doubles);
-	return (speeds[(k - 1) / 2] + speeds[k / 2]) / 2;
+	return median(speeds, k);
 }
 
 static void judge_link_speed(const struct burnt *devices, uint32_t n, const struct burnt *d,
@@ -500,6 +577,28 @@ static void judge_signs(const struct burnt *devices, uint32_t n, const struct bu
 						    d->first.ecc[ECC_VOLATILE_CORRECTED]));
 }
 
+/* -------- what there was no time for -------- */
+
+static void say_untested(const struct burnt *d, struct burn_judgement *j)
+{
+	const struct burn_report *f = &d->found;
+	const enum burn_load load = (enum burn_load)d->load;
+	const struct {
+		bool missing;
+		const char *what;
+	} rows[] = {
+		{ burn_has_products(load) && !f->elements, "no result of a product was compared" },
+		{ (load == BURN_MEMORY || load == BURN_MIXED) && f->passes < PASSES_WHOLE,
+		  "not all of its memory was compared" },
+		{ burn_copies_to_peers(load) && !f->copies.words && !f->copies.code,
+		  "no copies were compared" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		if (rows[i].missing)
+			text_list_addf(&j->notes, "%s: the time was too short", rows[i].what);
+}
+
 /* -------- the verdict -------- */
 
 static enum burn_verdict verdict_of(const struct burnt *d, const struct burn_judgement *j)
@@ -533,6 +632,8 @@ static void judge_one(const struct burnt *devices, uint32_t n, const struct burn
 		text_list_add(j->verdict == BURN_BAD ? &j->notes : &j->reasons, d->trouble);
 	else if (j->verdict == BURN_UNTESTED)
 		text_list_addf(&j->reasons, "the time was too short for a single result");
+	else
+		say_untested(d, j);
 }
 
 void burn_judge(const struct burnt *devices, uint32_t n, struct burn_judgement *ret)

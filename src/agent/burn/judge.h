@@ -51,6 +51,7 @@ struct burnt {
 	uint32_t clock_least;  /* MHz of the multiprocessors, while it was tested; 0: not known */
 	uint32_t xid;	       /* of the card, reported meanwhile; 0: none */
 	uint8_t yielded, lost; /* 0 or not: no bool, because it comes from other nodes as bytes */
+	uint8_t load;	       /* enum burn_load, that was asked for */
 	char trouble[320];     /* why it was not tested, or not to the end; empty: it was */
 	struct burn_curve curve;
 };

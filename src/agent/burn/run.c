@@ -23,6 +23,7 @@
 #define START_NS   (20 * NS_PER_S) /* for a device to be held and its kernels to be compiled */
 #define SILENCE_NS (10 * NS_PER_S) /* no report of a device that is held: its load hangs */
 #define END_NS	   (5 * NS_PER_S)  /* for the guard to take everything back */
+#define LAST_NS	   (2 * NS_PER_S)  /* for the last word of a holder that was ended */
 
 static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 
@@ -78,6 +79,13 @@ static void end_device(struct burnt *d)
 		d->ended_ns = clock_mono_ns();
 }
 
+static void set_trouble(struct burnt *d, const char *why)
+{
+	if (!d->trouble[0])
+		(void)str_copy(d->trouble, sizeof(d->trouble), why);
+	end_device(d);
+}
+
 /* -------- the end -------- */
 
 static void on_closed_link(void *user)
@@ -121,21 +129,27 @@ static void begin_end(struct run *r)
 	guardlink_drop(r->link);
 }
 
+static void end_all(struct run *r, const char *why)
+{
+	for (uint32_t i = 0; i < r->state->n; i++)
+		if (!is_ended(&r->state->devices[i]))
+			set_trouble(&r->state->devices[i], why);
+	begin_end(r);
+}
+
+/* What was found until then is told, and is not lost. */
 static void fail_run(struct run *r, int code, const char *why)
 {
-	if (r->code == 0)
+	if (r->code == 0 && !r->state->n && !r->ending_ns)
 		r->code = err_set(r->e, code, "%s", why);
-	begin_end(r);
+	end_all(r, why);
 }
 
 static void interrupt(struct run *r)
 {
-	for (uint32_t i = 0; i < r->state->n; i++)
-		if (!is_ended(&r->state->devices[i]))
-			(void)str_copy(r->state->devices[i].trouble,
-				       sizeof(r->state->devices[i].trouble),
-				       "it was interrupted before its time was over");
-	begin_end(r);
+	if (r->code == 0 && !r->state->n && !r->ending_ns)
+		r->code = err_set(r->e, -EINTR, "it was interrupted before it could begin");
+	end_all(r, "it was interrupted before its time was over");
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -191,10 +205,16 @@ static void add_seen(struct run *r, uint32_t at, const struct dev_status *dev)
 	}
 }
 
+static int32_t add_device(struct run *r)
+{
+	r->state->devices[r->state->n].load = r->order->policy.burn.load;
+	return (int32_t)r->state->n++;
+}
+
 static int32_t position_of(struct run *r, uint32_t slot, const struct dev_status *dev)
 {
 	if (r->of_slot[slot] < 0 && r->accepted_ns && !r->ending_ns && is_selected(r, dev))
-		r->of_slot[slot] = (int32_t)r->state->n++;
+		r->of_slot[slot] = add_device(r);
 	return r->of_slot[slot];
 }
 
@@ -245,7 +265,10 @@ static void on_burn(void *user, uint32_t slot, const struct burn_report *found)
 	/* A holder of the burn before may have a last word. */
 	if (!d || found->id != r->order->policy.burn.id)
 		return;
-	d->found = *found; /* of ours it may come after the end */
+	/* So may ours, soon after the end; a later one that has failed has begun with nothing. */
+	if (d->trouble[0] && clock_mono_ns() - d->ended_ns > LAST_NS)
+		return;
+	d->found = *found;
 	name_links(r, d);
 	if (is_ended(d))
 		return;
@@ -260,13 +283,6 @@ static struct burnt *find(struct run *r, const char *uuid)
 		if (!strcmp(r->state->devices[i].dev.uuid, uuid))
 			return &r->state->devices[i];
 	return NULL;
-}
-
-static void set_trouble(struct burnt *d, const char *why)
-{
-	if (!d->trouble[0])
-		(void)str_copy(d->trouble, sizeof(d->trouble), why);
-	end_device(d);
 }
 
 /*
@@ -322,7 +338,9 @@ static void on_dropped(void *user)
 
 static void on_lost(void *user, const char *why)
 {
-	fail_run(user, -EIO, why);
+	cleanup_free char *text = xasprintf("the guard %s", why);
+
+	fail_run(user, -EIO, text);
 }
 
 static void on_failed(void *user, const struct err *why)
@@ -397,7 +415,10 @@ static void look_at_device(struct run *r, uint32_t at, uint64_t now)
 	if (d->began_ns || now - r->accepted_ns < START_NS)
 		return;
 	why = reason_text(&d->dev.reason);
-	set_trouble(d, why);
+	if (d->dev.state == DEV_HELD || d->dev.state == DEV_HOLDING)
+		set_trouble(d, "its test has not begun in time");
+	else
+		set_trouble(d, why);
 }
 
 static bool is_over(const struct run *r, uint64_t now)
@@ -436,7 +457,9 @@ static void start(struct run *r)
 	for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
 		(void)uv_signal_init(&r->loop, &r->signals[i]);
 		r->signals[i].data = r;
-		(void)uv_signal_start(&r->signals[i], on_signal, signals[i]);
+		/* What nohup or a shell's `&` has ignored stays so; SIGTERM always ends it. */
+		if (signals[i] == SIGTERM || !proc_ignores(signals[i]))
+			(void)uv_signal_start(&r->signals[i], on_signal, signals[i]);
 	}
 	r->link = guardlink_new(&r->loop, &r->config, &r->self, &ops, r);
 	guardlink_set_policy(r->link, &r->order->policy);

@@ -39,7 +39,8 @@ struct burn_state {
  * SIGINT, SIGTERM or SIGHUP. tick is called a few times a second; when it returns false the burn
  * is interrupted as by a signal. At the end nothing is held any more. 0 and *state; -EPERM, -EINVAL
  * or -ENODEV: the guard does not take the policy; -EBUSY: another burn runs; -EIO: there is no
- * guard to be had; e says why.
+ * guard to be had; -EINTR: it was interrupted before; e says why. What ends it after a device was
+ * selected is the trouble of those that were not tested to the end.
  */
 int burn_run(const struct burn_order *order, struct burn_state *state,
 	     bool (*tick)(void *user, const struct burn_state *state), void *user, struct err *e);
