@@ -5,8 +5,9 @@
  * that nothing does, what fails is told and tried again.
  *
  * The end: the workload, if there is one, has ended -> DROPPED or one second -> two seconds for the
- * last lines -> the loop ends. Who asked for it with `tenure off` is answered between the last two,
- * and may start the next agent then: the guard has heard the last of us before that.
+ * last lines, some more for the last word of a burn -> the loop ends. Who asked for it with `tenure
+ * off` is answered between the last two, and may start the next agent then: the guard has heard the
+ * last of us before that.
  *
  * One timer has what is due in a phase; entering one starts or stops it, so that nothing of an
  * earlier phase comes late.
@@ -42,6 +43,7 @@
 #define STOP_LIMIT_MS	1000  /* DROPPED is due; then we end without it */
 #define FLUSH_STEP_MS	5
 #define FLUSH_LIMIT_MS	2000 /* the last lines get so long */
+#define BURN_LIMIT_MS	8000 /* a burn that was told to end, to say what it has found */
 #define OFF_CLIENTS_MAX CTL_CLIENTS_MAX
 
 /* The engine kills soon after SIGTERM (Slurm's KillWait is 30 s): a task gets less than that. */
@@ -260,6 +262,8 @@ static void begin_drain(struct agent *a, const struct life_cause *cause)
 	say_drain(a, a->queue ? dispatch_running(a->queue) : 0);
 	if (a->queue)
 		dispatch_drain(a->queue, v->why);
+	if (v->how >= DRAIN_REQUEUE)
+		burns_end(a);
 	if (a->queue && v->how >= DRAIN_REQUEUE)
 		dispatch_stop_all(a->queue);
 	if (v->phase == LIFE_DRAINING && !a->life->pause) /* else it is told then */
@@ -390,12 +394,15 @@ static void give_up(struct agent *a, const struct life_cause *cause)
 	flush(a, cause->end);
 }
 
+/* Where the agent is all that keeps a job alive, a burn has its last word before the job is over.
+ */
 static void flush_step(struct agent *a, const struct life_cause *cause)
 {
+	const uint64_t waited_ms = (clock_mono_ns() - a->life->flush_ns) / NS_PER_MS;
 	bool done = agentlog_is_flushed(a->agentlog) && ctl_is_quiet(a->ctl) &&
 		    (!a->queue || dispatch_is_quiet(a->queue));
 
-	if (done || clock_mono_ns() - a->life->flush_ns > FLUSH_LIMIT_MS * NS_PER_MS)
+	if ((done || waited_ms > FLUSH_LIMIT_MS) && (!a->burning || waited_ms > BURN_LIMIT_MS))
 		uv_stop(&a->loop);
 }
 
