@@ -11,6 +11,7 @@
 #include "agent/node/quarantine.h"
 #include "base/clock.h"
 #include "base/json_get.h"
+#include "base/limited.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
@@ -197,6 +198,50 @@ struct machine *machine_free(struct machine *m)
 	nvml_unload(&m->nvml);
 	free(m);
 	return NULL;
+}
+
+/* -------- by a process of its own -------- */
+
+static void ask_health(void *shared)
+{
+	struct machine_figures *f = shared;
+	struct machine *m = NULL;
+
+	if (machine_look(0, &m, NULL) < 0)
+		return;
+	machine_read_health(m);
+	for (uint32_t i = 0; i < m->list.n; i++) {
+		(void)str_copy(f->cards[i].uuid, sizeof(f->cards[i].uuid), m->list.d[i].uuid);
+		f->cards[i].health = m->devices[i].health;
+	}
+	f->n = m->list.n;
+}
+
+int machine_ask_health(uint64_t limit_ms, struct machine_figures **ret, struct err *e)
+{
+	struct machine_figures *f = limited_alloc(sizeof(*f));
+	int r = f ? limited_call(ask_health, f, limit_ms, e)
+		  : err_sys(e, ENOMEM, "memory that two processes share");
+
+	if (r < 0) {
+		f = machine_figures_free(f);
+		return err_wrap(e, "the driver cannot be asked how its cards are");
+	}
+	*ret = f;
+	return 0;
+}
+
+const struct gpu_health *machine_find_health(const struct machine_figures *f, const char *uuid)
+{
+	for (uint32_t i = 0; f && i < f->n; i++)
+		if (strcmp(f->cards[i].uuid, uuid) == 0)
+			return &f->cards[i].health;
+	return NULL;
+}
+
+struct machine_figures *machine_figures_free(struct machine_figures *f)
+{
+	return limited_free(f, sizeof(*f));
 }
 
 /* -------- JSON -------- */

@@ -47,6 +47,22 @@ int machine_look(uint64_t idle_below, struct machine **ret, struct err *e);
 void machine_read_health(struct machine *m);
 struct machine *machine_free(struct machine *m);
 
+/*
+ * The same figures of each card by a process of its own, for who has to go on where the driver
+ * hangs. Where there is no NVML there are none. 0 and *ret, or -ETIMEDOUT and so on with e.
+ */
+struct machine_figures {
+	uint32_t n;
+	struct {
+		char uuid[GPU_UUID_MAX];
+		struct gpu_health health;
+	} cards[GPU_DEVICES_MAX];
+};
+int machine_ask_health(uint64_t limit_ms, struct machine_figures **ret, struct err *e);
+/* NULL: there are none of that card. */
+const struct gpu_health *machine_find_health(const struct machine_figures *f, const char *uuid);
+struct machine_figures *machine_figures_free(struct machine_figures *f);
+
 /* What this user's agents remember of devices that failed. The caller frees the path. */
 char *machine_quarantine_path(const struct cmd_ctx *ctx);
 /* What cannot be read says nothing. */

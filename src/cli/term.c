@@ -81,3 +81,31 @@ void term_print_wrapped(FILE *out, const char *text, size_t indent)
 	strbuf_add_wrapped(&b, text, indent, term_columns(fileno(out)));
 	(void)fputs(strbuf_str(&b), out);
 }
+
+static size_t count_lines(const char *text)
+{
+	size_t n = 0;
+
+	for (; *text; text++)
+		n += *text == '\n';
+	return n;
+}
+
+/* The cursor is below it, wherever somebody's typing has moved it to. */
+void term_page_draw(struct term_page *p, const char *text)
+{
+	const size_t height = term_lines(STDOUT_FILENO), lines = count_lines(text);
+	const size_t room = height > 2 ? height - 1 : lines;
+	const size_t shown = lines > room ? room - 1 : lines;
+	const char *end = text;
+
+	if (p->lines)
+		(void)printf("\r\033[%zuA\033[J", p->lines);
+	for (size_t i = 0; i < shown; i++)
+		end = strchr(end, '\n') + 1;
+	(void)fwrite(text, 1, (size_t)(end - text), stdout);
+	if (shown < lines)
+		(void)printf(".. %zu more lines\n", lines - shown);
+	p->lines = shown + (shown < lines);
+	(void)fflush(stdout);
+}

@@ -31,6 +31,14 @@ size_t term_lines(int fd);
  * unless $COLUMNS is exported for standard output: errors are lines that programs look for. */
 size_t term_columns(int fd);
 /*
+ * A page on standard output that is drawn over what was drawn there before, where
+ * term_has_screen(); what does not fit is left out at its end, and said. "" leaves nothing of it.
+ */
+struct term_page {
+	size_t lines; /* of the last one */
+};
+void term_page_draw(struct term_page *p, const char *text);
+/*
  * The words of text and a newline, wrapped on a terminal and indented to the column `indent`, where
  * the cursor is.
  */

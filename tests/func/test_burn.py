@@ -13,6 +13,7 @@ import pytest
 
 from holdlib import GIB, machine  # noqa: F401  (machine is a fixture)
 from patience import HANG, must_come, wait_for
+from test_list import Terminal
 
 
 def burn(m, *args, seconds="2s"):
@@ -50,6 +51,7 @@ def test_good_cards(machine, tmp_path):  # noqa: F811
         assert d["tested_s"] >= 2 and d["power_most_w"] > 121 and d["temperature_most_c"] > 30
     suite = xml.etree.ElementTree.parse(tmp_path / "burn.xml").getroot()
     assert suite.attrib["tests"] == "2" and suite.attrib["failures"] == suite.attrib["skipped"] == "0"
+    assert float(suite.attrib["time"]) == pytest.approx(max(d["tested_s"] for d in gpus.values()), abs=0.01)
     # Nothing is left of it, neither memory nor a guard.
     assert wait_for(lambda: m.used() == [0, 0]) and wait_for(lambda: not m.pids("tenure"))
     text = m.cmd("burn", "--for", "1s", "--gpus", "0").stdout
@@ -82,7 +84,7 @@ def test_bad_card(machine, tmp_path, figure, n, load, reason):  # noqa: F811
     assert [gpus[i]["verdict"] for i in range(3)] == ["good", "bad", "good"], gpus
     assert any(reason in r for r in gpus[1]["reasons"]), gpus[1]["reasons"]
     [failure] = xml.etree.ElementTree.parse(tmp_path / "burn.xml").getroot().iter("failure")
-    assert reason in failure.attrib["message"]
+    assert reason in failure.attrib["message"] and failure.text.splitlines() == gpus[1]["reasons"]
 
 
 def test_copies_are_as_fast_as_their_link(machine):  # noqa: F811
@@ -294,9 +296,111 @@ def test_curve_and_picture(machine, tmp_path):  # noqa: F811
     assert not any(t.startswith("Memory") for t in said) and "prefers-color-scheme: dark" in text
     assert re.match(r"tenure burn of \S+, \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, tensor for 6 s$", root.find(SVG + "title").text)
     assert {c for c, _ in lines} == {"line c0", "line c1"} and len(lines) >= 8
-    # Where it cannot be written the verdict is told all the same.
-    done = m.cmd("burn", "--for", "1s", "--gpus", "0", "--svg", "/nonexistent/burn.svg")
-    assert done.returncode == 1 and "gpu 0  good" in done.stdout and "/nonexistent/burn.svg" in done.stderr
+
+
+def test_reports_that_cannot_be_written(machine, tmp_path):  # noqa: F811
+    """It is found before anything is tested; where only the disk is full the rest is told, and 1 is for bad cards."""
+    m = machine(gpus=1)
+    for args, why in ((["--svg", "/nonexistent/burn.svg"], "--svg: create /nonexistent/burn.svg"), (["--junit", tmp_path], "--junit: write "), (["--junit="], "name of a file is empty"),
+                      (["--junit", tmp_path / "x", "--svg", tmp_path / "x"], "name the same file"), (["--junit", f"{tmp_path}/new/"], "Is a directory")):
+        done = m.cmd("burn", *args)
+        assert done.returncode == 2 and why in done.stderr and not done.stdout, done
+    assert not list(tmp_path.glob("x*")) + list(tmp_path.glob("new*"))
+    done, doc, _ = burn(m, "--junit", "/dev/full", "--svg", tmp_path / "burn.svg", "--load", "memory", seconds="1s")
+    assert done.returncode == 3 == doc["exit_code"] and doc["devices"][0]["verdict"] == "good" and "/dev/full" in done.stderr
+    assert (tmp_path / "burn.svg").read_text().startswith("<?xml")
+    with open("/dev/full", "w", encoding="ascii") as full:
+        done = subprocess.run([m.tenure, "burn", "--for", "1s", "--load", "memory", "--junit", tmp_path / "burn.xml"], env=m.env, text=True, stdout=full, stderr=subprocess.PIPE, timeout=HANG)
+    assert done.returncode == 3 and "output" in done.stderr and (tmp_path / "burn.xml").read_text().startswith("<?xml"), done
+    m.ctl("health", 0, "wrong-words", 1)
+    done, doc, _ = burn(m, "--junit", "/dev/full", "--load", "memory", seconds="1s")
+    assert done.returncode == 1 == doc["exit_code"]
+
+
+def test_reports_go_where_they_are_said_to_go(machine, tmp_path):  # noqa: F811
+    """A link stays a link, and a pipe and a device are no files to be replaced."""
+    m = machine(gpus=1)
+    (tmp_path / "target.svg").write_text("old")
+    (tmp_path / "link").symlink_to("target.svg")
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    done, _, _ = burn(m, "--junit", tmp_path / "pipe", "--svg", tmp_path / "link", "--load", "memory", seconds="1s")
+    assert done.returncode == 0, done
+    assert xml.etree.ElementTree.fromstring(os.read(reader, 1 << 16)).attrib["tests"] == "1"
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink() and "<svg" in (tmp_path / "target.svg").read_text()
+    done, _, _ = burn(m, "--junit", "/dev/null", "--load", "memory", seconds="1s")
+    assert done.returncode == 0 and pathlib.Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize("figure, code", [("wrong-results", 1), (None, 3)])
+def test_the_guard_dies(machine, tmp_path, figure, code):  # noqa: F811
+    """What was found until then is told."""
+    m = machine(gpus=1)
+    if figure:
+        m.ctl("health", 0, figure, 2)
+    p = start(m, "--load", "tensor", "--junit", tmp_path / "burn.xml")
+    time.sleep(1.5)
+    for pid in m.pids("tenure.guard"):
+        os.kill(pid, signal.SIGKILL)
+    found, devices, errors = end(p)
+    assert found == code and devices[0]["products"]["compared"] > 0, (devices, errors)
+    assert "the guard is gone" in devices[0]["notes" if figure else "reasons"], devices
+    assert (tmp_path / "burn.xml").exists()
+
+
+def test_the_driver_hangs_after_it(machine):  # noqa: F811
+    """Whoever waits for the verdict is told that there is none, and what was found."""
+    m = machine(gpus=1)
+    p = start(m, "--load", "memory", seconds="4s")
+    time.sleep(2)
+    m.ctl("hang", "nvmlDeviceGetPcieReplayCounter")
+    out, errors = p.communicate(timeout=HANG)
+    [d] = json.loads(out)["devices"]
+    assert p.returncode == 3 and d["memory"]["words"] > 0 and re.search("after its test the driver cannot be asked|NVML does not answer", d["reasons"][0]), (d, errors)
+    m.ctl("unhang")
+
+
+def test_the_driver_hangs_before_it(machine):  # noqa: F811
+    m = machine(gpus=1)
+    m.ctl("hang", "nvmlInit_v2")
+    done = m.cmd("burn", "--for", "1s")
+    m.ctl("unhang")
+    assert done.returncode == 3 and "the driver cannot be asked" in done.stderr and "tenure health" in done.stderr
+
+
+def test_interrupted_at_once(machine, tmp_path):  # noqa: F811
+    """Before a device is known there is none to be told of, and that it was left for others is not the reason."""
+    m = machine(gpus=1)
+    p = subprocess.Popen([m.tenure, "burn", "--json", "--junit", tmp_path / "burn.xml"], env=m.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    must_come(lambda: m.pids("tenure.guard"))
+    p.send_signal(signal.SIGINT)
+    out, errors = p.communicate(timeout=HANG)
+    assert p.returncode == 3 and "interrupted" in errors + out and "leave" not in errors, (out, errors)
+    assert (tmp_path / "burn.xml").exists()
+
+
+def test_nohup(machine):  # noqa: F811
+    """Who logs out does not end what he has started so."""
+    m = machine(gpus=1)
+    p = subprocess.Popen(["nohup", m.tenure, "burn", "--json", "--for", "4s", "--load", "memory"], env=m.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    m.others.append(p)
+    must_come(lambda: min(m.used()) > 100 * GIB)
+    p.send_signal(signal.SIGHUP)
+    code, devices, _ = end(p)
+    assert code == 0 and devices[0]["verdict"] == "good", devices
+
+
+def test_more_devices_than_lines(machine):  # noqa: F811
+    """The table is cut at the height, since what has scrolled away cannot be drawn over."""
+    m = machine(gpus=8)
+    t = Terminal([m.tenure, "burn", "--for", "3s", "--load", "memory"], m.env, 6, 100)
+    try:
+        must_come(lambda: "VERDICT" in t.read(), 30)
+        frames = re.split(r"\r\033\[\d+A\033\[J", t.read())[:-1]
+        assert any(".. 5 more lines" in f for f in frames) and max(f.count("\n") for f in frames) == 5, frames
+    finally:
+        t.close()
 
 
 def test_a_newcomer_ends_it_on_that_device(machine):  # noqa: F811
@@ -357,6 +461,18 @@ def test_the_last_look_is_told(machine, queue, held):  # noqa: F811
         p = d["products"]  # all that was computed was compared, but for the one that was in the making
         computed = p["tflops"] * 1e12 * p["product_s"] / (2 * p["n"] ** 3)
         assert p["compared"] >= (int(computed + 0.01) - 1) * p["n"] ** 2, p
+
+
+def test_an_agent_holds_again_where_a_holder_was_killed_in_a_burn(queue):
+    """By its own rule, and not by that of the burn, which would never come back."""
+    q = queue()
+    q.start("--memory", "50%", "--rehold-after", "1s")
+    assert wait_for(lambda: q.held() == [0, 1])
+    p = start(q.m, seconds="3s")
+    os.kill(q.m.holders()[0], signal.SIGKILL)
+    code, devices, _ = end(p)
+    assert code == 3 and sorted(d["verdict"] for d in devices) == ["good", "not-tested"], devices
+    must_come(lambda: q.held() == [0, 1], 20)
 
 
 def test_a_task_goes_before_it(queue):

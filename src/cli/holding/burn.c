@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "agent/burns.h"
 #include "agent/node/policy.h"
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
@@ -26,7 +28,7 @@
 extern char **environ;
 
 #define SHOW_NS	    NS_PER_S
-#define CANNOT_TEST 3 /* exit code, also where there is no guard or no GPU */
+#define COUNTERS_MS 15000 /* for the driver to tell them */
 
 static const struct opt burn_opts[] = {
 	{ .name = "for",
@@ -78,6 +80,23 @@ static const struct opt burn_opts[] = {
 	{ 0 },
 };
 
+/* Who has waited for a test is not to learn at its end that there is no such directory. */
+static int check_files(const struct opts *opts, struct err *e)
+{
+	static const char *const options[] = { "junit", "svg" };
+	const char *junit = opts_text(opts, "junit"), *svg = opts_text(opts, "svg");
+
+	if (junit && svg && strcmp(junit, svg) == 0)
+		return err_set(e, -EINVAL, "--junit and --svg name the same file, %s", svg);
+	for (size_t i = 0; i < ARRAY_LEN(options); i++) {
+		const char *path = opts_text(opts, options[i]);
+
+		if (path && fs_check_report(path, e) < 0)
+			return err_wrap(e, "--%s", options[i]);
+	}
+	return 0;
+}
+
 /* What was asked for goes together. */
 static int check_options(const struct cmd_ctx *ctx, struct err *e)
 {
@@ -95,7 +114,7 @@ static int check_options(const struct cmd_ctx *ctx, struct err *e)
 	if (kernel == BURN_KERNEL_CUBLAS && (load == BURN_FP64 || !burn_has_products(load)))
 		return err_set(e, -EINVAL, "--kernel cublas: --load %s is not computed with it",
 			       name);
-	return 0;
+	return check_files(ctx->opts, e);
 }
 
 static void make_order(const struct cmd_ctx *ctx, struct burn_order *ret)
@@ -127,7 +146,7 @@ static void make_order(const struct cmd_ctx *ctx, struct burn_order *ret)
 
 struct shown {
 	bool live;
-	unsigned int lines; /* of the last table, to be drawn over */
+	struct term_page page;
 	uint64_t at_ns;
 };
 
@@ -152,53 +171,65 @@ static bool show(void *user, const struct burn_state *state)
 	else
 		(void)fputs("The guard is asked for the GPUs.\n", page);
 	(void)fclose(page);
-	if (s->lines)
-		(void)printf("\033[%uA\033[J", s->lines);
-	s->lines = 0;
-	for (const char *p = text; *p; p++)
-		s->lines += *p == '\n';
-	if (!state->over)
-		(void)fputs(text, stdout);
-	(void)fflush(stdout);
+	term_page_draw(&s->page, state->over ? "" : text);
 	free(text);
 	return true;
 }
 
-/* The counters of each card, by UUID: the guard reads them too seldom for a test of a minute. */
-static void take_counters(const struct machine *m, struct burn_state *state, bool first)
+/* By UUID: the guard reads them too seldom for a test of a minute. */
+static void take_counters(const struct machine_figures *f, struct burn_state *state, bool first)
 {
-	for (uint32_t i = 0; m && i < state->n; i++)
-		for (uint32_t k = 0; k < m->list.n; k++)
-			if (strcmp(m->list.d[k].uuid, state->devices[i].dev.uuid) == 0)
-				*(first ? &state->devices[i].first : &state->devices[i].last) =
-					m->devices[k].health;
+	for (uint32_t i = 0; i < state->n; i++) {
+		struct burnt *d = &state->devices[i];
+		const struct gpu_health *h = machine_find_health(f, d->dev.uuid);
+
+		if (h)
+			*(first ? &d->first : &d->last) = *h;
+	}
 }
 
-static struct machine *read_counters(void)
+/* Nobody knows what they have counted, and a driver that does not answer after a test is a sign of
+ * its own. */
+static void note_silence(struct burn_state *state, const struct err *why)
 {
-	struct machine *m = NULL;
-
-	if (machine_look(0, &m, NULL) < 0)
-		return NULL;
-	machine_read_health(m);
-	return m;
+	for (uint32_t i = 0; i < state->n; i++)
+		if (!state->devices[i].trouble[0])
+			(void)str_print(state->devices[i].trouble,
+					sizeof(state->devices[i].trouble), "after its test %s",
+					why->text);
 }
 
-/* The test of this node's devices, with its counters before and after. 0 or negative, as
- * burn_run().
+static void set_signals(void (*action)(int number))
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+
+	for (size_t i = 0; i < ARRAY_LEN(signals); i++)
+		(void)signal(signals[i], action);
+}
+
+/*
+ * The test of this node's devices, with its counters before and after. 0 or negative, as
+ * burn_run(). Signals that end it are ignored from then on: whoever presses Ctrl-C twice is to have
+ * his report.
  */
 static int test_here(const struct burn_order *order, struct burn_state *state,
 		     bool (*tick)(void *user, const struct burn_state *state), void *user,
 		     struct err *e)
 {
-	struct machine *before = read_counters();
-	int code = burn_run(order, state, tick, user, e);
-	struct machine *after = code < 0 ? NULL : read_counters();
+	struct machine_figures *before = NULL, *after = NULL;
+	struct err why = ERR_INIT;
+	int code = machine_ask_health(COUNTERS_MS, &before, &why);
 
+	if (code == -ETIMEDOUT)
+		return err_set(e, code, "%s; tenure health tells more", why.text);
+	code = burn_run(order, state, tick, user, e);
+	set_signals(SIG_IGN);
+	if (code == 0 && machine_ask_health(COUNTERS_MS, &after, &why) == -ETIMEDOUT)
+		note_silence(state, &why);
 	take_counters(before, state, true);
 	take_counters(after, state, false);
-	before = machine_free(before);
-	after = machine_free(after);
+	before = machine_figures_free(before);
+	after = machine_figures_free(after);
 	return code;
 }
 
@@ -221,12 +252,12 @@ static int prepare(const struct cmd_ctx *ctx, struct burn_order *order, struct e
 	return 0;
 }
 
+/* Of what has kept a test from being made: 1 and 4 are verdicts. */
 static int exit_code_of(int code)
 {
-	return code == -EPERM ? CMD_DENIED
-	       : code == -EINVAL || code == -ERANGE || code == -ENOENT || code == -ENOTUNIQ
+	return code == -EINVAL || code == -ERANGE || code == -ENOENT || code == -ENOTUNIQ
 		       ? CMD_USAGE
-		       : CANNOT_TEST;
+		       : BURN_CANNOT_TEST;
 }
 
 static int burn_here(const struct cmd_ctx *ctx, const struct burn_order *order, struct err *e)
@@ -243,12 +274,20 @@ static int burn_here(const struct cmd_ctx *ctx, const struct burn_order *order, 
 				    .began_wall_ns = clock_wall_ns() };
 	int code = test_here(order, state, show, &s, e);
 
-	if (code < 0)
-		return exit_code_of(code);
+	set_signals(SIG_DFL);
+	if (code < 0 && exit_code_of(code) == CMD_USAGE)
+		return CMD_USAGE;
 	(void)gethostname(host, sizeof(host) - 1);
 	r.n = node.n = state->n;
-	r.for_ns = state->for_ns;
-	return burn_report(ctx, &r, e);
+	r.for_ns = order->for_ms * NS_PER_MS;
+	if (code < 0)
+		node.trouble = e->text;
+	else if (!state->n)
+		node.trouble = "no GPU can be tested: those that are meant are left for others "
+			       "(setting leave), or are cards in MIG mode without instances";
+	code = burn_report(ctx, &r);
+	e->text[0] = '\0'; /* it is told */
+	return code;
 }
 
 /* What each node is to be told as well; how long is said by itself. */
@@ -373,8 +412,9 @@ const struct cmd cmd_burn = {
 		"beside whatever tasks run there, and each GPU is compared with its like on all of "
 		"them. Ctrl-C ends it everywhere.\n"
 		"\n"
-		"Exit codes: 0 all are good, 1 one is bad, 3 one could not be tested, 4 one was "
-		"yielded before its time was over.",
+		"Exit codes: 0 all are good, 1 one is bad, 2 wrong usage, 3 one could not be tested, "
+		"or the report cannot be written, 4 one was yielded before its time was over. A "
+		"site that does not let you hold GPUs has 4 as well, without a report.",
 	.examples = burn_examples,
 	.opts = burn_opts,
 	.setting_groups = SETTING_GROUP_GPUS | SETTING_GROUP_QUEUE,

@@ -27,6 +27,7 @@
 #define BEGIN_NS	(40 * NS_PER_S)	 /* for a node that was asked to tell something */
 #define SPARE_NS	(120 * NS_PER_S) /* beyond the time of the test, for a node to end */
 #define END_NS		(15 * NS_PER_S)	 /* the same where all are told to end at once */
+#define AGAIN_NS	(NS_PER_S / 2)	 /* after which a second signal is one, and no echo */
 #define SILENT_LEAST_MS 10000
 
 struct node {
@@ -51,8 +52,9 @@ struct call {
 	sigset_t signals;
 	uint64_t began_wall_ns;
 	uint64_t asked_ns, beat_ns, shown_ns, end_ns; /* monotonic; end_ns: told to end */
+	bool hurry;				      /* and told so again */
 	bool live;
-	unsigned int lines; /* of the last table, to be drawn over */
+	struct term_page page;
 };
 
 /* -------- nodes -------- */
@@ -97,14 +99,14 @@ static int find_nodes(struct call *c, struct err *e)
 	int r = node_agents_read(c->ctx, c->sp, &c->agents, e);
 
 	if (r < 0)
-		return CMD_FAILED;
+		return BURN_CANNOT_TEST;
 	c->nodes = xcalloc(c->agents.n + 1, sizeof(*c->nodes));
 	for (size_t i = 0; i < c->agents.n; i++)
 		if (counts(&c->agents.all[i]))
 			c->nodes[c->n++].agent = &c->agents.all[i];
 	if (c->n)
 		return CMD_OK;
-	return err_set(e, CMD_NOTHING_RUNS,
+	return err_set(e, BURN_CANNOT_TEST,
 		       "no agent with GPUs serves instance %s: tenure on -i %s starts one here, "
 		       "tenure up asks an engine for nodes; tenure burn without --instance tests "
 		       "this node's",
@@ -163,7 +165,7 @@ static int ask(struct call *c, struct err *e)
 	if (r == 0)
 		agents_wait(&calls, AGENTS_LIMIT_MS, on_answer, c);
 	agents_clear(&calls);
-	return r;
+	return r < 0 ? BURN_CANNOT_TEST : CMD_OK;
 }
 
 /* -------- what they tell -------- */
@@ -228,7 +230,7 @@ static void look_at(struct call *c, struct node *n, uint64_t now)
 	else if (!n->told_any && now - c->asked_ns >= BEGIN_NS)
 		give_up(n,
 			xasprintf("node %s has not begun; the log of its agent may say why", name));
-	else if (now - c->asked_ns >= c->order->for_ms * NS_PER_MS + SPARE_NS ||
+	else if (now - c->asked_ns >= c->order->for_ms * NS_PER_MS + SPARE_NS || c->hurry ||
 		 (c->end_ns && now - c->end_ns >= END_NS))
 		give_up(n, xasprintf("node %s has not ended in time", name));
 }
@@ -273,13 +275,7 @@ static void draw(struct call *c)
 						       .n = c->nodes[i].told.n };
 	burn_nodes_progress_print(rows, c->n, c->order->for_ms * NS_PER_MS, page);
 	(void)fclose(page);
-	if (c->lines)
-		(void)printf("\033[%uA\033[J", c->lines);
-	c->lines = 0;
-	for (const char *p = text; *p; p++)
-		c->lines += *p == '\n';
-	(void)fputs(text, stdout);
-	(void)fflush(stdout);
+	term_page_draw(&c->page, text);
 	free(text);
 }
 
@@ -288,12 +284,19 @@ static void show(struct call *c, bool last)
 	if (!c->live || (!last && clock_mono_ns() - c->shown_ns < NS_PER_S))
 		return;
 	c->shown_ns = clock_mono_ns();
-	if (!last) {
+	if (last)
+		term_page_draw(&c->page, "");
+	else
 		draw(c);
-	} else if (c->lines) {
-		(void)printf("\033[%uA\033[J", c->lines);
-		(void)fflush(stdout);
-	}
+}
+
+/* Who says so again does not want to wait for nodes either. */
+static void be_told_to_end(struct call *c, uint64_t now)
+{
+	if (!c->end_ns)
+		c->end_ns = now;
+	c->hurry = now - c->end_ns >= AGAIN_NS;
+	c->beat_ns = 0;
 }
 
 static void follow(struct call *c)
@@ -302,10 +305,8 @@ static void follow(struct call *c)
 
 	while (look(c)) {
 		show(c, false);
-		if (sigtimedwait(&c->signals, NULL, &pause) > 0 && !c->end_ns) {
-			c->end_ns = clock_mono_ns();
-			c->beat_ns = 0;
-		}
+		if (sigtimedwait(&c->signals, NULL, &pause) > 0)
+			be_told_to_end(c, clock_mono_ns());
 		if (clock_mono_ns() - c->beat_ns >= BEAT_NS)
 			(void)beat(c, NULL);
 	}
@@ -344,7 +345,7 @@ static void say_trouble(struct node *n)
 	}
 }
 
-static int report(struct call *c, struct err *e)
+static int report(struct call *c)
 {
 	struct burn_report_of r = { .order = c->order,
 				    .for_ns = c->order->for_ms * NS_PER_MS,
@@ -372,7 +373,7 @@ static int report(struct call *c, struct err *e)
 				     nodes[i].n * sizeof(*devices));
 	r.nodes = nodes;
 	r.devices = devices;
-	code = burn_report(c->ctx, &r, e);
+	code = burn_report(c->ctx, &r);
 	free(devices);
 	return code;
 }
@@ -398,6 +399,18 @@ static void clear(struct call *c)
 	c->sp = spool_close(c->sp);
 }
 
+/* As agent/burn/run.c does. */
+static void take_signals(struct call *c)
+{
+	static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
+
+	(void)sigemptyset(&c->signals);
+	for (size_t i = 0; i < ARRAY_LEN(signals); i++)
+		if (signals[i] == SIGTERM || !proc_ignores(signals[i]))
+			(void)sigaddset(&c->signals, signals[i]);
+	(void)sigprocmask(SIG_BLOCK, &c->signals, NULL);
+}
+
 int burn_nodes(const struct cmd_ctx *ctx, const struct burn_order *order,
 	       const struct text_list *options, struct err *e)
 {
@@ -409,19 +422,15 @@ int burn_nodes(const struct cmd_ctx *ctx, const struct burn_order *order,
 	int code = instance_open(ctx, 0, &c.sp, e);
 
 	if (code < 0)
-		return code;
-	(void)sigemptyset(&c.signals);
-	(void)sigaddset(&c.signals, SIGINT);
-	(void)sigaddset(&c.signals, SIGTERM);
-	(void)sigaddset(&c.signals, SIGHUP);
-	(void)sigprocmask(SIG_BLOCK, &c.signals, NULL);
+		return code == -EINVAL ? CMD_USAGE : BURN_CANNOT_TEST;
+	take_signals(&c);
 	c.watch = heartbeat_watch_new(LOOK_NS / NS_PER_MS);
 	code = find_nodes(&c, e);
 	if (code == CMD_OK)
 		code = ask(&c, e);
 	if (code == CMD_OK) {
 		follow(&c);
-		code = report(&c, e);
+		code = report(&c);
 	}
 	clear(&c);
 	return code;

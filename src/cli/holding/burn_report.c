@@ -2,6 +2,7 @@
 #include "cli/holding/burn_report.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -465,21 +466,16 @@ static json_t *node_json(const struct burn_report_of *r, const struct burn_node 
 	for (uint32_t i = n->first; i < n->first + n->n; i++)
 		(void)json_array_append_new(devices,
 					    device_json(&r->devices[i], &r->judgements[i]));
-	return json_pack("{s:s, s:o}", "node", n->name, "devices", devices);
+	return json_pack("{s:s, s:o, s:o}", "node", n->name, "devices", devices, "trouble",
+			 n->trouble ? json_new_text(n->trouble) : json_null());
 }
 
 static json_t *nodes_json(const struct burn_report_of *r)
 {
 	json_t *nodes = json_array();
 
-	for (size_t i = 0; i < r->n_nodes; i++) {
-		json_t *o = node_json(r, &r->nodes[i]);
-
-		(void)json_object_set_new(o, "trouble",
-					  r->nodes[i].trouble ? json_new_text(r->nodes[i].trouble)
-							      : json_null());
-		(void)json_array_append_new(nodes, o);
-	}
+	for (size_t i = 0; i < r->n_nodes; i++)
+		(void)json_array_append_new(nodes, node_json(r, &r->nodes[i]));
 	return nodes;
 }
 
@@ -514,10 +510,20 @@ int burn_report_exit_code(const struct burn_report_of *r)
 
 /* -------- for CI -------- */
 
+static void add_lines(struct strbuf *out, const struct text_list *l, const char *between)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		strbuf_adds(out, i ? between : "");
+		strbuf_add_xml(out, l->texts[i]);
+	}
+}
+
+/* Some who read it show the attribute, and some the text. */
 static void add_case(struct strbuf *out, const struct burn_report_of *r, uint32_t i)
 {
 	const struct burnt *d = &r->devices[i];
 	const struct burn_judgement *j = &r->judgements[i];
+	const char *word = j->verdict == BURN_BAD ? "failure" : "skipped";
 	char gpu[CELL];
 
 	strbuf_addf(out, "  <testcase classname=\"");
@@ -526,12 +532,16 @@ static void add_case(struct strbuf *out, const struct burn_report_of *r, uint32_
 	strbuf_add_xml(out, d->dev.uuid);
 	strbuf_addf(out, "\" time=\"%.3f\">", seconds_of(d));
 	if (j->verdict != BURN_GOOD) {
-		strbuf_addf(out, "<%s message=\"", j->verdict == BURN_BAD ? "failure" : "skipped");
-		for (size_t k = 0; k < j->reasons.n; k++) {
-			strbuf_adds(out, k ? "; " : "");
-			strbuf_add_xml(out, j->reasons.texts[k]);
-		}
-		strbuf_adds(out, "\"/>");
+		strbuf_addf(out, "<%s message=\"", word);
+		add_lines(out, &j->reasons, "; ");
+		strbuf_adds(out, "\">");
+		add_lines(out, &j->reasons, "\n");
+		strbuf_addf(out, "</%s>", word);
+	}
+	if (j->notes.n) {
+		strbuf_adds(out, "<system-out>");
+		add_lines(out, &j->notes, "\n");
+		strbuf_adds(out, "</system-out>");
 	}
 	strbuf_adds(out, "</testcase>\n");
 }
@@ -540,8 +550,11 @@ static void add_case(struct strbuf *out, const struct burn_report_of *r, uint32_
 static void add_suite(struct strbuf *out, const struct burn_report_of *r, const struct burn_node *n)
 {
 	unsigned int failures = 0, skipped = !n->n;
+	char began[CLOCK_TEXT_MAX];
+	double seconds = 0;
 
 	for (uint32_t i = n->first; i < n->first + n->n; i++) {
+		seconds = fmax(seconds, seconds_of(&r->devices[i]));
 		failures += r->judgements[i].verdict == BURN_BAD;
 		skipped += r->judgements[i].verdict == BURN_UNTESTED ||
 			   r->judgements[i].verdict == BURN_YIELDED;
@@ -551,8 +564,11 @@ static void add_suite(struct strbuf *out, const struct burn_report_of *r, const 
 		strbuf_addc(out, ' ');
 		strbuf_add_xml(out, n->name);
 	}
-	strbuf_addf(out, "\" tests=\"%u\" failures=\"%u\" skipped=\"%u\" errors=\"0\">\n",
-		    (unsigned int)n->n + !n->n, failures, skipped);
+	strbuf_addf(out,
+		    "\" tests=\"%u\" failures=\"%u\" skipped=\"%u\" errors=\"0\" time=\"%.3f\" "
+		    "timestamp=\"%s\">\n",
+		    (unsigned int)n->n + !n->n, failures, skipped, seconds,
+		    clock_format_iso(r->began_wall_ns, began));
 	for (uint32_t i = n->first; i < n->first + n->n; i++)
 		add_case(out, r, i);
 	if (!n->n) {
@@ -576,38 +592,58 @@ int burn_report_junit(const struct burn_report_of *r, const char *path, struct e
 		add_suite(&out, r, &r->nodes[i]);
 	if (r->instance)
 		strbuf_adds(&out, "</testsuites>\n");
-	return fs_write_atomic(path, out.data, out.len, 0644, e);
+	return fs_write_report(path, out.data, out.len, 0644, e);
 }
 
 /* -------- all of it -------- */
 
-static int show(const struct cmd_ctx *ctx, const struct burn_report_of *r, struct err *e)
+static int write_files(const struct cmd_ctx *ctx, const struct burn_report_of *r)
 {
-	const char *junit = opts_text(ctx->opts, "junit"), *svg = opts_text(ctx->opts, "svg");
+	static const struct {
+		const char *option;
+		int (*write)(const struct burn_report_of *r, const char *path, struct err *e);
+	} files[] = { { "junit", burn_report_junit }, { "svg", draw } };
+	int code = CMD_OK;
 
-	if (opts_flag(ctx->opts, "json"))
-		cmd_print_json(burn_report_json(r));
-	else
-		burn_report_print(r, stdout);
-	if (svg && draw(r, svg, e) < 0)
-		return CMD_FAILED;
-	if (junit && burn_report_junit(r, junit, e) < 0)
-		return CMD_FAILED;
-	if (!r->n && !r->instance)
-		(void)err_set(e, -1,
-			      "no GPU can be tested: those that are meant are left for others "
-			      "(setting leave), or are cards in MIG mode without instances");
-	return burn_report_exit_code(r);
+	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+		const char *path = opts_text(ctx->opts, files[i].option);
+		struct err e = ERR_INIT;
+
+		if (path && files[i].write(r, path, &e) < 0)
+			code = cmd_fail(BURN_CANNOT_TEST, e.text);
+	}
+	return code;
 }
 
-int burn_report(const struct cmd_ctx *ctx, struct burn_report_of *r, struct err *e)
+static int show(const struct cmd_ctx *ctx, const struct burn_report_of *r)
+{
+	const int unwritten = write_files(ctx, r), verdict = burn_report_exit_code(r);
+	const int code = verdict ? verdict : unwritten;
+	struct err e = ERR_INIT;
+
+	if (opts_flag(ctx->opts, "json")) {
+		json_t *doc = burn_report_json(r);
+
+		(void)json_object_set_new(doc, "exit_code", json_integer(code));
+		cmd_print_json(doc);
+	} else {
+		burn_report_print(r, stdout);
+	}
+	if (!r->n && !r->instance)
+		(void)cmd_fail(code, r->nodes->trouble);
+	if (fs_flush_stdout(&e) < 0)
+		return cmd_fail(code ? code : BURN_CANNOT_TEST, e.text);
+	return code;
+}
+
+int burn_report(const struct cmd_ctx *ctx, struct burn_report_of *r)
 {
 	struct burn_judgement *judgements = xcalloc(r->n ? r->n : 1, sizeof(*judgements));
 	int code;
 
 	burn_judge(r->devices, r->n, judgements);
 	r->judgements = judgements;
-	code = show(ctx, r, e);
+	code = show(ctx, r);
 	for (uint32_t i = 0; i < r->n; i++)
 		burn_judgement_clear(&judgements[i]);
 	free(judgements);

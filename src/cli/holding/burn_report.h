@@ -11,6 +11,9 @@
 #include "agent/burn/run.h"
 #include "cli/cmd.h"
 
+/* Exit code: there is no guard, no GPU, or no way to tell what came of it. 1 is for bad cards. */
+#define BURN_CANNOT_TEST 3
+
 /* The devices of a node, in the order of the report. */
 struct burn_node {
 	const char *name;
@@ -44,9 +47,10 @@ struct burn_node_progress {
 void burn_nodes_progress_print(const struct burn_node_progress *nodes, size_t n, uint64_t for_ns,
 			       FILE *out);
 
-/* Judges all of them together, and shows what came of it as the options say (--json, --junit). The
- * exit code. r->judgements is its own meanwhile. */
-int burn_report(const struct cmd_ctx *ctx, struct burn_report_of *r, struct err *e);
+/* Judges all of them together, and shows what came of it as the options say (--json, --junit); the
+ * files first, because who reads a pipe may have read enough. What cannot be written is said, and
+ * keeps nothing else from being written. The exit code. r->judgements is its own meanwhile. */
+int burn_report(const struct cmd_ctx *ctx, struct burn_report_of *r);
 
 /* burn_exit_code() of all devices; a node without any could not be tested. */
 int burn_report_exit_code(const struct burn_report_of *r);

@@ -301,5 +301,5 @@ int burn_svg_write(const char *title, const struct burn_svg_line *lines, size_t 
 	cleanup_strbuf struct strbuf out = STRBUF_INIT;
 
 	burn_svg_draw(title, lines, n, &out);
-	return fs_write_atomic(path, out.data, out.len, 0644, e);
+	return fs_write_report(path, out.data, out.len, 0644, e);
 }
