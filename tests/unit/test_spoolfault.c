@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -362,19 +363,64 @@ static void prepare(void)
 	(void)spool_close(sp);
 }
 
-/* How many calls the scenario makes. */
+/*
+ * How many calls the scenario makes: a scan reads a directory once more that has changed within a
+ * tick of the file system's clock, so by the time that others take from us it is some more or
+ * fewer.
+ */
 static unsigned int count_calls(void)
 {
+	unsigned int least = UINT_MAX;
+
+	for (int i = 0; i < 5; i++) {
+		prepare();
+		calls = 0;
+		scenario();
+		if (calls < least)
+			least = calls;
+		check(0);
+		(void)spool_teardown(NULL);
+	}
+	assert_true(least > 150);
+	return least;
+}
+
+static void prepare_fault(enum fault what, unsigned int n, unsigned int errnum)
+{
 	prepare();
+	fault = what;
+	fail_at = n;
+	fail_errno = errnum;
 	calls = 0;
-	scenario();
+}
 
-	unsigned int n = calls;
+/* The exit code of a process of its own. */
+static int scenario_exit(void)
+{
+	int status = 0;
+	pid_t pid = fork();
 
-	check(0);
-	(void)spool_teardown(NULL);
-	assert_true(n > 150);
-	return n;
+	if (pid == 0) {
+		scenario();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* One that makes fewer calls this time does not come to the nth, and is done once more. */
+static void killed_at(unsigned int n)
+{
+	int code = 0;
+
+	for (int i = 0; i < 20 && code == 0; i++) {
+		prepare_fault(FAULT_EXIT, n, 0);
+		code = scenario_exit();
+		check(n);
+		(void)spool_teardown(NULL);
+	}
+	assert_int_equal(code, EXIT_CODE);
 }
 
 static void each_call(enum fault what, unsigned int errnum)
@@ -382,25 +428,12 @@ static void each_call(enum fault what, unsigned int errnum)
 	unsigned int total = count_calls();
 
 	for (unsigned int n = 1; n <= total; n++) {
-		int status = 0;
-
-		prepare();
-		fault = what;
-		fail_at = n;
-		fail_errno = errnum;
-		calls = 0;
 		if (what == FAULT_EXIT) {
-			pid_t pid = fork();
-
-			if (pid == 0) {
-				scenario();
-				_exit(0);
-			}
-			assert_int_equal(waitpid(pid, &status, 0), pid);
-			assert_int_equal(WEXITSTATUS(status), EXIT_CODE);
-		} else {
-			scenario();
+			killed_at(n);
+			continue;
 		}
+		prepare_fault(what, n, errnum);
+		scenario();
 		check(n);
 		(void)spool_teardown(NULL);
 	}
