@@ -134,7 +134,8 @@ struct burn_report {
 	char kernel[16];		/* which products: "9.0", "8.0", "7.0", "cuBLASLt 13.1" */
 	struct burn_record record[BURN_RECORDS], word[BURN_RECORDS]; /* the first of each */
 	struct burn_copies copies;				     /* over PCIe */
-	uint32_t n_links, pad;
+	uint32_t n_links;
+	uint32_t cuda; /* the error with which a kernel of it has ended; 0: none has */
 	struct burn_link links[BURN_PEERS_MAX];
 };
 

@@ -266,7 +266,7 @@ def test_what_a_card_cannot(machine):  # noqa: F811
     # Of that nothing is left for the next one.
     m.ctl("fail", "cuMemAlloc", "all", "CUDA_ERROR_OUT_OF_MEMORY")
     done, doc, gpus = burn(m, seconds="1s")
-    assert done.returncode == 3 and any("no memory to be had" in r for r in gpus[0]["reasons"]), gpus[0]
+    assert done.returncode == 3 and gpus[0]["reasons"] == ["not held: no memory to be had"], gpus[0]
 
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -367,6 +367,20 @@ def test_the_driver_hangs_before_it(machine):  # noqa: F811
     done = m.cmd("burn", "--for", "1s")
     m.ctl("unhang")
     assert done.returncode == 3 and "the driver cannot be asked" in done.stderr and "tenure health" in done.stderr
+
+
+@pytest.mark.parametrize("function, code", [("cuStreamSynchronize", 1), ("cuLaunchKernel", 3)])
+def test_a_kernel_fails_meanwhile(machine, function, code):  # noqa: F811
+    """The driver reports it as an error of the program, which has worked until then. That it takes no launch is another matter."""
+    m = machine(gpus=1)
+    p = start(m, "--load", "tensor", seconds="20s")
+    time.sleep(1.5)
+    m.ctl("fail", function, 1, "CUDA_ERROR_ILLEGAL_ADDRESS")
+    found, devices, errors = end(p)
+    words = devices[0]["reasons"] + devices[0]["notes"]
+    assert found == code and devices[0]["verdict"] == ("bad" if code == 1 else "not-tested"), (devices, errors)
+    assert (code == 1) == ("a kernel that had worked before has ended with an illegal memory access (CUDA error 700)" in words), words
+    assert any("(700)" in w and "held again" not in w for w in words), words
 
 
 def test_interrupted_at_once(machine, tmp_path):  # noqa: F811
@@ -493,7 +507,7 @@ def test_exclusive_has_tasks_wait(queue):
     q.start("--memory", "95%")
     assert wait_for(lambda: q.held() == [0, 1])
     p = start(q.m, "--exclusive", seconds="5s")
-    must_come(lambda: {d["load"] for d in q.status()["devices"]} == {"burn"})
+    must_come(lambda: {(d["load"], d["reason"]) for d in q.status()["devices"]} == {("burn", "held for tenure burn")})
     i = q.submit("-g", "1", "--", q.newcomer, "--take", "60%", "--stay", "1")
     must_come(lambda: "tested by tenure burn --exclusive" in q.why(i))
     code, devices, _ = end(p)
@@ -539,7 +553,7 @@ def test_one_at_a_time(machine):  # noqa: F811
     m = machine()
     start(m)
     done = m.cmd("burn", "--for", "1s")
-    assert done.returncode == 3 and "an agent of burn runs already" in done.stderr
+    assert done.returncode == 3 and "an agent of tenure burn runs already" in done.stderr
 
 
 def test_what_the_burn_before_has_found(machine):  # noqa: F811

@@ -173,6 +173,16 @@ static void set_throttled(struct burnt *d, uint64_t bit, uint64_t ns)
 	X(power_cap, set_throttled(d, nvmlClocksEventReasonSwPowerCap, 60 * NS_PER_S), BURN_GOOD,  \
 	  NULL)                                                                                    \
 	X(xid, d->xid = 79, BURN_BAD, "reported XID 79 (GPU has fallen off the bus)")              \
+	X(kernel,                                                                                  \
+	  (d->found.cuda = 700, (void)str_copy(d->trouble, sizeof(d->trouble), "burn: failed")),   \
+	  BURN_BAD, "ended with an illegal memory access (CUDA error 700)")                        \
+	X(first_kernel,                                                                            \
+	  (d->found = (struct burn_report){ .cuda = 715 },                                         \
+	   (void)str_copy(d->trouble, sizeof(d->trouble), "burn: failed")),                        \
+	  BURN_UNTESTED, "burn: failed")                                                           \
+	X(other_error,                                                                             \
+	  (d->found.cuda = 2, (void)str_copy(d->trouble, sizeof(d->trouble), "no memory")),        \
+	  BURN_UNTESTED, "no memory")                                                              \
 	X(lost, d->lost = true, BURN_BAD, "it is gone")                                            \
 	X(yielded, d->yielded = true, BURN_YIELDED, NULL)                                          \
 	X(trouble, (void)str_copy(d->trouble, sizeof(d->trouble), "busy: PID 7"), BURN_UNTESTED,   \

@@ -117,6 +117,33 @@ static void judge_products(const struct burnt *d, struct burn_judgement *j)
 			       (unsigned long long)f->repeated);
 }
 
+/*
+ * A kernel that has worked before and ends so now has met memory, instructions or addresses that
+ * are not what they were; NVIDIA's reports of it (XID 13, 31) blame the program. One that fails
+ * from the beginning may be at odds with the driver, and copies with another device with that one.
+ */
+static void judge_kernels(const struct burnt *d, struct burn_judgement *j)
+{
+	static const struct {
+		uint32_t code;
+		const char *what;
+	} errors[] = { { 214, "an uncorrectable ECC error" },
+		       { 700, "an illegal memory access" },
+		       { 714, "an error of the hardware's stack" },
+		       { 715, "an illegal instruction" },
+		       { 716, "a misaligned address" },
+		       { 717, "an invalid address space" },
+		       { 718, "an invalid program counter" },
+		       { 719, "a failed launch" } };
+
+	for (size_t i = 0; was_tested(d) && i < ARRAY_LEN(errors); i++)
+		if (errors[i].code == d->found.cuda)
+			text_list_addf(&j->reasons,
+				       "a kernel that had worked before has ended with %s (CUDA "
+				       "error %u)",
+				       errors[i].what, (unsigned int)errors[i].code);
+}
+
 static void judge_memory(const struct burnt *d, struct burn_judgement *j)
 {
 	const struct burn_report *f = &d->found;
@@ -617,6 +644,7 @@ static void judge_one(const struct burnt *devices, uint32_t n, const struct burn
 				      .gb_per_s = memory_speed_of(d),
 				      .copies = { speed_to(d), speed_from(d), speed_of_both(d) } };
 	judge_products(d, j);
+	judge_kernels(d, j);
 	judge_memory(d, j);
 	judge_copies(d, j);
 	if (was_tested(d))

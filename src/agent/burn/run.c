@@ -17,7 +17,9 @@
 #include "base/strbuf.h"
 #include "hold/device_state.h"
 
-#define INSTANCE   "burn" /* to the guard: one burn of a user at a time */
+/* To the guard: one burn of a user at a time. No instance can be called so, and people read it:
+ * "held for tenure burn". */
+#define INSTANCE   "tenure burn"
 #define TICK_MS	   250
 #define SELECT_NS  (3 * NS_PER_S)  /* for the guard to say which devices are ours */
 #define START_NS   (20 * NS_PER_S) /* for a device to be held and its kernels to be compiled */

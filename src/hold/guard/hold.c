@@ -81,17 +81,30 @@ void hold_note_settled(struct guard *g, struct device *d)
 
 /* --- the start --- */
 
-static void hold_failed(struct guard *g, struct device *d, const char *why)
+/* Who tests a device is told that it cannot be: that it is tried again is no use to him. */
+static uint64_t tell_failed(struct guard *g, struct device *d, bool held, const char *why)
 {
-	unsigned int doubled = d->hold.failures < 4 ? d->hold.failures : 4;
-	bool held = d->holder.held > 0; /* it had the memory, and said so */
+	const unsigned int doubled = d->hold.failures < 4 ? d->hold.failures : 4;
+	const struct client *owner = device_owner(g, d);
+	const uint64_t again_ns = BLOCK_NS << doubled;
 
-	d->hold.failures++;
-	d->hold.blocked_until_ns = clock_mono_ns() + (BLOCK_NS << doubled);
+	if (owner && client_burns(owner)) {
+		(void)event_add(g, d, EVENT_FAILED, held ? "%s" : "not held: %s", why);
+		return owner->policy.rehold_ms * NS_PER_MS;
+	}
 	(void)event_add(g, d, EVENT_FAILED,
 			held ? "%s, and is ended (held again in %u min at the earliest)"
 			     : "not held: %s (next try in %u min)",
-			why, (unsigned int)((BLOCK_NS << doubled) / NS_PER_S / 60));
+			why, (unsigned int)(again_ns / NS_PER_S / 60));
+	return again_ns;
+}
+
+static void hold_failed(struct guard *g, struct device *d, const char *why)
+{
+	bool held = d->holder.held > 0; /* it had the memory, and said so */
+
+	d->hold.blocked_until_ns = clock_mono_ns() + tell_failed(g, d, held, why);
+	d->hold.failures++;
 	(void)str_print(d->hold.blocked_why, sizeof(d->hold.blocked_why), "%s: %s",
 			held ? "was held, and is not held again yet" : "could not be held", why);
 	d->said.who_pid = 0; /* whoever is there is named again by the next look */

@@ -775,8 +775,10 @@ CUresult burn_finish(struct burn *b)
 	if (b->phase == PHASE_COPIES)
 		return finish_copies(b);
 	code = b->with.cu->stream_synchronize(b->with.stream);
-	if (code != CUDA_SUCCESS)
+	if (code != CUDA_SUCCESS) {
+		b->found.cuda = code;
 		return code;
+	}
 
 	const struct words w = b->pinned->words;
 

@@ -543,7 +543,9 @@ int holder_main(int argc, char **argv)
 		}
 		if (h.holding && h.amount_due)
 			do_amount(&h);
-		if (h.load && h.holding && load_error(h.load, &e) < 0)
+		if (h.load && h.holding && load_error(h.load, &e) < 0) {
+			tell_burn(&h, false);
 			fail(-EIO, &e);
+		}
 	}
 }
