@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import pty
 import re
 import socket
 import subprocess
@@ -348,7 +349,31 @@ def test_beside_a_hold(queue):
     assert {d["gpu"]: d["holder_pid"] for d in q.status()["devices"]} == pids
 
 
+def test_a_person_is_told_what_was_not_looked_at(machine):  # noqa: F811
+    m = machine(gpus=3)
+    for gpu in 0, 2:
+        m.ctl("health", gpu, "pcie-rests", 2)
+    ours, theirs = pty.openpty()
+    done = subprocess.run([m.tenure, "health"], env=m.env, stdout=theirs, timeout=60)
+    os.close(theirs)
+    told = os.read(ours, 4096).decode().splitlines()
+    os.close(ours)
+    assert done.returncode == 0 and told[0] == "ok: 3 GPUs" and told[1].startswith("  the kernel's log cannot be read"), told
+    assert told[2:] == ["  GPU 0, 2: PCIe with 1 of 16 lanes, at generation 1"]
+
+
 # -------- what docs/health.md says --------
+
+def test_cron(machine):  # noqa: F811
+    m = machine()
+    line = re.search(r"<!-- script: cron -->\n```\n(.*)\n```", PAGE)[1]
+    command = re.fullmatch(r"\*/10 \* \* \* \* root (.*)", line)[1].replace("/usr/bin/tenure", m.tenure)
+    sees = {k: v for k, v in m.env.items() if k.startswith("TENURE_") or k in ("LD_LIBRARY_PATH", "ASAN_OPTIONS")}
+    for n, code, said in ("2", 0, ""), ("8", 1, "bad: 2 of 8 GPUs are seen\n"):
+        done = subprocess.run(["/bin/sh", "-c", command.replace("--expect 8", f"--expect {n}")], cwd="/", text=True, capture_output=True, timeout=60,
+                              env={"HOME": "/nonexistent", "LOGNAME": "root", "SHELL": "/bin/sh", "PATH": "/usr/bin:/bin", **sees})
+        assert (done.returncode, done.stdout, done.stderr) == (code, said, "")
+
 
 def test_load_sensor_of_grid_engine(machine, tmp_path):  # noqa: F811
     m = machine()
@@ -358,6 +383,96 @@ def test_load_sensor_of_grid_engine(machine, tmp_path):  # noqa: F811
     done = subprocess.run(["sh", sensor], input="\n\nquit\n", env=m.env, text=True, capture_output=True, timeout=60)
     host = subprocess.run(["hostname"], text=True, capture_output=True).stdout.strip() or socket.gethostname()
     assert done.returncode == 0 and done.stdout == f"begin\n{host}:gpu_bad:1\nend\n" * 2
+    sensor.write_text(script("sge-sensor").replace("/usr/bin/tenure", "/nonexistent/tenure"))
+    done = subprocess.run(["sh", sensor], input="\nquit\n", env=m.env, text=True, capture_output=True, timeout=60)
+    assert done.stdout == f"begin\n{host}:gpu_bad:0\nend\n"
+
+
+@pytest.fixture
+def grid(build, tmp_path):
+    """A real Grid Engine whose queue has the load sensor and the prolog of the page; machine(*ctl) changes its cards."""
+    import sgelab
+    try:
+        lab = sgelab.Lab(build, tmp_path / "lab", sim=("--speed", "0"))
+    except sgelab.CannotRun as e:
+        pytest.skip(str(e))
+    env = lab.dir / "env"  # what makes the node's programs see its cards, which a prolog is not given
+    for name in "sge-sensor", "sge-prolog":
+        path = lab.dir / name
+        path.write_text(script(name).replace("/usr/bin/tenure", str(build / "tenure")).replace(
+            "#!/bin/sh\n", "#!/bin/sh\n" + (f"export -p | grep -e TENURE_SIM -e TENURE_DEV -e TENURE_RUN -e LD_LIB >{env}\n"
+                                            if name == "sge-sensor" else f". {env}\n")))
+        path.chmod(0o755)
+
+    def edit(show, change, *patterns):
+        text = lab.run("qconf", *show)
+        for pattern, to in patterns:
+            text, n = re.subn(pattern, to, text, flags=re.M)
+            assert n == 1, text
+        path = lab.dir / change[-1]
+        path.write_text("".join(line for line in text.splitlines(True) if not line.startswith("#")))
+        lab.run("qconf", change[0], path)
+
+    try:
+        edit(["-sc"], ["-Mc", "complexes"], (r"\Z", "gpu_bad gpu_bad INT >= NO NO 0 0\n"))
+        edit(["-sq", "gpu"], ["-Mq", "gpu"], (r"^load_thresholds .*", "load_thresholds gpu_bad=1"),
+             (r"^prolog .*", f"prolog root@{lab.dir}/sge-prolog"))
+        edit(["-sconf"], ["-Mconf", "global"], (r"^load_sensor .*", f"load_sensor {lab.dir}/sge-sensor"))
+        must_come(env.exists, 30)
+
+        def machine(*ctl):
+            where = re.search(r"TENURE_SIM=['\"]?([^'\"\n]+)", env.read_text())[1]
+            lab.run(build / "tenure", "sim", "ctl", *ctl, "--machine", pathlib.Path(where).parent)
+        lab.machine = machine
+        yield lab
+    finally:
+        lab.close()
+
+
+def test_load_sensor_and_prolog_of_grid_engine(grid):
+    def state():
+        return grid.run("qstat", "-f", "-q", "gpu").splitlines()[2].split()[5:]
+
+    out, job = grid.share / "out", grid.share / "job"
+    job.write_text("echo it ran\n")
+
+    def submit():
+        return grid.run("qsub", "-terse", "-q", "gpu", "-j", "y", "-o", out, job).strip()
+
+    submit()
+    must_come(lambda: out.exists() and "it ran" in out.read_text(), 30)
+    assert state() == [] and "ok: 4 GPUs" in out.read_text()  # what a prolog says is before what its job says
+    grid.machine("health", 2, "rows-failed", 1)
+    must_come(lambda: state() == ["a"], 60)  # load of the host is at its threshold
+    # The prolog by itself, as between two looks of the sensor.
+    grid.run("qconf", "-rattr", "queue", "load_thresholds", "NONE", "gpu")
+    must_come(lambda: state() == [], 30)
+    out.unlink()
+    number = submit()
+    must_come(lambda: out.exists() and "bad: GPU 2 (GPU-" in out.read_text(), 60)
+    assert "it ran" not in out.read_text() and number in [j[0] for j in grid.jobs()]
+    grid.machine("health", 2, "rows-failed", 0)
+    must_come(lambda: "it ran" in out.read_text(), 60)
+
+
+@pytest.mark.parametrize("name, code, node, drained", [
+    ("slurm-health", 1, "idle gpu:a10:4", True), ("slurm-health", 3, "mix gpu:a10:4", True), ("slurm-health", 0, "idle gpu:a10:4", False),
+    ("slurm-health", 2, "idle gpu:a10:4", False), ("slurm-health", 127, "idle gpu:a10:4", False), ("slurm-health", 3, "idle (null)", False),
+    ("slurm-health", 1, "drng gpu:a10:4", False), ("slurm-health", 1, "drain* gpu:a10:4", False),
+    ("slurm-prolog", 1, "", True), ("slurm-prolog", 3, "", True), ("slurm-prolog", 2, "", False), ("slurm-prolog", 0, "", False)])
+def test_what_drains_a_node(tmp_path, name, code, node, drained):
+    """Of the scripts for Slurm, by every exit code; not a node without GPUs, whose check says that there is no driver."""
+    for command, text in (("tenure", f"echo the line; exit {code}"), ("sinfo", f"echo '{node}'"), ("scontrol", f'printf "%s|" "$@" >{tmp_path}/said')):
+        (tmp_path / command).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / command).chmod(0o755)
+    path = tmp_path / "script"
+    path.write_text(script(name).replace("/usr/bin/tenure", str(tmp_path / ("tenure" if code != 127 else "nothing"))))
+    done = subprocess.run(["sh", path], env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURMD_NODENAME": "n7", "SLURM_JOB_GPUS": "0"}, timeout=60,
+                          capture_output=True, text=True)
+    assert done.returncode == (1 if drained and name == "slurm-prolog" else 0), done.stderr
+    assert (tmp_path / "said").exists() == drained
+    if drained:
+        assert (tmp_path / "said").read_text() == "update|nodename=n7|state=drain|reason=gpu: the line|"
 
 
 @pytest.fixture

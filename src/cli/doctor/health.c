@@ -206,6 +206,41 @@ static void let_go_of_output(void)
 	(void)!freopen("/dev/null", "w", stdout);
 }
 
+static bool was_noted(const struct health_pass *p, const struct health_judgement *j,
+		      uint32_t before, const char *note)
+{
+	for (uint32_t i = 0; i < before; i++)
+		if (p->cards[i].selected && text_list_has(&j->cards[i].notes, note))
+			return true;
+	return false;
+}
+
+/* Of all cards of which it is so, at the first of them. */
+static void print_note(const struct health_pass *p, const struct health_judgement *j,
+		       uint32_t first, const char *note)
+{
+	const char *sep = "  GPU ";
+
+	for (uint32_t i = first; i < p->n; i++) {
+		if (!p->cards[i].selected || !text_list_has(&j->cards[i].notes, note))
+			continue;
+		(void)printf("%s%u", sep, (unsigned int)p->cards[i].dev.index);
+		sep = ", ";
+	}
+	(void)printf(": %s\n", note);
+}
+
+/* For a person, who may not know what was not looked at. */
+static void print_notes(const struct health_pass *p, const struct health_judgement *j)
+{
+	for (size_t i = 0; i < j->notes.n; i++)
+		(void)printf("  %s\n", j->notes.texts[i]);
+	for (uint32_t i = 0; i < p->n; i++)
+		for (size_t k = 0; p->cards[i].selected && k < j->cards[i].notes.n; k++)
+			if (!was_noted(p, j, i, j->cards[i].notes.texts[k]))
+				print_note(p, j, i, j->cards[i].notes.texts[k]);
+}
+
 static int report(const struct cmd_ctx *ctx, const struct health_pass *p,
 		  const struct health_judgement *j)
 {
@@ -213,6 +248,9 @@ static int report(const struct cmd_ctx *ctx, const struct health_pass *p,
 		print_json(p, j);
 	else if (j->verdict != HEALTH_GOOD || !opts_flag(ctx->opts, "quiet"))
 		(void)puts(j->line);
+	if (p && isatty(STDOUT_FILENO) && !opts_flag(ctx->opts, "json") &&
+	    !opts_flag(ctx->opts, "quiet"))
+		print_notes(p, j);
 	let_go_of_output();
 	return exit_code(j->verdict);
 }
@@ -318,9 +356,9 @@ const struct cmd cmd_health = {
 		"Asks the driver once, without any load, and says in one line what is wrong: GPUs that "
 		"are lost or missing, memory errors that ECC could not correct, rows of memory to be "
 		"replaced, PCIe with fewer lanes than card and slot can, fewer NVLinks up than on "
-		"others of the model, heat or hardware that slows a card down for two seconds on end, "
-		"and reports of the driver (XIDs) in the kernel's log. A driver that hangs is given up "
-		"after --timeout. The line is short, and safe as the reason for which a batch system "
+		"others of the model or none set up, heat or hardware that slows a card down for two "
+		"seconds on end, what the driver itself asks for (a reset), and its reports (XIDs) in "
+		"the kernel's log. A driver that hangs is given up after --timeout. The line is short, and safe as the reason for which a batch system "
 		"drains the node; docs/health.md has what to write there.\n"
 		"\n"
 		"Errors count since the driver was loaded or the card was reset. Where neither is to be "
