@@ -86,6 +86,11 @@ enum xid_kind xid_kind(uint32_t xid)
 	return row ? row->kind : XID_TROUBLE;
 }
 
+bool xid_is_known(uint32_t xid)
+{
+	return find(xid) != NULL;
+}
+
 char *xid_text(uint32_t xid, char buf[XID_TEXT_MAX])
 {
 	const struct row *row = find(xid);

@@ -30,6 +30,7 @@ enum xid_kind {
 
 /* Pure. */
 enum xid_kind xid_kind(uint32_t xid);
+bool xid_is_known(uint32_t xid);
 
 #define XID_TEXT_MAX 96
 /* "XID 79 (GPU has fallen off the bus)"; "XID 999" where there is no description. Returns buf. */

@@ -59,12 +59,17 @@ void xid_log_take(struct xid_log *log, const char *record)
 	unsigned long long number, at_us;
 	unsigned int priority;
 
-	if (!text || sscanf(record, "%u,%llu,%llu", &priority, &number, &at_us) != 3 ||
-	    priority > KERNEL_MAX)
+	if (!text || sscanf(record, "%u,%llu,%llu", &priority, &number, &at_us) != 3)
+		return;
+	/* The kernel counts from 0. */
+	if (!log->any)
+		log->from_us = number ? at_us : 0;
+	log->any = true;
+	if (priority > KERNEL_MAX)
 		return;
 	text++;
 	if (str_has_prefix(text, "NVRM: loading NVIDIA"))
-		*log = (struct xid_log){ .n = 0 };
+		*log = (struct xid_log){ .any = true };
 	else
 		take_report(log, text, at_us);
 }
@@ -83,7 +88,7 @@ int xid_log_read(const char *path, struct xid_log *ret)
 	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	char buf[RECORD_MAX];
 
-	*ret = (struct xid_log){ .n = 0 };
+	*ret = (struct xid_log){ .any = false };
 	if (fd < 0)
 		return -errno;
 	for (unsigned int i = 0; i < RECORDS_MAX; i++) {

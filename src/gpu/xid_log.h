@@ -23,6 +23,8 @@ struct xid_log_card {
 };
 
 struct xid_log {
+	bool any;	  /* record was taken */
+	uint64_t from_us; /* what was before is not there any more; 0: all is */
 	uint32_t n;
 	struct xid_log_card cards[XID_LOG_CARDS];
 };

@@ -459,6 +459,7 @@ static void test_xids_in_the_log(void **state)
 	const struct xid_log_card *c;
 
 	take(&log, "4,100,1000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=77, name=python");
+	assert_int_equal(log.from_us, 1000000); /* earlier ones were overwritten */
 	take(&log,
 	     "4,101,2000000,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=77, MMU Fault"); /* a program */
 	take(&log, "12,102,2000000,-;NVRM: Xid (PCI:0000:5e:00): 79, written by somebody");
@@ -490,6 +491,7 @@ static void test_xids_in_the_log(void **state)
 	assert_int_equal(xid_log_find(&log, "00000000:3B:00.0")->xid, 95);
 	take(&log, "6,107,6000000,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.95");
 	assert_int_equal(log.n, 0);
+	assert_int_equal(log.from_us, 0); /* all of this driver's is there */
 	for (unsigned int i = 0; i < 300; i++) {
 		char record[100];
 
@@ -498,6 +500,10 @@ static void test_xids_in_the_log(void **state)
 		take(&log, record);
 	}
 	assert_int_equal(log.n, XID_LOG_CARDS);
+	log = (struct xid_log){ .n = 0 };
+	take(&log, "5,0,0,-;Linux version 6.1.0");
+	take(&log, "5,1,2000000,-;Command line");
+	assert_int_equal(log.from_us, 0);
 	assert_int_equal(xid_log_read("/nonexistent/kmsg", &log), -ENOENT);
 }
 

@@ -111,6 +111,10 @@ static void test_driver(void **state)
 	w.p.n = 0;
 	assert_int_equal(judge(NULL), HEALTH_UNTESTED);
 	assert_string_equal(w.j.line, "not tested: there is no GPU here");
+	w.p.list.n_cards = 4;
+	assert_int_equal(judge(NULL), HEALTH_UNTESTED);
+	assert_string_equal(w.j.line,
+			    "not tested: the GPUs of this machine may not be opened here");
 	w.p.code = -EIO;
 	(void)str_copy(w.p.trouble, sizeof(w.p.trouble),
 		       "NVML does not start: Driver/library version mismatch");
@@ -218,6 +222,42 @@ static void test_xids(void **state)
 	assert_int_equal(judge(&r), HEALTH_GOOD);
 	w.accepted.cards[0].mono_ns = 6900 * NS_PER_S;
 	assert_int_equal(judge(&r), HEALTH_BAD);
+}
+
+/* Newer than this program; newer drivers say what is to be done. */
+static void test_unknown_xids(void **state)
+{
+	w.p.cards[0].xid = 999;
+	w.p.cards[0].xid_us = 7000ULL * 1000000;
+	assert_int_equal(judge(NULL), HEALTH_BAD);
+	w.p.cards[0].health.known |= HEALTH_RECOVERY;
+	assert_int_equal(judge(NULL), HEALTH_GOOD);
+	assert_string_equal(w.j.cards[0].notes.texts[0],
+			    "XID 999 was reported, which does not count");
+	w.p.cards[0].health.recovery = NVML_GPU_RECOVERY_ACTION_GPU_RESET;
+	assert_int_equal(judge(NULL), HEALTH_BAD);
+	w.p.cards[0].health.recovery = NVML_GPU_RECOVERY_ACTION_NONE;
+	w.p.cards[0].xid = 48;
+	assert_int_equal(judge(NULL), HEALTH_BAD);
+}
+
+static void test_what_is_known_of_the_log(void **state)
+{
+	struct health_rules r = rules();
+
+	assert_int_equal(judge(&r), HEALTH_GOOD);
+	assert_int_equal(w.j.notes.n, 1);
+	assert_non_null(strstr(w.j.notes.texts[0], "cannot be read"));
+	w.p.log_read = true;
+	assert_int_equal(judge(&r), HEALTH_GOOD);
+	assert_int_equal(w.j.notes.n, 0);
+	w.p.log_from_us = 6000ULL * 1000000; /* 20 minutes ago */
+	assert_int_equal(judge(&r), HEALTH_GOOD);
+	assert_int_equal(w.j.notes.n, 1);
+	assert_non_null(strstr(w.j.notes.texts[0], "reaches back 1200 s"));
+	r.xids_ms = 1000000;
+	assert_int_equal(judge(&r), HEALTH_GOOD);
+	assert_int_equal(w.j.notes.n, 0);
 }
 
 /* Of a card that was not seen nothing can be accepted, nor errors that were not told then. */
@@ -329,6 +369,8 @@ int main(void)
 		TEST(trials),
 		TEST(xids),
 		TEST(what_is_not_accepted),
+		TEST(unknown_xids),
+		TEST(what_is_known_of_the_log),
 		TEST(accepted_file),
 		TEST(line_is_bounded_and_safe),
 	};

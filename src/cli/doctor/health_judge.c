@@ -50,6 +50,13 @@ static void judge_links(const struct health_pass *p, const struct health_card *c
 		card_sign_links(&c->health, like, n, &j->signs);
 }
 
+/* A report that nobody knows here, after which the driver asks for nothing. */
+static bool is_nothing(const struct health_card *c)
+{
+	return !xid_is_known(c->xid) && c->health.known & HEALTH_RECOVERY &&
+	       c->health.recovery == NVML_GPU_RECOVERY_ACTION_NONE;
+}
+
 static void judge_xid(const struct health_card *c, const struct health_accepted_card *accepted,
 		      const struct health_rules *rules, uint32_t agent_xid,
 		      struct health_card_judgement *j)
@@ -62,8 +69,8 @@ static void judge_xid(const struct health_card *c, const struct health_accepted_
 	if (!c->xid)
 		return;
 	if ((accepted && at_ns <= accepted->mono_ns) ||
-	    at_ns + rules->xids_ms * NS_PER_MS < rules->now_ns)
-		text_list_addf(&j->notes, "%s was reported, which does not count any more",
+	    at_ns + rules->xids_ms * NS_PER_MS < rules->now_ns || is_nothing(c))
+		text_list_addf(&j->notes, "%s was reported, which does not count",
 			       xid_text(c->xid, text));
 	else
 		card_signs_add(&j->signs, &(struct card_sign){ .code = SIGN_XID, .n = c->xid });
@@ -225,6 +232,27 @@ static void judge_driver(const struct health_pass *p, struct health_judgement *j
 	text_list_take(&j->reasons, strbuf_take(&text));
 }
 
+/* How much is known of reports of the driver. */
+static void note_log(const struct health_pass *p, const struct health_rules *rules,
+		     struct health_judgement *j)
+{
+	const uint64_t from_ns = p->log_from_us * NS_PER_US;
+
+	if (p->code < 0 || p->stage <= STAGE_NODES || !rules->xids_ms)
+		return;
+	if (!p->log_read)
+		text_list_add(&j->notes, "the kernel's log cannot be read: reports of the driver "
+					 "(XIDs) are known from an agent of yours only");
+	else if (from_ns && from_ns + rules->xids_ms * NS_PER_MS > rules->now_ns)
+		text_list_addf(
+			&j->notes,
+			"the kernel's log reaches back %llu s: what the driver has reported "
+			"before is not known (XIDs)",
+			(unsigned long long)((rules->now_ns > from_ns ? rules->now_ns - from_ns
+								      : 0) /
+					     NS_PER_S));
+}
+
 /* What a CUDA that cannot be tried at all says, once. */
 static void judge_cuda(const struct health_pass *p, struct health_judgement *j)
 {
@@ -317,12 +345,15 @@ void health_judge(const struct health_pass *p, const struct health_rules *rules,
 	bad = ret->reasons.n;
 	judge_driver(p, ret);
 	judge_cuda(p, ret);
+	note_log(p, rules, ret);
 	if (bad || any_card(p, ret, HEALTH_BAD))
 		ret->verdict = HEALTH_BAD;
 	else if (ret->reasons.n || any_card(p, ret, HEALTH_UNTESTED) || !ret->n)
 		ret->verdict = HEALTH_UNTESTED;
 	if (ret->verdict == HEALTH_UNTESTED && !ret->reasons.n)
-		text_list_add(&ret->reasons, "there is no GPU here");
+		text_list_add(&ret->reasons,
+			      p->list.n_cards ? "the GPUs of this machine may not be opened here"
+					      : "there is no GPU here");
 	make_line(p, ret);
 }
 

@@ -255,6 +255,7 @@ static void ask_kernel(struct health_pass *p, const struct health_order *order)
 
 	p->stage = STAGE_NODES;
 	p->log_read = xid_log_read(path, log) == 0;
+	p->log_from_us = log->from_us;
 	for (uint32_t i = 0; i < p->n; i++) {
 		const struct xid_log_card *x = xid_log_find(log, p->cards[i].dev.bus_id);
 

@@ -64,8 +64,9 @@ struct health_pass {
 	_Atomic int at;	   /* index of the card that is asked; -1: none */
 	int code;	   /* 0, or why NVML cannot be asked, in trouble */
 	char trouble[256];
-	char driver[80]; /* version; empty: not known */
-	bool log_read;	 /* of the kernel */
+	char driver[80];      /* version; empty: not known */
+	bool log_read;	      /* of the kernel */
+	uint64_t log_from_us; /* as struct xid_log has it */
 	uint32_t n;
 	struct health_card cards[GPU_DEVICES_MAX];
 	struct gpu_list list;
