@@ -57,9 +57,13 @@ uint32_t precision_bytes(uint32_t precision)
 	return precision < PRECISION_MAX ? bytes_of[precision] : 0;
 }
 
-enum precision burn_precision(enum burn_load load, enum precision chosen)
+enum precision burn_precision(enum burn_load load, uint32_t chosen, int capability)
 {
-	return load == BURN_FP32 ? PRECISION_F32 : load == BURN_FP64 ? PRECISION_F64 : chosen;
+	if (chosen == PRECISION_BEST)
+		chosen = capability < 80 ? PRECISION_F16 : PRECISION_BF16;
+	return load == BURN_FP32   ? PRECISION_F32
+	       : load == BURN_FP64 ? PRECISION_F64
+				   : (enum precision)chosen;
 }
 
 bool burn_has_products(enum burn_load load)
@@ -69,7 +73,8 @@ bool burn_has_products(enum burn_load load)
 
 int burn_test_check(const struct burn_test *o, struct err *e)
 {
-	if (o->load >= BURN_LOAD_MAX || o->precision >= PRECISION_MAX ||
+	if (o->load >= BURN_LOAD_MAX ||
+	    (o->precision >= PRECISION_MAX && o->precision != PRECISION_BEST) ||
 	    o->kernel >= BURN_KERNEL_MAX || o->exclusive > 1)
 		return err_set(e, -EINVAL, "burn: unknown load %u, precision %u or kernel %u",
 			       o->load, o->precision, o->kernel);

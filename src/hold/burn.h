@@ -36,6 +36,8 @@ enum precision {
 	PRECISION_MAX
 };
 
+#define PRECISION_BEST 0xffU /* bf16, or fp16 where a card has no bf16 */
+
 /* By which kernels products are computed. */
 enum burn_kernel {
 	BURN_KERNEL_AUTO, /* whichever is the faster for the card: of equal ones, ours */
@@ -47,7 +49,7 @@ enum burn_kernel {
 /* What is to be tested, as policies and holders are told. */
 struct burn_test {
 	uint8_t load;	   /* enum burn_load */
-	uint8_t precision; /* enum precision, of the load `tensor` */
+	uint8_t precision; /* enum precision, of products on the tensor cores; or PRECISION_BEST */
 	uint8_t kernel;	   /* enum burn_kernel */
 	uint8_t exclusive; /* no task of ours ends it, but newcomers do */
 	uint32_t id;	   /* another one than that of the burn before: what is told has it */
@@ -161,8 +163,9 @@ const char *precision_name(uint32_t precision);
 /* Of an element; 0 out of range. */
 uint32_t precision_bytes(uint32_t precision);
 
-/* Of the products of such a load: its own, or that which was chosen. Pure. */
-enum precision burn_precision(enum burn_load load, enum precision chosen);
+/* Of the products of such a load on a card of that compute capability (90 is 9.0): its own, or that
+ * which was chosen. Pure. */
+enum precision burn_precision(enum burn_load load, uint32_t chosen, int capability);
 /* Products are a part of it. */
 bool burn_has_products(enum burn_load load);
 

@@ -204,6 +204,15 @@ def test_double_precision_of_other_cards(machine, model, kernel):  # noqa: F811
     assert any("the first: bits " in n for n in gpus[0]["notes"])
 
 
+def test_cards_without_bf16(machine):  # noqa: F811
+    """They are tested in fp16, unless somebody asks for bf16 by name."""
+    m = machine(gpus=1, options=("--model", "v100"))
+    done, _, gpus = burn(m, "--load", "tensor", seconds="1s")
+    assert done.returncode == 0 and gpus[0]["products"]["precision"] == "fp16", gpus[0]
+    done, _, gpus = burn(m, "--load", "tensor", "--precision", "bf16", seconds="1s")
+    assert done.returncode == 3 and any("no products in bf16 (compute capability 7.0)" in r for r in gpus[0]["reasons"]), gpus[0]
+
+
 def library(m, build, **more):
     """NVIDIA's library is on the path of whoever burns, and so on that of the guard."""
     m.env.update(more, LD_LIBRARY_PATH=f"{m.env['LD_LIBRARY_PATH']}:{build / 'sim' / 'cublas'}")
@@ -538,6 +547,17 @@ def test_interrupted(machine, how):  # noqa: F811
         assert p.returncode == 3 and {d["verdict"] for d in doc["devices"]} == {"not-tested"}
         assert all("interrupted" in d["reasons"][0] for d in doc["devices"])
     assert wait_for(lambda: m.used() == [0, 0], 20)
+
+
+def test_stopped_for_a_while(machine):  # noqa: F811
+    """By Ctrl-Z, say: the GPU is given back meanwhile, and why it was not tested to the end is told."""
+    m = machine(gpus=1)
+    p = start(m, "--load", "memory")
+    p.send_signal(signal.SIGSTOP)
+    must_come(lambda: m.used() == [0], 20)
+    p.send_signal(signal.SIGCONT)
+    code, devices, errors = end(p)
+    assert code == 3 and devices[0]["reasons"][0].startswith("this command stood still"), (devices, errors)
 
 
 def test_it_ends_when_all_is_free(machine):  # noqa: F811

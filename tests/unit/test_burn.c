@@ -66,6 +66,21 @@ static void test_sums_are_exact(void **state)
 	}
 }
 
+static void test_precisions(void **state)
+{
+	struct burn_test t = { .precision = PRECISION_BEST };
+	struct err e = ERR_INIT;
+
+	assert_int_equal(burn_precision(BURN_MIXED, PRECISION_BEST, 75), PRECISION_F16);
+	assert_int_equal(burn_precision(BURN_TENSOR, PRECISION_BEST, 80), PRECISION_BF16);
+	assert_int_equal(burn_precision(BURN_TENSOR, PRECISION_TF32, 70), PRECISION_TF32);
+	assert_int_equal(burn_precision(BURN_FP64, PRECISION_BEST, 90), PRECISION_F64);
+	assert_int_equal(burn_precision(BURN_FP32, PRECISION_BF16, 90), PRECISION_F32);
+	assert_int_equal(burn_test_check(&t, &e), 0);
+	t.precision = PRECISION_MAX;
+	assert_int_equal(burn_test_check(&t, &e), -EINVAL);
+}
+
 /* A double is compared by a word of it: no bit is overlooked, and no number is taken for NaN. */
 static void test_words_of_products(void **state)
 {
@@ -695,6 +710,7 @@ int main(void)
 		cmocka_unit_test(test_curve_is_bounded),
 		cmocka_unit_test(test_slope_of_temperature),
 		cmocka_unit_test(test_exit_codes),
+		cmocka_unit_test(test_precisions),
 		cmocka_unit_test(test_words_of_products),
 		cmocka_unit_test(test_kernels_apart),
 		cmocka_unit_test(test_bands),

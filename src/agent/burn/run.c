@@ -24,6 +24,7 @@
 #define SELECT_NS  (3 * NS_PER_S)  /* for the guard to say which devices are ours */
 #define START_NS   (20 * NS_PER_S) /* for a device to be held and its kernels to be compiled */
 #define SILENCE_NS (10 * NS_PER_S) /* no report of a device that is held: its load hangs */
+#define STILL_NS   (5 * NS_PER_S)  /* between two looks: the guard waits for ten */
 #define END_NS	   (5 * NS_PER_S)  /* for the guard to take everything back */
 #define LAST_NS	   (2 * NS_PER_S)  /* for the last word of a holder that was ended */
 
@@ -49,6 +50,7 @@ struct run {
 	struct burn_report sampled[PROTO_DEVICES_MAX]; /* what was found at the last sample */
 	uint64_t accepted_ns;			       /* the guard took the policy; 0: not yet */
 	uint64_t ending_ns;			       /* told to give all back */
+	uint64_t timer_ns;			       /* the last look */
 	bool closing;
 };
 
@@ -152,6 +154,13 @@ static void interrupt(struct run *r)
 	if (r->code == 0 && !r->state->n && !r->ending_ns)
 		r->code = err_set(r->e, -EINTR, "it was interrupted before it could begin");
 	end_all(r, "it was interrupted before its time was over");
+}
+
+/* Stopped, or in a machine that was: what the guard says of that is true and explains nothing. */
+static void look_at_clock(struct run *r)
+{
+	if (clock_mono_ns() - r->timer_ns >= STILL_NS && !r->ending_ns)
+		end_all(r, "this command stood still, and the guard tests nothing for nobody");
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -309,6 +318,7 @@ static void on_event(void *user, const struct guard_event *ev)
 	struct burnt *d = find(r, ev->uuid);
 	cleanup_free char *why = NULL;
 
+	look_at_clock(r);
 	if (!d || is_ended(d) || r->ending_ns)
 		return;
 	if (ev->kind == EVENT_YIELD || ev->kind == EVENT_LENT)
@@ -439,6 +449,8 @@ static void on_timer(uv_timer_t *timer)
 	const uint64_t now = clock_mono_ns();
 
 	guardlink_heartbeat(r->link, true);
+	look_at_clock(r);
+	r->timer_ns = now;
 	for (uint32_t i = 0; r->accepted_ns && !r->ending_ns && i < r->state->n; i++)
 		look_at_device(r, i, now);
 	if (!r->ending_ns && is_over(r, now))
@@ -455,6 +467,7 @@ static void start(struct run *r)
 {
 	(void)uv_timer_init(&r->loop, &r->timer);
 	r->timer.data = r;
+	r->timer_ns = clock_mono_ns();
 	(void)uv_timer_start(&r->timer, on_timer, TICK_MS, TICK_MS);
 	for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
 		(void)uv_signal_init(&r->loop, &r->signals[i]);

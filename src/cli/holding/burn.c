@@ -47,7 +47,8 @@ static const struct opt burn_opts[] = {
 	  .spec = { VALUE_CHOICE, .choices = precision_words },
 	  .arg = "PRECISION",
 	  .def = "bf16",
-	  .help = "of the elements of products on the tensor cores" },
+	  .help = "of the elements of products on the tensor cores; unless it is given, fp16 on "
+		  "cards without bf16 (before compute capability 8.0)" },
 	{ .name = "kernel",
 	  .spec = { VALUE_CHOICE, .choices = burn_kernel_words },
 	  .arg = "KERNEL",
@@ -129,7 +130,9 @@ static void make_order(const struct cmd_ctx *ctx, struct burn_order *ret)
 	p->burn.id = (uint32_t)clock_mono_ns() | 1; /* 0 is none */
 	p->burn.load = (uint8_t)opts_value(ctx->opts, "load")->num;
 	p->burn.kernel = (uint8_t)opts_value(ctx->opts, "kernel")->num;
-	p->burn.precision = (uint8_t)opts_value(ctx->opts, "precision")->num;
+	p->burn.precision = opts_given(ctx->opts, "precision")
+				    ? (uint8_t)opts_value(ctx->opts, "precision")->num
+				    : PRECISION_BEST;
 	p->memory = (struct mem_amount){ .kind = kinds[memory->kind],
 					 .permille = memory->permille,
 					 .bytes = memory->bytes };

@@ -356,8 +356,8 @@ int burn_begin(struct burn *b, const struct burn_job *job, struct err *e)
 	int r;
 
 	b->job = *job;
-	b->precision =
-		burn_precision((enum burn_load)job->test.load, (enum precision)job->test.precision);
+	b->precision = burn_precision((enum burn_load)job->test.load, job->test.precision,
+				      b->with.capability);
 	b->filled = b->ends = b->closing = false;
 	if (b->found.id != job->test.id)
 		b->found = (struct burn_report){ .id = job->test.id };
