@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/term.h"
 
+#include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,9 +92,20 @@ static size_t count_lines(const char *text)
 	return n;
 }
 
+/* Ctrl-S stops a terminal, and so does who marks something in some of them. */
+static bool takes_output(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+	return poll(&p, 1, 0) != 0;
+}
+
 /* The cursor is below it, wherever somebody's typing has moved it to. */
 void term_page_draw(struct term_page *p, const char *text)
 {
+	if (!takes_output(STDOUT_FILENO))
+		return;
+
 	const size_t height = term_lines(STDOUT_FILENO), lines = count_lines(text);
 	const size_t room = height > 2 ? height - 1 : lines;
 	const size_t shown = lines > room ? room - 1 : lines;

@@ -32,7 +32,8 @@ size_t term_lines(int fd);
 size_t term_columns(int fd);
 /*
  * A page on standard output that is drawn over what was drawn there before, where
- * term_has_screen(); what does not fit is left out at its end, and said. "" leaves nothing of it.
+ * term_has_screen(); what does not fit is left out at its end, and said. "" leaves nothing of it. A
+ * terminal that is stopped (Ctrl-S) is not waited for: the next page has it.
  */
 struct term_page {
 	size_t lines; /* of the last one */

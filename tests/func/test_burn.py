@@ -549,6 +549,21 @@ def test_interrupted(machine, how):  # noqa: F811
     assert wait_for(lambda: m.used() == [0, 0], 20)
 
 
+def test_a_terminal_that_is_stopped(machine):  # noqa: F811
+    """Who looks at it with Ctrl-S, or marks something, does not end the test by that."""
+    m = machine(gpus=1)
+    t = Terminal([m.tenure, "burn", "--for", "8s", "--load", "memory"], m.env, 24, 80)
+    try:
+        must_come(lambda: " of 8 s" in t.read(), 30)
+        t.type("\x13")
+        time.sleep(6.5)
+        t.type("\x11")
+        assert t.p.wait(timeout=HANG) == 0
+        assert "gpu 0  good" in t.read()
+    finally:
+        t.close()
+
+
 def test_stopped_for_a_while(machine):  # noqa: F811
     """By Ctrl-Z, say: the GPU is given back meanwhile, and why it was not tested to the end is told."""
     m = machine(gpus=1)

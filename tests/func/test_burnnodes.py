@@ -286,7 +286,7 @@ def test_what_waits_is_said_on_a_terminal(world):
     a, b = two_that_know_each_other(world)
     t = Terminal([x for x in command(a, seconds="4s") if x != "--json"], a.env, 40, 120)
     try:
-        must_come(lambda: re.search(r"alpha +2 +\d+ of 4 s .* tested", t.read()) and re.search(r"beta +2 +\d+ of 4 s .* tested", t.read()), 30)
+        must_come(lambda: re.search(r"alpha +2 +\d+ of 4 s .* testing", t.read()) and re.search(r"beta +2 +\d+ of 4 s .* testing", t.read()), 30)
         must_come(lambda: "VERDICT" in t.read(), 30)
         assert re.search(r"\033\[\d+A\033\[J", t.read())
     finally:

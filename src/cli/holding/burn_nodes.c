@@ -256,7 +256,7 @@ static const char *state_word(const struct node *n)
 {
 	if (n->over)
 		return n->trouble ? n->trouble : "done";
-	return n->told.n ? "tested" : "starts";
+	return n->told.n ? "testing" : "starts";
 }
 
 static void draw(struct call *c)
@@ -334,12 +334,14 @@ static void take_status(struct node *n)
 	}
 }
 
+/* Without the last word of a node it is not known what its cards have counted, also of those that
+ * were tested for their time. */
 static void say_trouble(struct node *n)
 {
 	for (uint32_t i = 0; n->trouble && i < n->told.n; i++) {
 		struct burnt *d = &n->told.devices[i];
 
-		if (!d->trouble[0] && !d->ended_ns)
+		if (!d->trouble[0])
 			(void)str_copy(d->trouble, sizeof(d->trouble), n->trouble);
 		d->ended_ns = d->ended_ns ? d->ended_ns : clock_mono_ns();
 	}

@@ -15,6 +15,7 @@
 #include "cli/holding/burn_svg.h"
 #include "cli/table.h"
 #include "cli/term.h"
+#include "hold/device_state.h"
 
 #define CELL   64
 #define FORMAT 1
@@ -72,7 +73,9 @@ static const char *progress_word(const struct burnt *d)
 		return "not tested";
 	if (d->ended_ns)
 		return "done";
-	return d->began_ns ? "tested" : "starts";
+	if (!d->began_ns && d->dev.state == DEV_BUSY)
+		return "busy";
+	return d->began_ns ? "testing" : "starts";
 }
 
 void burn_progress_print(const struct burn_state *state, FILE *out)
