@@ -5,12 +5,14 @@ import os
 import pathlib
 import pty
 import re
+import signal
 import socket
 import subprocess
 
 import pytest
 
 from holdlib import GIB, machine  # noqa: F401  (machine is a fixture)
+from machine import children
 from patience import Stopwatch, must_come, wait_for
 
 PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs/health.md").read_text()
@@ -256,6 +258,15 @@ def test_an_environment_as_prologs_have_it(machine, args):  # noqa: F811
     env = {k: v for k, v in m.env.items() if k.startswith("TENURE_") or k in ("LD_LIBRARY_PATH", "ASAN_OPTIONS")}
     done = subprocess.run([m.tenure, "health", *args], env=env, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok: 2 GPUs\n", "")
+
+
+def test_what_asks_is_killed(machine):  # noqa: F811
+    """By the kernel, say, for want of memory: the driver has not done that."""
+    m = machine()
+    m.ctl("hang", "nvmlInit_v2")
+    p = subprocess.Popen([m.tenure, "health", "--timeout", "60s"], env=m.env, stdout=subprocess.PIPE, text=True)
+    os.kill(must_come(lambda: children(p.pid))[0], signal.SIGKILL)
+    assert p.communicate(timeout=60)[0] == "not tested: what asked the driver was ended by signal 9\n" and p.returncode == 3
 
 
 def test_cuda(machine):  # noqa: F811

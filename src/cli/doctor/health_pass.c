@@ -383,12 +383,10 @@ static void wait_for(struct health_pass *p, pid_t pid, int fd)
 	       poll(&end, 1, (int)((p->until_ns - now) / NS_PER_MS) + 1) <= 0)
 		;
 	p->timed_out = clock_mono_ns() >= p->until_ns && p->stage != STAGE_DONE;
-	if (p->timed_out) {
-		(void)kill(-pid, SIGKILL);
-		(void)kill(pid, SIGKILL);
-	}
+	/* And what it has started; as long as it was not waited for, the number is its own. */
+	(void)kill(-pid, SIGKILL);
+	(void)kill(pid, SIGKILL);
 	reap(p, pid);
-	(void)kill(-pid, SIGKILL); /* what it has started */
 	p->died = !p->timed_out && p->stage != STAGE_DONE && p->code == 0;
 }
 
