@@ -22,6 +22,7 @@ static const char *const words[] = {
 	[SIGN_XID] = "xid",
 	[SIGN_LOST] = "lost",
 	[SIGN_CUDA] = "cuda",
+	[SIGN_USED] = "used",
 };
 _Static_assert(ARRAY_LEN(words) == SIGN_MAX, "a word for every sign");
 
@@ -268,6 +269,25 @@ static const char *fabric_text(uint64_t state)
 	}
 }
 
+/* What was counted, since then; false: it is none of these. */
+static bool add_counted(const struct card_sign *s, const char *since, struct strbuf *b)
+{
+	const unsigned long long n = s->n;
+
+	if (s->code == SIGN_ECC_UNCORRECTED)
+		strbuf_addf(b, "%llu uncorrected ECC error%s", n, plural(s->n));
+	else if (s->code == SIGN_ROWS_REPLACED)
+		strbuf_addf(b, "%llu row%s of its memory %s replaced", n, plural(s->n),
+			    s->n == 1 ? "was" : "were");
+	else if (s->code == SIGN_PCIE_REPLAYS)
+		strbuf_addf(b, "%llu transfers over PCIe had to be repeated", n);
+	else
+		return false;
+	if (since)
+		strbuf_addf(b, " %s", since);
+	return true;
+}
+
 void card_sign_text(const struct card_sign *s, const char *since, struct strbuf *b)
 {
 	static const char *const plain[SIGN_MAX] = {
@@ -282,21 +302,13 @@ void card_sign_text(const struct card_sign *s, const char *since, struct strbuf 
 	const unsigned long long n = s->n, of = s->of;
 	char xid[XID_TEXT_MAX];
 
+	if (add_counted(s, since, b))
+		return;
 	if (plain[s->code] && !s->words) {
 		strbuf_adds(b, plain[s->code]);
 		return;
 	}
 	switch (s->code) {
-	case SIGN_ECC_UNCORRECTED:
-		strbuf_addf(b, "%llu uncorrected ECC error%s", n, plural(s->n));
-		break;
-	case SIGN_ROWS_REPLACED:
-		strbuf_addf(b, "%llu row%s of its memory %s replaced", n, plural(s->n),
-			    s->n == 1 ? "was" : "were");
-		break;
-	case SIGN_PCIE_REPLAYS:
-		strbuf_addf(b, "%llu transfers over PCIe had to be repeated", n);
-		break;
 	case SIGN_PCIE_NARROW:
 		strbuf_addf(b, "PCIe with %llu of %llu lanes", n, of);
 		break;
@@ -319,11 +331,11 @@ void card_sign_text(const struct card_sign *s, const char *since, struct strbuf 
 	case SIGN_CUDA:
 		strbuf_addf(b, "it does not compute: %s", s->words ? s->words : "");
 		break;
+	case SIGN_USED:
+		strbuf_addf(b, "somebody uses it: %s", s->words ? s->words : "");
+		break;
 	default:
 		strbuf_adds(b, card_sign_word(s->code));
 		break;
 	}
-	if (since && (s->code == SIGN_ECC_UNCORRECTED || s->code == SIGN_ROWS_REPLACED ||
-		      s->code == SIGN_PCIE_REPLAYS))
-		strbuf_addf(b, " %s", since);
 }

@@ -45,6 +45,7 @@ enum card_sign_code {
 	SIGN_XID,  /* n: the number */
 	SIGN_LOST, /* words: why nothing is seen of it, or NULL */
 	SIGN_CUDA, /* words: what failed there */
+	SIGN_USED, /* words: by whom; only where it should be nobody's */
 	SIGN_MAX
 };
 

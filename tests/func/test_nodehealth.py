@@ -260,6 +260,28 @@ def test_an_environment_as_prologs_have_it(machine, args):  # noqa: F811
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok: 2 GPUs\n", "")
 
 
+def test_free(machine):  # noqa: F811
+    """What a job has left, seen or not; not what is about to go."""
+    m = machine(gpus=2)
+    assert health(m, "--free") == (0, "ok: 2 GPUs")
+    new = m.start("--device", 1, "--take", "2G", "--stay", "60")
+    new.stdout.readline()
+    must_come(lambda: m.used()[1] > GIB)
+    assert health(m) == (0, "ok: 2 GPUs") and health(m, "--gpus", "0", "--free") == (0, "ok: 1 GPU")
+    rc, line = health(m, "--free")
+    assert rc == 1 and re.search(rf"^bad: GPU 1 \(.*\): somebody uses it: PID {new.pid} \(newcomer\)$", line), line
+    doc = document(m, "--free", "--timeout", "1s")
+    assert doc["exit_code"] == 0 and "--timeout left no time" in doc["devices"][1]["notes"][0]
+    p = subprocess.Popen([m.tenure, "health", "--free"], env=m.env, stdout=subprocess.PIPE, text=True)
+    must_come(lambda: children(p.pid))
+    new.kill()
+    new.wait()
+    assert p.communicate(timeout=60)[0] == "ok: 2 GPUs\n"
+    m.ctl("foreign-memory", 0, "3G")
+    reasons = document(m, "--free")["devices"][0]["reasons"]
+    assert [(r["code"], r["text"]) for r in reasons] == [("used", "somebody uses it: 3.0 GiB of its memory, by whom cannot be seen")]
+
+
 def test_what_asks_is_killed(machine):  # noqa: F811
     """By the kernel, say, for want of memory: the driver has not done that."""
     m = machine()
@@ -496,10 +518,10 @@ def lab(build, env, tmp_path):
         pytest.skip(str(e))
     made = []
 
-    def make(more="", **scripts):
+    def make(more="", change=("", ""), **scripts):
         for setting, name in scripts.items():
             path = tmp_path / name
-            path.write_text(script(name).replace(
+            path.write_text(script(name).replace(*change).replace(
                 "#!/bin/sh\n", f"#!/bin/sh\ntrap 'touch {tmp_path}/looked-$SLURMD_NODENAME' EXIT; set -a; . {tmp_path}/slurm/env-$SLURMD_NODENAME; set +a; PATH={slurmlab.PATH}; export SLURM_CONF={tmp_path}/slurm/slurm.conf\n")
                 .replace("/usr/bin/tenure", str(build / "tenure")).replace("/var/lib/", f"{tmp_path}/$SLURMD_NODENAME-"))
             path.chmod(0o755)
@@ -544,3 +566,19 @@ def test_prolog_of_slurm(lab):
     job = s.run("sbatch", "--parsable", "-w", node, "--gres=gpu:4", "--mem=1000", "--wrap", "true").strip()
     must_come(lambda: reason(s, node)[0].startswith("drain"), 30)
     assert reason(s, node)[1].startswith("gpu: bad: GPU 0 (GPU-") and s.await_job(job, "PENDING") == "PENDING"
+
+
+def test_epilog_of_slurm(lab):
+    """Which finds what has become of the cards, and whom the job has left there."""
+    s = lab("SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0", change=("--cuda", "--free"), Epilog="slurm-prolog")
+    good, bad = s.machines
+    stays = s.machines[bad].start("--device", 0, "--take", "2G", "--stay", "120")
+    stays.stdout.readline()
+    must_come(lambda: s.machines[bad].used()[0] > GIB)
+    for node in s.machines:
+        job = s.run("sbatch", "--parsable", "-w", node, "--gres=gpu:4", "--mem=1000", "--wrap", "true").strip()
+        assert s.await_job(job, "COMPLETED", "FAILED") == "COMPLETED", s.log(f"slurmd-{node}")
+    must_come(lambda: reason(s, bad)[0].startswith("drain"), 30)
+    assert re.fullmatch(r"gpu: bad: GPU 0 \(.*\): somebody uses it: PID \d+ \(newcomer\)", reason(s, bad)[1])
+    must_come(lambda: reason(s, good)[0] == "idle", 30)
+    stays.kill()

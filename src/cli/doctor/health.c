@@ -40,6 +40,10 @@ static const struct opt health_opts[] = {
 	{ .name = "cuda",
 	  .spec = { VALUE_FLAG },
 	  .help = "also compute a little on each GPU that nobody uses, and compare the results" },
+	{ .name = "free",
+	  .spec = { VALUE_FLAG },
+	  .help = "GPUs that somebody uses for two seconds more are bad, as behind a job that has "
+		  "ended" },
 	{ .name = "since",
 	  .words = WORDS_FILES,
 	  .spec = { VALUE_STRING },
@@ -312,6 +316,7 @@ static int judge(const struct cmd_ctx *ctx, const struct health_pass *p, struct 
 static int run_health(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct health_order order = { .cuda = opts_flag(ctx->opts, "cuda"),
+				      .free = opts_flag(ctx->opts, "free"),
 				      .timeout_ms = opts_value(ctx->opts, "timeout")->num,
 				      .idle_below = settings_num(ctx->settings, SET_IDLE_BELOW),
 				      .dev_dir = settings_str(ctx->settings, SET_DEV_DIR) };

@@ -76,6 +76,18 @@ static void judge_xid(const struct health_card *c, const struct health_accepted_
 		card_signs_add(&j->signs, &(struct card_sign){ .code = SIGN_XID, .n = c->xid });
 }
 
+static void judge_use(const struct health_card *c, struct health_card_judgement *j)
+{
+	if (c->users[0] && c->stays)
+		card_signs_add(&j->signs,
+			       &(struct card_sign){ .code = SIGN_USED, .words = c->users });
+	else if (c->users[0])
+		text_list_addf(&j->notes,
+			       "somebody uses it: %s; --timeout left no time to see "
+			       "whether that stays so",
+			       c->users);
+}
+
 static void judge_trial(const struct health_card *c, struct health_card_judgement *j)
 {
 	if (c->trial == TRIAL_BAD)
@@ -149,6 +161,7 @@ static void judge_card(const struct health_pass *p, uint32_t i, const struct hea
 			   CARD_STATE | CARD_COUNT | (c->stays ? CARD_MOMENT : 0), &j->signs);
 		judge_links(p, c, j);
 		judge_xid(c, accepted, rules, rules->agent_xids ? rules->agent_xids[i] : 0, j);
+		judge_use(c, j);
 		judge_trial(c, j);
 		note_state(c, j);
 	}

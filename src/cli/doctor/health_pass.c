@@ -24,6 +24,7 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "base/units.h"
 #include "gpu/card_sign.h"
 #include "gpu/xid_log.h"
 #include "hold/holder/trial.h"
@@ -32,7 +33,8 @@
 #define AGAIN_EVERY (250 * NS_PER_MS)
 #define REST_NS	    (500 * NS_PER_MS)  /* for what comes behind that */
 #define CUDA_NS	    (1500 * NS_PER_MS) /* and for --cuda */
-#define REAP_NS	    (200 * NS_PER_MS)  /* for a child that was killed */
+#define USERS_NAMED 3
+#define REAP_NS	    (200 * NS_PER_MS) /* for a child that was killed */
 #define PCI_DIR	    "/sys/bus/pci/devices"
 #define DRIVER_DIR  "/proc/driver/nvidia/gpus"
 #define MODULE_FILE "/sys/module/nvidia/version"
@@ -171,6 +173,31 @@ static void judge_use(struct health_card *c, const struct gpu_look *look,
 		c->trial = TRIAL_RUNS; /* soon */
 }
 
+static void name_users(struct health_card *c, const struct gpu_look *look,
+		       const struct health_order *order)
+{
+	const uint32_t n = look->valid & GPU_VALID_PROCS ? look->procs.n : 0;
+	char gib[UNIT_TEXT_MAX];
+	size_t len = 0;
+
+	c->users[0] = '\0';
+	for (uint32_t i = 0; i < n && i < USERS_NAMED; i++) {
+		struct proc_peek who = { .comm = "?" };
+
+		(void)proc_peek(look->procs.p[i].pid, &who);
+		(void)str_print(c->users + len, sizeof(c->users) - len, "%sPID %d (%s)",
+				len ? ", " : "", (int)look->procs.p[i].pid, who.comm);
+		len = strlen(c->users);
+	}
+	if (n > USERS_NAMED)
+		(void)str_print(c->users + len, sizeof(c->users) - len, " and %u more",
+				(unsigned int)(n - USERS_NAMED));
+	if (!n && look->valid & GPU_VALID_MEM && look->used > order->idle_below)
+		(void)str_print(c->users, sizeof(c->users),
+				"%s of its memory, by whom cannot be seen",
+				unit_format_gib(look->used, gib));
+}
+
 /* Of a card whose memory cannot be asked. That this may not be (of one in MIG mode only root is
  * told) or does not exist (where it is the host's) says nothing of how it is. */
 static bool is_lost(int r)
@@ -196,6 +223,8 @@ static void look_at(struct health_pass *p, struct health_card *c, const struct n
 		/* Whose it is may be hidden, which says nothing of how it is. */
 		(void)gpu_look_at(n, &c->dev, GPU_LOOK_ALL, &look, NULL);
 		judge_use(c, &look, order);
+		if (order->free)
+			name_users(c, &look, order);
 		gpu_health_read_all(n, &c->dev, &c->health);
 	}
 	c->seen = true;
@@ -209,13 +238,22 @@ static bool is_moment(const struct health_card *c)
 	return signs.n > 0;
 }
 
-/* What it was slowed down by is forgotten as soon as one look does not find it so. */
-static bool look_again(struct health_card *c, const struct nvml *n)
+/* What it was slowed down by, and who has used it, is forgotten as soon as one look does not find
+ * it so. */
+static bool look_again(struct health_card *c, const struct nvml *n,
+		       const struct health_order *order)
 {
-	if (!c->selected || !is_moment(c))
+	struct gpu_look look = { .valid = 0 };
+
+	if (!c->selected)
 		return false;
-	gpu_health_read(n, &c->dev, HEALTH_PART_CLOCKS, &c->health);
-	return is_moment(c);
+	if (is_moment(c))
+		gpu_health_read(n, &c->dev, HEALTH_PART_CLOCKS, &c->health);
+	if (c->users[0]) {
+		(void)gpu_look_at(n, &c->dev, GPU_LOOK_PROCS, &look, NULL);
+		name_users(c, &look, order);
+	}
+	return is_moment(c) || c->users[0];
 }
 
 /* Where there is no time for that nobody is called bad for it. */
@@ -232,14 +270,14 @@ static void make_sure(struct health_pass *p, const struct nvml *n, const struct 
 		any = false;
 		for (uint32_t i = 0; i < p->n; i++) {
 			p->at = (int)p->cards[i].dev.index;
-			any = look_again(&p->cards[i], n) || any;
+			any = look_again(&p->cards[i], n, order) || any;
 		}
 		p->at = -1;
 		if (any)
 			(void)nanosleep(&nap, NULL);
 	}
 	for (uint32_t i = 0; can && i < p->n; i++)
-		p->cards[i].stays = is_moment(&p->cards[i]);
+		p->cards[i].stays = is_moment(&p->cards[i]) || p->cards[i].users[0];
 }
 
 /* -------- the kernel -------- */

@@ -48,8 +48,9 @@ struct health_card {
 	bool persistence;  /* it is on, or not known */
 	char trouble[160]; /* nothing is seen of it: why */
 	struct gpu_health health;
-	bool stays;   /* what is so now (CARD_MOMENT) was so for two seconds */
-	uint32_t xid; /* in the kernel's log; 0: none */
+	char users[160]; /* who uses it, where it should be nobody (order); empty: nobody */
+	bool stays;	 /* what is so now (CARD_MOMENT, users) was so for two seconds */
+	uint32_t xid;	 /* in the kernel's log; 0: none */
 	uint64_t xid_us;
 	_Atomic int trial; /* enum health_trial */
 	char trial_words[160];
@@ -85,6 +86,7 @@ struct health_pass {
 struct health_order {
 	const struct gpu_picks *picks; /* NULL: all */
 	bool cuda;
+	bool free; /* nobody is to use them */
 	uint64_t timeout_ms;
 	uint64_t idle_below; /* bytes in use, above which a card is somebody's */
 	const char *dev_dir;
