@@ -147,7 +147,7 @@ static struct burnt good(const char *name, double tflops)
 	d.found = (struct burn_report){ .product_ns = NS_PER_S,
 					.gflop = (uint64_t)(tflops * 1000),
 					.elements = 1000000,
-					.n = 1024,
+					.n = 16384,
 					.precision = PRECISION_BF16,
 					.copies = { .copies = { 100, 100, 100 },
 						    .bytes_per_s = { 55600000000, 55600000000,
@@ -179,6 +179,7 @@ static void set_throttled(struct burnt *d, uint64_t bit, uint64_t ns)
 	X(reference, d->found.reference_wrong = 2, BURN_BAD, "2 words that results are compared")  \
 	X(words, d->found.words_wrong = 1, BURN_BAD, "1 of 0 words of memory")                     \
 	X(slow, d->found.gflop = 500000, BURN_BAD, "74 % of what this model is known for (672.0)") \
+	X(slow_because_small, (d->found.gflop = 500000, d->found.n = 4096), BURN_GOOD, NULL)       \
 	X(fast_enough, d->found.gflop = 620000, BURN_GOOD, NULL)                                   \
 	X(hot, set_throttled(d, nvmlClocksThrottleReasonHwThermalSlowdown, 4 * NS_PER_S),          \
 	  BURN_BAD, "slowed down for 4 of 60 s: hw-thermal")                                       \

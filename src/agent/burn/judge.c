@@ -14,8 +14,9 @@
 #include "gpu/card_sign.h"
 #include "gpu/nvml_abi.h"
 
-#define POWER_PERMILLE 950 /* of another limit of power: less is another one */
-#define PASSES_WHOLE   2   /* the first one only writes */
+#define POWER_PERMILLE 950  /* of another limit of power: less is another one */
+#define PASSES_WHOLE   2    /* the first one only writes */
+#define KNOWN_N_LEAST  8192 /* of n x n: from there on larger products are no faster */
 
 /*
  * Figures of single good cards, for one that has none of its kind beside it: TFLOP/s of the
@@ -326,6 +327,13 @@ static void judge_known_speed(const struct burnt *d, double median, struct burn_
 			       "its speed is not compared with what this model is known for at "
 			       "%u W: its power is limited to %.0f W",
 			       (unsigned int)k->watts, d->dev.power_limit_mw / 1e3);
+		return;
+	}
+	if (d->found.n < KNOWN_N_LEAST) {
+		text_list_addf(&j->notes,
+			       "its speed is not compared with what this model is known for: in so "
+			       "little memory there is room for products of %u x %u only",
+			       (unsigned int)d->found.n, (unsigned int)d->found.n);
 		return;
 	}
 	if (!(median > 0))
