@@ -16,8 +16,8 @@
 
 /*
  * 0 and the path of the copy, which the caller frees. It is made where it is not there, or where
- * what has its name is damaged, and its content is compared by its hash in either case. Several
- * hosts may do so at once: one of them makes it, and the others take that one.
+ * what has its name is damaged, and its content is compared in either case. Several hosts may do so
+ * at once: one of them makes it, and the others take that one.
  *
  * What lies there runs with the rights of who starts it, so directories and the file have to be the
  * effective user's or root's, and nobody else may write to them: of what is ours the group loses

@@ -30,6 +30,21 @@ static uint32_t rotate(uint32_t x, unsigned int n)
 	return x >> n | x << (32 - n);
 }
 
+/* One of 64 rounds, after which each word has the place of the next one: instead of moving them,
+ * which takes as long as all the rest, the next round is given them in that order. */
+static inline __attribute__((always_inline)) void mix(const uint32_t *a, const uint32_t *b,
+						      const uint32_t *c, uint32_t *d,
+						      const uint32_t *e, const uint32_t *f,
+						      const uint32_t *g, uint32_t *h, uint32_t word)
+{
+	uint32_t choice = (*e & *f) ^ (~*e & *g);
+	uint32_t majority = (*a & *b) ^ (*a & *c) ^ (*b & *c);
+	uint32_t t = *h + (rotate(*e, 6) ^ rotate(*e, 11) ^ rotate(*e, 25)) + choice + word;
+
+	*d += t;
+	*h = t + (rotate(*a, 2) ^ rotate(*a, 13) ^ rotate(*a, 22)) + majority;
+}
+
 static void add_block(uint32_t state[8], const unsigned char *block)
 {
 	uint32_t w[BLOCK], s[8];
@@ -45,16 +60,17 @@ static void add_block(uint32_t state[8], const unsigned char *block)
 		       (rotate(b, 17) ^ rotate(b, 19) ^ b >> 10);
 	}
 	memcpy(s, state, sizeof(s));
-	for (size_t i = 0; i < BLOCK; i++) {
-		uint32_t a = s[0], e = s[4];
-		uint32_t choice = (e & s[5]) ^ (~e & s[6]);
-		uint32_t majority = (a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]);
-		uint32_t t = s[7] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + choice + K[i] +
-			     w[i];
+	for (size_t i = 0; i < BLOCK; i += 8) {
+		const uint32_t *k = K + i, *v = w + i;
 
-		memmove(s + 1, s, 7 * sizeof(s[0]));
-		s[4] += t;
-		s[0] = t + (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + majority;
+		mix(s + 0, s + 1, s + 2, s + 3, s + 4, s + 5, s + 6, s + 7, k[0] + v[0]);
+		mix(s + 7, s + 0, s + 1, s + 2, s + 3, s + 4, s + 5, s + 6, k[1] + v[1]);
+		mix(s + 6, s + 7, s + 0, s + 1, s + 2, s + 3, s + 4, s + 5, k[2] + v[2]);
+		mix(s + 5, s + 6, s + 7, s + 0, s + 1, s + 2, s + 3, s + 4, k[3] + v[3]);
+		mix(s + 4, s + 5, s + 6, s + 7, s + 0, s + 1, s + 2, s + 3, k[4] + v[4]);
+		mix(s + 3, s + 4, s + 5, s + 6, s + 7, s + 0, s + 1, s + 2, k[5] + v[5]);
+		mix(s + 2, s + 3, s + 4, s + 5, s + 6, s + 7, s + 0, s + 1, k[6] + v[6]);
+		mix(s + 1, s + 2, s + 3, s + 4, s + 5, s + 6, s + 7, s + 0, k[7] + v[7]);
 	}
 	for (size_t i = 0; i < 8; i++)
 		state[i] += s[i];
