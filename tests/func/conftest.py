@@ -3,6 +3,7 @@
 
 TENURE_BUILD names the build directory.
 """
+import gc
 import os
 import pathlib
 import signal
@@ -30,6 +31,18 @@ def pytest_addoption(parser):
     parser.addoption("--cycles", type=int, default=15, help="hold/yield cycles of test_soak.py")
     parser.addoption("--crash-every", type=int, default=11,
                      help="test_crash.py ends a process at every n-th step (1: at each)")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from order import Sharing  # which needs pytest-xdist
+    return Sharing(config, log) if config.option.dist == "load" else None
+
+
+def pytest_collection_finish(session):
+    """What thousands of tests are made of stays: the collector of garbage need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
