@@ -304,6 +304,8 @@ void gpu_health_read(const struct nvml *n, const struct gpu_device *dev, enum he
 		return;
 	if (parts[part])
 		parts[part](n, dev->handle, h);
+	if (dev->mig_parent) /* whose links are not used in that mode */
+		set_known(h, HEALTH_FABRIC, false);
 	read_numbers(n, dev->handle, part, h);
 	h->read_ns[part] = clock_mono_ns();
 }

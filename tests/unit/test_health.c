@@ -103,6 +103,12 @@ static nvmlReturn_t retired_pending(nvmlDevice_t d, nvmlEnableState_t *pending)
 	return driver.code;
 }
 
+static nvmlReturn_t fabric_info(nvmlDevice_t d, nvmlGpuFabricInfo_t *info)
+{
+	info->state = NVML_GPU_FABRIC_STATE_IN_PROGRESS;
+	return driver.code;
+}
+
 static const struct gpu_device card = { .mig = -1 };
 
 static struct nvml new_driver(unsigned int links)
@@ -392,6 +398,8 @@ static void test_what_its_driver_asks_for(void **state)
 
 static void test_fabric(void **state)
 {
+	const struct nvml n = { .fabric_info = fabric_info };
+	const struct gpu_device mig = { .mig = -1, .mig_parent = true };
 	struct gpu_health h = { .known = HEALTH_FABRIC,
 				.fabric_state = NVML_GPU_FABRIC_STATE_COMPLETED };
 
@@ -403,6 +411,11 @@ static void test_fabric(void **state)
 					    "fabric manager run?");
 	h.known = 0;
 	assert_string_equal(first_text(&h), "");
+	driver.code = NVML_SUCCESS;
+	gpu_health_read(&n, &card, HEALTH_PART_STATE, &h);
+	assert_string_equal(signs_of(&h), "fabric");
+	gpu_health_read(&n, &mig, HEALTH_PART_STATE, &h);
+	assert_string_equal(signs_of(&h), "");
 }
 
 /* Of the first of n cards of a model: how many it has up and how many it should have; 0 of 0. */

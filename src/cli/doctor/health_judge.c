@@ -205,9 +205,9 @@ static void say_hang(const struct health_pass *p, struct strbuf *b)
 {
 	static const char *const where[] = {
 		[STAGE_LOAD] = "while its library was loaded",
-		[STAGE_START] =
-			"while NVML started: it hangs, or starts its GPUs anew, because "
-			"nothing keeps them awake (persistence), and needs a longer --timeout",
+		[STAGE_START] = ("while NVML started: it hangs, or starts its GPUs anew, because "
+				 "nothing keeps them awake (persistence), and needs a longer "
+				 "--timeout"),
 		[STAGE_LIST] = "while NVML listed the GPUs",
 		[STAGE_LOOK] = "asked of",
 		[STAGE_AGAIN] = "asked again of",
