@@ -64,15 +64,32 @@ static uint64_t counted(uint64_t then, uint64_t now)
 	return now >= then ? now - then : now;
 }
 
+/* The count of the card's life goes on over a reset, after which the other one may have come as far
+ * as it was then. */
+static uint64_t counted_over_resets(const struct gpu_health *since, const struct gpu_health *now)
+{
+	const uint64_t known = (uint64_t)HEALTH_ECC << ECC_AGGREGATE_UNCORRECTED;
+	const uint64_t then = since->ecc[ECC_AGGREGATE_UNCORRECTED];
+	const uint64_t ever = now->ecc[ECC_AGGREGATE_UNCORRECTED];
+	const uint64_t here = now->ecc[ECC_VOLATILE_UNCORRECTED];
+
+	if (!(since->known & now->known & known) || ever <= then)
+		return 0;
+	return ever - then < here ? ever - then : here;
+}
+
 static bool has_uncorrected(const struct gpu_health *since, const struct gpu_health *now,
 			    struct card_sign *s)
 {
 	const uint64_t known = (uint64_t)HEALTH_ECC << ECC_VOLATILE_UNCORRECTED;
+	const uint64_t over = since ? counted_over_resets(since, now) : 0;
 
 	if (!(now->known & known) || (since && !(since->known & known)))
 		return false;
 	s->n = counted(since ? since->ecc[ECC_VOLATILE_UNCORRECTED] : 0,
 		       now->ecc[ECC_VOLATILE_UNCORRECTED]);
+	if (over > s->n)
+		s->n = over;
 	return s->n > 0;
 }
 

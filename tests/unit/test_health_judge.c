@@ -14,7 +14,8 @@
 #include "base/str.h"
 #include "cli/doctor/health_judge.h"
 
-#define ECC ((uint64_t)HEALTH_ECC << ECC_VOLATILE_UNCORRECTED)
+#define ECC	 ((uint64_t)HEALTH_ECC << ECC_VOLATILE_UNCORRECTED)
+#define ECC_EVER ((uint64_t)HEALTH_ECC << ECC_AGGREGATE_UNCORRECTED)
 
 static struct {
 	struct health_pass p;
@@ -314,7 +315,21 @@ static void test_accepted_file(void **state)
 	w.p.cards[1].health.energy_mj = 999;
 	w.p.cards[1].health.ecc[ECC_VOLATILE_UNCORRECTED] = 2;
 	assert_int_equal(judge(NULL), HEALTH_BAD);
-	/* Others that were accepted before stay so. */
+	/* And have gone as far as they were then: the count of its life knows. */
+	w.accepted.cards[1].counters.known |= ECC_EVER;
+	w.accepted.cards[1].counters.ecc[ECC_AGGREGATE_UNCORRECTED] = 10;
+	w.p.cards[1].health.known |= ECC_EVER;
+	w.p.cards[1].health.ecc[ECC_AGGREGATE_UNCORRECTED] = 10;
+	w.p.cards[1].health.energy_mj = 2000;
+	assert_int_equal(judge(NULL), HEALTH_GOOD);
+	w.p.cards[1].health.ecc[ECC_AGGREGATE_UNCORRECTED] = 12;
+	assert_int_equal(judge(NULL), HEALTH_BAD);
+	assert_string_equal(w.j.line, "bad: GPU 1 (GPU-1, NVIDIA H200): 2 uncorrected ECC errors "
+				      "since it was accepted");
+	/* It is kept, too; others that were accepted before stay so. */
+	assert_int_equal(health_accepted_write(path, &w.p, &e), 0);
+	assert_int_equal(health_accepted_read(path, &w.accepted, &e), 0);
+	assert_int_equal(judge(NULL), HEALTH_GOOD);
 	w.p.cards[0].selected = w.p.cards[1].selected = false;
 	w.p.cards[2].selected = true;
 	assert_int_equal(health_accepted_write(path, &w.p, &e), 0);

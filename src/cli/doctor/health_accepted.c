@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -15,6 +16,20 @@
 #define FORMAT	  1
 #define FILE_MAX  (256UL << 10)
 #define ECC_KNOWN ((uint64_t)HEALTH_ECC << ECC_VOLATILE_UNCORRECTED)
+#define ECC_EVER  ((uint64_t)HEALTH_ECC << ECC_AGGREGATE_UNCORRECTED)
+
+/* What is kept of a card's counters. */
+static const struct kept {
+	const char *key;
+	uint64_t known;
+	size_t at; /* of struct gpu_health, a uint64_t */
+} kept[] = {
+	{ "ecc_uncorrected", ECC_KNOWN,
+	  offsetof(struct gpu_health, ecc) + ECC_VOLATILE_UNCORRECTED * sizeof(uint64_t) },
+	{ "ecc_uncorrected_ever", ECC_EVER,
+	  offsetof(struct gpu_health, ecc) + ECC_AGGREGATE_UNCORRECTED * sizeof(uint64_t) },
+	{ "energy_mj", HEALTH_ENERGY, offsetof(struct gpu_health, energy_mj) },
+};
 
 static void read_card(const char *uuid, const json_t *o, struct health_accepted *ret)
 {
@@ -25,13 +40,11 @@ static void read_card(const char *uuid, const json_t *o, struct health_accepted 
 	*c = (struct health_accepted_card){ .uuid = "" };
 	(void)str_copy(c->uuid, sizeof(c->uuid), uuid);
 	c->mono_ns = json_get_u64(o, "monotonic_ns");
-	if (json_is_integer(json_object_get(o, "ecc_uncorrected"))) {
-		c->counters.known |= ECC_KNOWN;
-		c->counters.ecc[ECC_VOLATILE_UNCORRECTED] = json_get_u64(o, "ecc_uncorrected");
-	}
-	if (json_is_integer(json_object_get(o, "energy_mj"))) {
-		c->counters.known |= HEALTH_ENERGY;
-		c->counters.energy_mj = json_get_u64(o, "energy_mj");
+	for (size_t i = 0; i < ARRAY_LEN(kept); i++) {
+		if (!json_is_integer(json_object_get(o, kept[i].key)))
+			continue;
+		c->counters.known |= kept[i].known;
+		*(uint64_t *)((char *)&c->counters + kept[i].at) = json_get_u64(o, kept[i].key);
 	}
 	ret->n++;
 }
@@ -73,12 +86,12 @@ static json_t *card_json(const struct gpu_health *h, uint64_t mono_ns)
 {
 	json_t *o = json_pack("{s:I}", "monotonic_ns", (json_int_t)mono_ns);
 
-	if (h->known & ECC_KNOWN)
-		(void)json_object_set_new(
-			o, "ecc_uncorrected",
-			json_integer((json_int_t)h->ecc[ECC_VOLATILE_UNCORRECTED]));
-	if (h->known & HEALTH_ENERGY)
-		(void)json_object_set_new(o, "energy_mj", json_integer((json_int_t)h->energy_mj));
+	for (size_t i = 0; i < ARRAY_LEN(kept); i++)
+		if (h->known & kept[i].known)
+			(void)json_object_set_new(
+				o, kept[i].key,
+				json_integer((json_int_t) *
+					     (const uint64_t *)((const char *)h + kept[i].at)));
 	return o;
 }
 
