@@ -180,6 +180,14 @@ static void set_throttled(struct burnt *d, uint64_t bit, uint64_t ns)
 	X(words, d->found.words_wrong = 1, BURN_BAD, "1 of 0 words of memory")                     \
 	X(slow, d->found.gflop = 500000, BURN_BAD, "74 % of what this model is known for (672.0)") \
 	X(slow_because_small, (d->found.gflop = 500000, d->found.n = 4096), BURN_GOOD, NULL)       \
+	X(slow_because_set,                                                                        \
+	  (d->found.gflop = 500000,                                                                \
+	   set_throttled(d, nvmlClocksEventReasonApplicationsClocks, 50 * NS_PER_S)),              \
+	  BURN_GOOD, NULL)                                                                         \
+	X(slow_although_set_for_a_while,                                                           \
+	  (d->found.gflop = 500000,                                                                \
+	   set_throttled(d, nvmlClocksEventReasonApplicationsClocks, 20 * NS_PER_S)),              \
+	  BURN_BAD, "74 % of what this model is known for")                                        \
 	X(fast_enough, d->found.gflop = 620000, BURN_GOOD, NULL)                                   \
 	X(hot, set_throttled(d, nvmlClocksThrottleReasonHwThermalSlowdown, 4 * NS_PER_S),          \
 	  BURN_BAD, "slowed down for 4 of 60 s: hw-thermal")                                       \
@@ -321,7 +329,7 @@ static void test_limited_power(void **state)
 	burn_judge(d, 1, j);
 	assert_int_equal(j[0].verdict, BURN_GOOD);
 	assert_true(j[0].of_median == 0);
-	assert_true(has(&j[0].notes, "known for at 700 W: its power is limited to 400 W"));
+	assert_true(has(&j[0].notes, "its power is limited to 400 W, and that was at 700 W"));
 	burn_judgement_clear(&j[0]);
 	/* Beside others it is a straggler, and why is said. */
 	burn_judge(d, 3, j);

@@ -314,31 +314,44 @@ static void say_not_judged(const struct burnt *devices, uint32_t n, const struct
 		       d->dev.name);
 }
 
-/* What of products is to be said of its speed alone, and where all of its model here are slow. */
+/* Why a good card may be slower than what its model is known for; NULL: for nothing that is seen.
+ * The caller frees it. */
+static char *excuse_of(const struct burnt *d, const struct known_speed *k)
+{
+	const int clocks = __builtin_ctzll(nvmlClocksEventReasonApplicationsClocks);
+	const uint64_t set_ns = d->throttled_ns[clocks];
+
+	if (is_limited(d, k->watts))
+		return xasprintf("its power is limited to %.0f W, and that was at %u W",
+				 d->dev.power_limit_mw / 1e3, (unsigned int)k->watts);
+	if (d->found.n < KNOWN_N_LEAST)
+		return xasprintf("in so little memory there is room for products of %u x %u only",
+				 (unsigned int)d->found.n, (unsigned int)d->found.n);
+	if (set_ns > d->seen_ns / 2)
+		return xasprintf("for %.0f of %.0f s it ran at clocks that somebody has set",
+				 (double)set_ns / 1e9, (double)d->seen_ns / 1e9);
+	return NULL;
+}
+
+/* Of a card that is alone, and where all of its model here may be slow. */
 static void judge_known_speed(const struct burnt *d, double median, struct burn_judgement *j)
 {
 	const struct known_speed *k = known_speed(d);
 	const double known = k ? k->tflops[d->found.precision] : 0;
+	const bool slow = j->tflops * 1000 < known * BURN_SLOW_PERMILLE;
+	cleanup_free char *excuse = slow ? excuse_of(d, k) : NULL;
 
 	if (!k || (median > 0 && j->of_median * 1000 < BURN_SLOW_PERMILLE))
 		return;
-	if (is_limited(d, k->watts)) {
+	if (excuse) {
 		text_list_addf(&j->notes,
-			       "its speed is not compared with what this model is known for at "
-			       "%u W: its power is limited to %.0f W",
-			       (unsigned int)k->watts, d->dev.power_limit_mw / 1e3);
-		return;
-	}
-	if (d->found.n < KNOWN_N_LEAST) {
-		text_list_addf(&j->notes,
-			       "its speed is not compared with what this model is known for: in so "
-			       "little memory there is room for products of %u x %u only",
-			       (unsigned int)d->found.n, (unsigned int)d->found.n);
+			       "its speed is not compared with what this model is known for: %s",
+			       excuse);
 		return;
 	}
 	if (!(median > 0))
 		j->of_median = j->tflops / known;
-	if (j->tflops * 1000 < known * BURN_SLOW_PERMILLE)
+	if (slow)
 		text_list_addf(&j->reasons,
 			       "%.1f TFLOP/s: %.0f %% of what this model is known for (%.1f)",
 			       j->tflops, j->tflops / known * 100, known);
