@@ -82,7 +82,7 @@ START = {"init-warm": 57_000_000, "context-warm": 105_000_000}
 def slowness():
     """How much longer than its time a processor's work takes now; 1: nobody else wants one."""
     began, used = time.monotonic(), time.thread_time()
-    while time.thread_time() - used < 0.012:  # some slices of a scheduler
+    while time.thread_time() - used < 0.03:  # ten slices of a scheduler: what is shorter tells too little
         pass
     return (time.monotonic() - began) / (time.thread_time() - used)
 
