@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "agent/burn/judge.h"
 #include "agent/node/guardlink.h"
 #include "agent/node/selfcopy.h"
 #include "base/clock.h"
@@ -19,14 +20,16 @@
 
 /* To the guard: one burn of a user at a time. No instance can be called so, and people read it:
  * "held for tenure burn". */
-#define INSTANCE   "tenure burn"
-#define TICK_MS	   250
-#define SELECT_NS  (3 * NS_PER_S)  /* for the guard to say which devices are ours */
-#define START_NS   (20 * NS_PER_S) /* for a device to be held and its kernels to be compiled */
-#define SILENCE_NS (10 * NS_PER_S) /* no report of a device that is held: its load hangs */
-#define STILL_NS   (5 * NS_PER_S)  /* between two looks: the guard waits for ten */
-#define END_NS	   (5 * NS_PER_S)  /* for the guard to take everything back */
-#define LAST_NS	   (2 * NS_PER_S)  /* for the last word of a holder that was ended */
+#define INSTANCE	"tenure burn"
+#define TICK_MS		250
+#define SELECT_NS	(3 * NS_PER_S)	/* for the guard to say which devices are ours */
+#define START_NS	(20 * NS_PER_S) /* for a device to be held and its kernels to be compiled */
+#define SILENCE_NS	(10 * NS_PER_S) /* no report of a device that is held: its load hangs */
+#define STILL_NS	(5 * NS_PER_S)	/* between two looks: the guard waits for ten */
+#define END_NS		(5 * NS_PER_S)	/* for the guard to take everything back */
+#define HEALTH_LEAST_NS (BURN_THROTTLE_LEAST + BURN_THROTTLE_LEAST / 2)
+#define HEALTH_WAIT_NS	(5 * NS_PER_S) /* behind its time, for the guard to look what slows it */
+#define LAST_NS		(2 * NS_PER_S) /* for the last word of a holder that was ended */
 
 static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 
@@ -46,7 +49,8 @@ struct run {
 	int32_t of_slot[PROTO_DEVICES_MAX];  /* position in state->devices; -1: not selected */
 	uint64_t told_ns[PROTO_DEVICES_MAX]; /* by position: the last report */
 	uint64_t looked_ns[PROTO_DEVICES_MAX];
-	bool held[PROTO_DEVICES_MAX];		       /* by position: since we came */
+	uint64_t health_ns[PROTO_DEVICES_MAX]; /* clocks and what slows them were told first */
+	bool held[PROTO_DEVICES_MAX];	       /* by position: since we came */
 	struct burn_report sampled[PROTO_DEVICES_MAX]; /* what was found at the last sample */
 	uint64_t accepted_ns;			       /* the guard took the policy; 0: not yet */
 	uint64_t ending_ns;			       /* told to give all back */
@@ -190,10 +194,12 @@ static bool is_selected(const struct run *r, const struct dev_status *dev)
 	       !(dev->flags & DEVICE_MIG_CARD);
 }
 
-/* The sums of what was seen since the last time, while it is tested. */
-static void add_seen(struct run *r, uint32_t at, const struct dev_status *dev)
+/* The sums of what was seen last, for the time since then, while it is tested: what stays as it is
+ * is told once. */
+static void add_seen(struct run *r, uint32_t at)
 {
 	struct burnt *d = &r->state->devices[at];
+	const struct dev_status *dev = &d->dev;
 	const uint64_t now = clock_mono_ns(), before = r->looked_ns[at];
 	const uint64_t ns = before ? now - before : 0;
 
@@ -236,7 +242,7 @@ static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
 
 	if (at < 0)
 		return;
-	add_seen(r, (uint32_t)at, dev);
+	add_seen(r, (uint32_t)at);
 	r->state->devices[at].dev = *dev;
 	if (dev->xid)
 		r->state->devices[at].xid = dev->xid;
@@ -249,7 +255,10 @@ static void on_health(void *user, uint32_t slot, const struct gpu_health *health
 
 	if (!d || is_ended(d))
 		return;
+	add_seen(r, (uint32_t)r->of_slot[slot]);
 	d->now = *health;
+	if (d->began_ns && !r->health_ns[r->of_slot[slot]])
+		r->health_ns[r->of_slot[slot]] = clock_mono_ns();
 	if (d->began_ns && health->known & HEALTH_CLOCK_SM &&
 	    (!d->clock_least || health->clock_sm_mhz < d->clock_least))
 		d->clock_least = health->clock_sm_mhz;
@@ -411,6 +420,21 @@ static void take_sample(struct run *r, uint32_t at, uint64_t now)
 	burn_curve_add(&d->curve, &s);
 }
 
+/*
+ * Its time is over, and what slows it was looked at for a part of that. A guard that has no time
+ * for such a look is waited for, up to HEALTH_WAIT_NS.
+ */
+static bool is_tested(const struct run *r, uint32_t at, uint64_t now)
+{
+	const uint64_t for_ns = r->state->for_ns, health_ns = r->health_ns[at];
+	const uint64_t tested_ns = now - r->state->devices[at].began_ns;
+	const uint64_t least =
+		for_ns / 4 < HEALTH_LEAST_NS ? for_ns / 4 : (uint64_t)HEALTH_LEAST_NS;
+
+	return tested_ns >= for_ns &&
+	       ((health_ns && now >= health_ns + least) || tested_ns >= for_ns + HEALTH_WAIT_NS);
+}
+
 static void look_at_device(struct run *r, uint32_t at, uint64_t now)
 {
 	struct burnt *d = &r->state->devices[at];
@@ -418,9 +442,10 @@ static void look_at_device(struct run *r, uint32_t at, uint64_t now)
 
 	if (is_ended(d))
 		return;
+	add_seen(r, at);
 	if (d->began_ns && burn_curve_wants(&d->curve, (now - d->began_ns) / NS_PER_MS))
 		take_sample(r, at, now);
-	if (d->began_ns && now - d->began_ns >= r->state->for_ns)
+	if (d->began_ns && is_tested(r, at, now))
 		end_device(d);
 	else if (d->began_ns && now - r->told_ns[at] >= SILENCE_NS)
 		set_trouble(d, "its test has stopped telling how it goes on");
