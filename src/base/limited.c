@@ -31,7 +31,7 @@ void *limited_free(void *shared, size_t size)
 	return NULL;
 }
 
-static _Noreturn void be_child(void (*fn)(void *shared), void *shared, int fd, pid_t parent)
+void limited_enter(int fd, pid_t parent)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -42,6 +42,11 @@ static _Noreturn void be_child(void (*fn)(void *shared), void *shared, int fd, p
 	for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++)
 		(void)dup2(null, i);
 	proc_fds_close(fd);
+}
+
+static _Noreturn void be_child(void (*fn)(void *shared), void *shared, int fd, pid_t parent)
+{
+	limited_enter(fd, parent);
 	fn(shared);
 	_exit(0);
 }

@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 
@@ -20,5 +21,9 @@ void *limited_free(void *shared, size_t size);
 /* 0: it has returned; -ETIMEDOUT: it has not; -ECHILD: something else has ended it; -errno: no
  * child can be made; e says which. What it had written until then is there. */
 int limited_call(void (*fn)(void *shared), void *shared, uint64_t limit_ms, struct err *e);
+
+/* In a child of parent that is to be such a one: a session, nothing on its standard descriptors, no
+ * other descriptor but fd, killed with its parent. Does not return where that cannot be. */
+void limited_enter(int fd, pid_t parent);
 
 #endif

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/limited.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
@@ -387,15 +388,7 @@ static void look_at_all(struct health_pass *p, const struct health_order *order)
 static _Noreturn void be_child(struct health_pass *p, const struct health_order *order, int fd,
 			       pid_t parent)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	(void)setsid();
-	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent || null < 0)
-		_exit(1);
-	for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++)
-		(void)dup2(null, i);
-	proc_fds_close(fd);
+	limited_enter(fd, parent);
 	look_at_all(p, order);
 	_exit(0);
 }
