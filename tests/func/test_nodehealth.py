@@ -106,12 +106,18 @@ def test_pages_that_were_retired(machine):  # noqa: F811
     assert health(m)[0] == 1
 
 
-def test_heat_that_stays(machine):  # noqa: F811
-    m = machine(gpus=1)
+def heat(m):
+    """The first card is too hot, and has work, which is returned."""
     busy = m.start("--take", "1G", "--stay", "60")
     busy.stdout.readline()
     m.ctl("health", 0, "heat", 60)
     must_come(lambda: json.loads(m.cmd("devices", "--json").stdout)["devices"][0]["health"]["faults"] == ["hot"])
+    return busy
+
+
+def test_heat_that_stays(machine):  # noqa: F811
+    m = machine(gpus=1)
+    busy = heat(m)
     doc = document(m)
     assert doc["exit_code"] == 1 and doc["text"].endswith("it is too hot, and runs slower") and doc["took_s"] >= 2
     busy.kill()
@@ -122,10 +128,7 @@ def test_heat_that_stays(machine):  # noqa: F811
 def test_heat_that_passes(machine):  # noqa: F811
     """A peak is not what a card is called bad for."""
     m = machine(gpus=1)
-    busy = m.start("--take", "1G", "--stay", "60")
-    busy.stdout.readline()
-    m.ctl("health", 0, "heat", 60)
-    must_come(lambda: json.loads(m.cmd("devices", "--json").stdout)["devices"][0]["health"]["faults"] == ["hot"])
+    busy = heat(m)
     p = subprocess.Popen([m.tenure, "health", "--timeout", "20s"], env=m.env, stdout=subprocess.PIPE, text=True)
     m.ctl("health", 0, "heat", 0)
     assert p.communicate(timeout=60)[0] == "ok: 1 GPU\n"
@@ -135,10 +138,7 @@ def test_heat_that_passes(machine):  # noqa: F811
 def test_heat_without_time_to_look_again(machine):  # noqa: F811
     """A limit that is shorter than that is no reason to call it bad, nor to say that the driver hangs."""
     m = machine(gpus=1)
-    busy = m.start("--take", "1G", "--stay", "60")
-    busy.stdout.readline()
-    m.ctl("health", 0, "heat", 60)
-    must_come(lambda: json.loads(m.cmd("devices", "--json").stdout)["devices"][0]["health"]["faults"] == ["hot"])
+    busy = heat(m)
     doc = document(m, "--timeout", "2s")
     assert doc["text"] == "ok: 1 GPU" and "too hot" in doc["devices"][0]["notes"][0]
     busy.kill()
