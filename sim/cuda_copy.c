@@ -162,7 +162,7 @@ static CUresult fill_rows(CUdeviceptr addr, size_t pitch, uint32_t word, size_t 
 	return res;
 }
 
-static CUresult fill(CUdeviceptr addr, uint32_t word, size_t size)
+CUresult cu_fill(CUdeviceptr addr, uint32_t word, size_t size)
 {
 	return fill_rows(addr, size, word, size, 1);
 }
@@ -172,37 +172,37 @@ static CUresult fill(CUdeviceptr addr, uint32_t word, size_t size)
 CU_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr addr, unsigned char byte, size_t n)
 {
 	CU_ENTER(NEEDS_CONTEXT);
-	return fill(addr, byte * 0x01010101u, n);
+	return cu_fill(addr, byte * 0x01010101u, n);
 }
 
 CU_EXPORT CUresult cuMemsetD16_v2(CUdeviceptr addr, unsigned short word, size_t n)
 {
 	CU_ENTER(NEEDS_CONTEXT);
-	return ALIGNED(addr, 2) ?: fill(addr, word * 0x00010001u, n * 2);
+	return ALIGNED(addr, 2) ?: cu_fill(addr, word * 0x00010001u, n * 2);
 }
 
 CU_EXPORT CUresult cuMemsetD32_v2(CUdeviceptr addr, unsigned int word, size_t n)
 {
 	CU_ENTER(NEEDS_CONTEXT);
-	return ALIGNED(addr, 4) ?: fill(addr, word, n * 4);
+	return ALIGNED(addr, 4) ?: cu_fill(addr, word, n * 4);
 }
 
 CU_EXPORT CUresult cuMemsetD8Async(CUdeviceptr addr, unsigned char byte, size_t n, CUstream s)
 {
 	CU_ENTER(NEEDS_CONTEXT);
-	return fill(addr, byte * 0x01010101u, n);
+	return cu_fill(addr, byte * 0x01010101u, n);
 }
 
 CU_EXPORT CUresult cuMemsetD16Async(CUdeviceptr addr, unsigned short word, size_t n, CUstream s)
 {
 	CU_ENTER(NEEDS_CONTEXT);
-	return ALIGNED(addr, 2) ?: fill(addr, word * 0x00010001u, n * 2);
+	return ALIGNED(addr, 2) ?: cu_fill(addr, word * 0x00010001u, n * 2);
 }
 
 CU_EXPORT CUresult cuMemsetD32Async(CUdeviceptr addr, unsigned int word, size_t n, CUstream s)
 {
 	CU_ENTER(NEEDS_CONTEXT);
-	return ALIGNED(addr, 4) ?: fill(addr, word, n * 4);
+	return ALIGNED(addr, 4) ?: cu_fill(addr, word, n * 4);
 }
 
 CU_EXPORT CUresult cuMemsetD2D8_v2(CUdeviceptr addr, size_t pitch, unsigned char byte, size_t width,

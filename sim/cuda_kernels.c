@@ -16,6 +16,7 @@
 #define CHUNK_BYTES  (1ULL << 20)
 #define LITTLE	     (64 * CHUNK_BYTES)
 #define SAMPLE_BYTES (CHUNK_BYTES / 16)
+#define FILLED	     256 /* chunks of much memory */
 
 /* As in kernels/device.h and kernels/burn.cu. */
 struct turns {
@@ -199,6 +200,20 @@ static void do_chunk(const struct arguments *a, uint64_t chunk, struct found *f)
 		(void)cu_write(long_of(a, 3) + from, words, n);
 }
 
+/* Of much memory only whole pages in the beginning are written, and with one word: that is quick,
+ * and whoever has something there loses it. */
+static void fill_chunks(const struct arguments *a, uint64_t first, uint64_t count)
+{
+	const uint64_t last = first + count < FILLED ? first + count : FILLED;
+	const CUdeviceptr at = long_of(a, 3);
+	const CUdeviceptr from = (at + first * CHUNK_BYTES + CU_PAGE - 1) / CU_PAGE * CU_PAGE;
+	const CUdeviceptr to = (at + last * CHUNK_BYTES) / CU_PAGE * CU_PAGE;
+
+	if (from < to)
+		(void)cu_fill(from, pattern_word(word_of(a, 8), word_of(a, 9), (from - at) / 4),
+			      to - from);
+}
+
 /* (stop, duration_ns, turns, p, bytes, found, expected, seed, written, seed) */
 static void leave_memory(const struct arguments *a)
 {
@@ -223,6 +238,8 @@ static void leave_memory(const struct arguments *a)
 	}
 	for (uint64_t i = 0; bytes <= LITTLE && i < done; i++)
 		do_chunk(a, t.next + i, &f);
+	if (bytes > LITTLE && word_of(a, 8))
+		fill_chunks(a, t.next, done);
 	t.next += done;
 	(void)cu_write(long_of(a, 2), &t, sizeof(t));
 	(void)cu_write(long_of(a, 5), &f, sizeof(f));

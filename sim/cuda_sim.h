@@ -191,6 +191,7 @@ void cu_block_link(struct cu_block *b);
 /* Memory of either side, without waiting for anything. */
 CUresult cu_write(CUdeviceptr to, const void *from, size_t n);
 CUresult cu_read(void *to, CUdeviceptr from, size_t n);
+CUresult cu_fill(CUdeviceptr at, uint32_t word, size_t n); /* with that word, again and again */
 
 /* f was launched on dev with blocks of so many threads: what it leaves in memory. */
 void cu_kernel_leaves(const struct CUfunc_st *f, const struct sim_dev *dev, unsigned int threads,

@@ -39,14 +39,14 @@ def end(p):
 
 def test_good_cards(machine, tmp_path):  # noqa: F811
     m = machine()
-    done, doc, gpus = burn(m, "--junit", tmp_path / "burn.xml", seconds="6s")  # both loads, long enough for a speed
+    done, doc, gpus = burn(m, "--junit", tmp_path / "burn.xml", seconds="8s")  # each part twice, long enough for a speed
     assert done.returncode == 0 == doc["exit_code"] and sorted(gpus) == [0, 1]
     for d in gpus.values():
         assert d["verdict"] == "good" and d["reasons"] == []
         assert d["products"]["precision"] == "bf16" and d["products"]["kernel"] == "9.0"
         assert 500 < d["products"]["tflops"] < 800 and d["products"]["of_its_like"] == pytest.approx(1, abs=0.05)
         assert d["products"]["compared"] > 1e8 and d["products"]["wrong"] == d["products"]["nan"] == 0
-        assert d["memory"]["words"] > 1e9 and d["memory"]["passes"] >= 2 and d["memory"]["gb_per_s"] > 1000
+        assert d["memory"]["words"] > 1e9 and d["memory"]["passes"] > 9 and d["memory"]["gb_per_s"] > 1000
         assert d["copies"]["words"] > 1e7 and d["copies"]["wrong_to"] == d["copies"]["wrong_from"] == 0
         assert d["tested_s"] >= 2 and d["power_most_w"] > 121 and d["temperature_most_c"] > 30
     suite = xml.etree.ElementTree.parse(tmp_path / "burn.xml").getroot()

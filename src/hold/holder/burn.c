@@ -715,13 +715,17 @@ static void note_table(struct burn *b)
 		b->found.reference_wrong = wrong;
 }
 
+/* Each writes over what the one before has left. */
 static void change_phase(struct burn *b, enum phase phase)
 {
 	b->phase = phase;
 	b->filled = b->closing = false;
-	b->copies_end_ns = clock_mono_ns() + MIXED_COPY_NS;
-	if (b->peers)
-		b->copies_end_ns += peers_round_ns(b->peers);
+	if (phase != PHASE_COPIES)
+		return;
+	b->copies_end_ns = clock_mono_ns() + MIXED_COPY_NS + peers_round_ns(b->peers);
+	copies_restart(b->copies);
+	peers_restart(b->peers);
+	b->next = b->copies;
 }
 
 /* The next piece, the next pass, or after a whole round of a mixed burn what comes then. */

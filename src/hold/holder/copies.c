@@ -173,6 +173,11 @@ int copies_begin_far(struct copies *c, CUdeviceptr at, uint64_t bytes, CUdevicep
 	return 0;
 }
 
+void copies_restart(struct copies *c)
+{
+	c->step = STEP_OUT;
+}
+
 void copies_give_back(struct copies *c)
 {
 	for (size_t i = 0; i < ARRAY_LEN(c->host); i++) {

@@ -57,6 +57,9 @@ int copies_begin(struct copies *c, CUdeviceptr at, uint64_t bytes, struct err *e
 int copies_begin_far(struct copies *c, CUdeviceptr at, uint64_t bytes, CUdeviceptr far,
 		     uint64_t far_bytes, struct copy_rates *rates, struct err *e);
 
+/* What is in the windows was written over meanwhile: a round begins. */
+void copies_restart(struct copies *c);
+
 /* The next step of a round. */
 CUresult copies_launch(struct copies *c);
 

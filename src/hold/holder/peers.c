@@ -171,6 +171,11 @@ struct copies *peers_next(struct peers *p, uint64_t now_ns)
 	return p->now ? p->copies : NULL;
 }
 
+void peers_restart(struct peers *p)
+{
+	p->now = NULL;
+}
+
 static struct burn_copies *link_of(struct peers *p, struct burn_report *f, uint32_t slot)
 {
 	for (uint32_t i = 0; i < f->n_links; i++)

@@ -32,6 +32,9 @@ void peers_set(struct peers *p, const struct burn_peers *all);
  * time. */
 struct copies *peers_next(struct peers *p, uint64_t now_ns);
 
+/* What is in our windows was written over meanwhile. */
+void peers_restart(struct peers *p);
+
 /* The step of peers_next() has been launched: wait for it, and add what it found. */
 CUresult peers_finish(struct peers *p, struct burn_report *found);
 
