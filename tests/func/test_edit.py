@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 
@@ -96,3 +97,55 @@ def test_edit_between_two_looks_of_an_agent(queue):
     assert wait_for(lambda: f"until task {other} has ended" in q.m.run(q.m.tenure, "why", str(after)).stdout)
     q.m.run(q.m.tenure, "resume", str(other))
     q.wait(after, "done")
+
+
+# Each of the first opens of a task's file, as many as $MOVES has lines, comes after the next line was run.
+MOVED = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+long syscall(long number, ...)
+{
+	static char *moves;
+	long (*real)(long, ...) = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+	long a[6];
+	va_list list;
+
+	va_start(list, number);
+	for (int i = 0; i < 6; i++)
+		a[i] = va_arg(list, long);
+	va_end(list);
+	if (!moves) {
+		moves = strdup(getenv("MOVES"));
+		unsetenv("LD_PRELOAD");
+	}
+	if (number == SYS_openat2 && strchr((const char *)a[1], ',') && *moves) {
+		char *move = moves;
+
+		moves += strcspn(moves, "\n");
+		if (*moves)
+			*moves++ = '\0';
+		if (system(move))
+			abort();
+	}
+	return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+"""
+
+
+@pytest.mark.parametrize("words", [("show", "--json", "1"), ("why", "--json", "1"), ("show", "job"), ("why", "job")], ids=" ".join)
+@pytest.mark.parametrize("moves", [1, 3])
+def test_a_task_that_moves_while_it_is_looked_at(queue, build, tmp_path, words, moves):
+    """Its file was not there for who had just found it, so that it was said not to be there at all."""
+    if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
+        pytest.skip("the sanitizer wants to be first")
+    (tmp_path / "moved.c").write_text(MOVED)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "moved.so", tmp_path / "moved.c", "-ldl"], check=True)
+    q = queue()
+    q.submit("-g", "0", "-n", "job", "--", "true")
+    edits = "\n".join(f"{q.m.tenure} edit 1 priority={100 + n} >/dev/null" for n in range(moves))
+    q.m.run(q.m.tenure, *words, env={**q.m.env, "LD_PRELOAD": str(tmp_path / "moved.so"), "MOVES": edits})
+    assert q.task(1)["priority"] < 500  # it has moved

@@ -47,9 +47,9 @@ static int which_element(const struct spool *sp, const struct task_place *p, str
 		element = failed.ends[0].element;
 	(void)err_set(e, -EINVAL,
 		      "task %" PRIu64 " has %" PRIu64
-		      " elements with a log each; say which: tenure "
+		      " element%s with a log each; say which: tenure "
 		      "logs %" PRIu64 ".%" PRIu64 "%s",
-		      p->name.id, p->name.count, p->name.id, element,
+		      p->name.id, p->name.count, p->name.count > 1 ? "s" : "", p->name.id, element,
 		      failed.n ? ", which has failed" : "");
 	free(failed.ends);
 	return -EINVAL;

@@ -353,7 +353,7 @@ static int locate(const struct spool *sp, const char *typed, struct task_place *
 	r = find_active(sp, word, ret, e);
 	if (r == -ENOENT && find_ended(sp, &s, NULL) == 0)
 		r = 0;
-	return r;
+	return r == -ENOENT ? find_active(sp, word, ret, e) : r;
 }
 
 /* Where it was looked for in vain before it was found is no error. */
@@ -485,16 +485,32 @@ int select_one(const struct spool *sp, const char *word, struct task_place *ret,
 	return tell_failure(locate(sp, word, ret, &inner), &inner, e);
 }
 
+#define MOVES_MOST 4 /* of a task, faster than it is read */
+
+static int with_place(const struct cmd_ctx *ctx, const struct spool *sp, select_fn fn,
+		      struct task_place *p, struct err *e)
+{
+	int r = fn(ctx, sp, p, e);
+
+	for (int i = 0; i < MOVES_MOST && r == -ENOENT; i++) {
+		r = locate_id(sp, p->name.id, p->element, p, e);
+		if (r == 0)
+			r = fn(ctx, sp, p, e);
+	}
+	return r;
+}
+
 int select_with(const struct cmd_ctx *ctx, select_fn fn, struct err *e)
 {
 	struct task_place p;
 	struct spool *sp = NULL;
+	struct err inner = ERR_INIT;
 	int r = instance_open(ctx, SPOOL_LOOK, &sp, e);
 
 	if (r == 0)
 		r = select_one(sp, opts_arg(ctx->opts, 0), &p, e);
 	if (r == 0)
-		r = fn(ctx, sp, &p, e);
+		r = tell_failure(with_place(ctx, sp, fn, &p, &inner), &inner, e);
 	sp = spool_close(sp);
 	return r;
 }

@@ -81,7 +81,10 @@ bool select_running_element(const struct spool *sp, uint64_t id, uint64_t elemen
 #define SELECT_END_MAX 128
 char *select_format_end(const struct task_place *p, char buf[SELECT_END_MAX]);
 
-/* What a command does with the one task that its first argument means, or, without one, the latest.
+/*
+ * What a command does with the one task that its first argument means, or, without one, the latest.
+ * -ENOENT: its file is not there, so that it has moved since it was found; it is found again then,
+ * and nothing may have been printed.
  */
 typedef int (*select_fn)(const struct cmd_ctx *ctx, const struct spool *sp,
 			 const struct task_place *p, struct err *e);
