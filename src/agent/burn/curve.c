@@ -68,25 +68,45 @@ void burn_curve_end(struct burn_curve *c)
 	}
 }
 
-bool burn_curve_slope(const struct burn_curve *c, double *ret_c_per_min)
+/* Sums over the samples of the last quarter, times in minutes. */
+struct sums {
+	double n, t, y, tt, ty, yy, first_ms;
+};
+
+static struct sums sums_of_end(const struct burn_curve *c, double end_ms)
 {
-	const double end = c->n ? c->s[c->n - 1].at_ms : 0, from = end - end / 4;
-	double n = 0, st = 0, sy = 0, stt = 0, sty = 0, first = end;
+	struct sums s = { .first_ms = end_ms };
+	const double from_ms = end_ms - end_ms / 4;
 
 	for (uint32_t i = 0; i < c->n; i++) {
-		const double t = (c->s[i].at_ms - from) / 60e3, y = c->s[i].temp_c;
+		const double t = (c->s[i].at_ms - from_ms) / 60e3, y = c->s[i].temp_c;
 
-		if (c->s[i].at_ms < from || !(c->s[i].known & SAMPLE_TEMP))
+		if (t < 0 || !(c->s[i].known & SAMPLE_TEMP))
 			continue;
-		first = c->s[i].at_ms < first ? c->s[i].at_ms : first;
-		n++;
-		st += t;
-		sy += y;
-		stt += t * t;
-		sty += t * y;
+		if (c->s[i].at_ms < s.first_ms)
+			s.first_ms = c->s[i].at_ms;
+		s.n++;
+		s.t += t;
+		s.y += y;
+		s.tt += t * t;
+		s.ty += t * y;
+		s.yy += y * y;
 	}
-	if (n < SLOPE_LEAST || end - first < BURN_SLOPE_MS || n * stt - st * st <= 0)
+	return s;
+}
+
+bool burn_curve_slope(const struct burn_curve *c, double *ret_c_per_min, double *ret_error)
+{
+	const double end_ms = c->n ? c->s[c->n - 1].at_ms : 0;
+	const struct sums s = sums_of_end(c, end_ms);
+	const double tt = s.n * s.tt - s.t * s.t, ty = s.n * s.ty - s.t * s.y;
+	const double yy = s.n * s.yy - s.y * s.y;
+	double rest;
+
+	if (s.n < SLOPE_LEAST || end_ms - s.first_ms < BURN_SLOPE_MS || tt <= 0)
 		return false;
-	*ret_c_per_min = (n * sty - st * sy) / (n * stt - st * st);
-	return true;
+	*ret_c_per_min = ty / tt;
+	rest = (yy - ty * ty / tt) / tt / (s.n - 2);
+	*ret_error = rest > 0 ? sqrt(rest) : 0;
+	return *ret_error <= BURN_SLOPE_ERROR || *ret_error <= fabs(*ret_c_per_min) / 4;
 }

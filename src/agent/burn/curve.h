@@ -14,6 +14,7 @@
 #define BURN_SAMPLE_MS	 1000U
 #define BURN_SLOPE_MS	 10000U /* of the last quarter, at least, to speak of a slope */
 #define BURN_SLOPE_NOTED 1.0	/* C a minute, from which on a card still gets warmer */
+#define BURN_SLOPE_ERROR 1.0	/* C a minute, two of which the slope is to be more than that */
 
 enum burn_sample_known {
 	SAMPLE_POWER = 1 << 0,
@@ -44,8 +45,12 @@ void burn_curve_add(struct burn_curve *c, const struct burn_sample *s);
 /* Bound what came over a file: numbers that are none are not known, times rise. */
 void burn_curve_end(struct burn_curve *c);
 
-/* How much warmer it got in a minute at the end: least squares over the last quarter. False: that
- * was too short, or its temperature is not known. */
-bool burn_curve_slope(const struct burn_curve *c, double *ret_c_per_min);
+/*
+ * How much warmer it got in a minute at the end, by least squares over the last quarter, and that
+ * figure's standard error. False: the quarter was too short, its temperature is not known, or it
+ * went up and down with the load (by 15 C on an H100 that computes and rests by turns), so that the
+ * error is more than BURN_SLOPE_ERROR and a quarter of the slope.
+ */
+bool burn_curve_slope(const struct burn_curve *c, double *ret_c_per_min, double *ret_error);
 
 #endif

@@ -574,9 +574,10 @@ static void judge_slope(const struct burnt *d, struct burn_judgement *j)
 	const uint64_t hot =
 		d->throttled_ns[__builtin_ctzll(nvmlClocksEventReasonSwThermalSlowdown)] +
 		d->throttled_ns[__builtin_ctzll(nvmlClocksThrottleReasonHwThermalSlowdown)];
+	double error = 0;
 
-	j->slope_known = burn_curve_slope(&d->curve, &j->slope_c_per_min);
-	if (!j->slope_known || j->slope_c_per_min < BURN_SLOPE_NOTED)
+	j->slope_known = burn_curve_slope(&d->curve, &j->slope_c_per_min, &error);
+	if (!j->slope_known || j->slope_c_per_min - 2 * error < BURN_SLOPE_NOTED)
 		return;
 	if (hot >= BURN_THROTTLE_LEAST)
 		text_list_addf(
