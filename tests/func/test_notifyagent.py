@@ -421,6 +421,7 @@ def test_the_block_of_a_file_that_goes_before_counts_at_once(told, receiver, hom
         own.write_text("{}\n")
         q.start("--no-hold")
         pid = notifier(q)
+        must_come(lambda: list(pathlib.Path(q.spool, "notify").glob("*.json")))  # it has read its config by then
         own.write_text(json.dumps({"notify": {"channels": {"other": hook(other)}}}))
         must_come(lambda: q.said(f"the config has changed: 1 channels ({own})"))
         q.wait(fail_one(q, "mine"), "failed")
