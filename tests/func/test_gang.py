@@ -537,6 +537,7 @@ def test_agent_that_drains_lets_go_of_its_rank(world, ranks):
     b, c = [n for n in nodes if n is not free]
     # By what they have said before, two others might be called.
     must_come(lambda: all('"free":0' in (n.spool / f"agents/{n.name},status").read_text() for n in (b, c)))
+    must_come(lambda: all(n.others()[o.name]["lent"] == 2 for n in nodes for o in (b, c) if n is not o))  # and have read it
     i = ranks.submit(b, gpus=2)
     must_come(lambda: any(t["state"] == "mustered" for t in free.runs().values()), 30)
     off = free.popen("off", "--drain")
