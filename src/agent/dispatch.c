@@ -593,6 +593,7 @@ struct dispatch *dispatch_new(uv_loop_t *loop, const struct view *view, struct e
 	q->gangs = gangs_new(q, dispatch_why);
 	q->on_end = on_end_new(q);
 	q->place.key = recovery_key(q->recovery);
+	q->place.fork_server.key = q->place.key;
 	q->orderbox = orderbox_new(loop,
 				   &(struct orderbox_parts){ .spooler = q->spooler,
 							     .spoolwatch = q->spoolwatch,

@@ -13,6 +13,7 @@
 #include "base/sock.h"
 #include "base/spawn.h"
 #include "base/str.h"
+#include "task/claim_names.h"
 #include "task/fdpass.h"
 #include "task/shproto.h"
 
@@ -20,27 +21,33 @@
 #define TITLE_ROOM                                                                                 \
 	"                                                                                "
 
-/* Our environment, and all symbols bound before the first fork instead of after each. */
-static char **fork_server_env(void)
+/* Our environment, and all symbols bound before the first fork instead of after each. of: "NAME=..."
+ * of whom it is, in place of what is there. */
+static char **fork_server_env(char *of)
 {
 	static char bind_now[] = "LD_BIND_NOW=1";
-	size_t n = 0;
+	size_t n = 0, kept = 0;
 
 	while (environ[n])
 		n++;
 
-	char **env = xcalloc(n + 2, sizeof(*env));
+	char **env = xcalloc(n + 3, sizeof(*env));
 
-	(void)memcpy(env, environ, n * sizeof(*env));
-	env[n] = bind_now;
+	for (size_t i = 0; i < n; i++)
+		if (!str_has_prefix(environ[i], FORK_SERVER_OF_ENV "="))
+			env[kept++] = environ[i];
+	env[kept++] = bind_now;
+	env[kept] = of;
 	return env;
 }
 
-static pid_t spawn_fork_server(int exe_fd, int sock)
+static pid_t spawn_fork_server(int exe_fd, int sock, const char *key)
 {
-	char argv0[] = FORK_SERVER_ARGV0, room[] = TITLE_ROOM;
+	char argv0[] = FORK_SERVER_ARGV0, room[] = TITLE_ROOM, tokens[TASK_TOKEN_MAX];
 	char *const argv[] = { argv0, room, NULL };
-	cleanup_free char **env = fork_server_env();
+	cleanup_free char *of =
+		key ? xasprintf(FORK_SERVER_OF_ENV "=%s", names_tokens_of(key, tokens)) : NULL;
+	cleanup_free char **env = fork_server_env(of);
 	struct spawn s = SPAWN_INIT;
 
 	s.program = exe_fd;
@@ -59,7 +66,7 @@ int fork_server_start(struct fork_server *m, int exe_fd, struct err *e)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(e, errno, "socketpair");
 
-	pid_t pid = spawn_fork_server(exe_fd, pair[1]);
+	pid_t pid = spawn_fork_server(exe_fd, pair[1], m->key);
 
 	(void)close(pair[1]);
 	if (pid < 0) {

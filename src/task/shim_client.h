@@ -26,6 +26,7 @@ struct fork_server {
 	int fd;		 /* polled for reading: readable means that it has gone; -1: none */
 	pid_t pid;	 /* our child, to be waited for when it has gone; or 0 */
 	uint64_t nofile; /* its soft limit of descriptors, and so of tasks; 0: ours */
+	const char *key; /* of the spool whose tasks it starts, as for names_token(); or NULL */
 };
 
 #define FORK_SERVER_NONE                                                                           \

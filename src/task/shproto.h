@@ -64,6 +64,8 @@
 /* argv[0] of the fork server, which process lists show; the agent's end is this descriptor. */
 #define FORK_SERVER_ARGV0 "tenure-shims: starts tasks"
 #define FORK_SERVER_FD	  3
+/* In its environment: of which spool's tasks (names_tokens_of()). */
+#define FORK_SERVER_OF_ENV "TENURE_SHIMS_OF"
 
 enum shmsg_type {
 	SHMSG_START = 1,

@@ -25,6 +25,7 @@
 #include "base/str.h"
 #include "base/utf8.h"
 #include "task/cgroup.h"
+#include "task/claim_names.h"
 #include "task/shproto.h"
 
 #define AGENT_COMM	  "tenure"
@@ -281,12 +282,17 @@ bool tree_parse_user(const char *text, uid_t *ret)
 	return true;
 }
 
-bool tree_parse_env(const char *env, size_t len, const char *name_value)
+enum tree_env tree_parse_env(const char *env, size_t len, const char *name_value, size_t kin)
 {
-	for (const char *p = env; p < env + len; p += strlen(p) + 1)
+	enum tree_env found = TREE_ENV_NONE;
+
+	for (const char *p = env; p < env + len; p += strlen(p) + 1) {
 		if (strcmp(p, name_value) == 0)
-			return true;
-	return false;
+			return TREE_ENV_SAME;
+		if (kin && strncmp(p, name_value, kin) == 0)
+			found = TREE_ENV_KIN;
+	}
+	return found;
 }
 
 /* Whether that is the real user of a process: 1, 0, or what is_no_answer(). Its directory's owner
@@ -338,9 +344,10 @@ static int env_size(const char *pid, size_t *ret)
 
 /*
  * A process in execve() has no environment for a moment, or the rest of one that is being read is
- * missing: then it is shorter than the kernel says it is. Some kernels never say (gVisor).
+ * missing: then it is shorter than the kernel says it is. Some kernels never say (gVisor). 1, 0, or
+ * -ESRCH: it has ended, and what was read says nothing.
  */
-static bool is_cut(pid_t pid, size_t len)
+static int is_cut(pid_t pid, size_t len)
 {
 	char name[16];
 	size_t whole;
@@ -349,11 +356,14 @@ static bool is_cut(pid_t pid, size_t len)
 
 	int r = env_size(name, &whole);
 
+	if (r == -ESRCH || r == -ENOENT)
+		return -ESRCH;
 	return r == 0 ? len != whole : r == -EAGAIN && env_size("self", &whole) == 0;
 }
 
-/* 1, 0, or what is_no_answer(); -EAGAIN: it is in execve(), and stays there. */
-static int has_env(pid_t pid, const char *name_value)
+/* enum tree_env; -ESRCH: it has ended; or what is_no_answer(), -EAGAIN: it is in execve(), and
+ * stays there. */
+static int env_of(pid_t pid, const char *name_value, size_t kin)
 {
 	char path[48];
 
@@ -361,14 +371,16 @@ static int has_env(pid_t pid, const char *name_value)
 	for (int i = 0; i < ENVIRON_TRIES; i++) {
 		cleanup_free char *env = NULL;
 		size_t len;
-		int r = fs_read_file(path, ENVIRON_BYTES_MAX, &env, &len, NULL);
+		int r = fs_read_file(path, ENVIRON_BYTES_MAX, &env, &len, NULL), cut;
 
 		if (r < 0)
-			return is_no_answer(r) ? r : 0;
-		if (tree_parse_env(env, len, name_value))
-			return 1;
-		if (!is_cut(pid, len))
-			return 0;
+			return is_no_answer(r) || r == -ESRCH ? r : TREE_ENV_NONE;
+		r = tree_parse_env(env, len, name_value, kin);
+		if (r == TREE_ENV_SAME)
+			return r;
+		cut = is_cut(pid, len);
+		if (cut <= 0)
+			return cut < 0 ? cut : r;
 		(void)usleep(ENVIRON_STEP_US);
 	}
 	return -EAGAIN;
@@ -376,7 +388,7 @@ static int has_env(pid_t pid, const char *name_value)
 
 bool tree_has_env(pid_t pid, const char *name_value)
 {
-	return has_env(pid, name_value) > 0;
+	return env_of(pid, name_value, 0) == TREE_ENV_SAME;
 }
 
 /* Everything in a session that a process of the task is in; sessions of others cannot be: the shim
@@ -404,8 +416,9 @@ static bool in_cgroup(pid_t pid, const char *token)
 	return at && (!at[strlen(name)] || at[strlen(name)] == '/');
 }
 
-/* What a fork server has besides its shims came to it when one of them was killed. */
-static void mark_orphans(const struct tree *t, pid_t server, enum mark *marks)
+/* What a fork server has besides its shims came to it when one of them was killed. What is another
+ * task's (NULL: that does not matter) is as its parent is. */
+static void mark_orphans(const struct tree *t, pid_t server, const bool *anothers, enum mark *marks)
 {
 	for (size_t i = 0; i < t->n; i++) {
 		const struct tree_proc *p = &t->procs[i];
@@ -413,8 +426,12 @@ static void mark_orphans(const struct tree *t, pid_t server, enum mark *marks)
 		bool shim =
 			strcmp(p->comm, SHIM_COMM) == 0 || strcmp(p->comm, FORK_SERVER_COMM) == 0;
 
-		if (p->parent == server)
-			marks[i] = shim && p->state != 'Z' ? MARK_OUT : MARK_IN;
+		if (p->parent != server)
+			continue;
+		if (shim && p->state != 'Z')
+			marks[i] = MARK_OUT;
+		else if (!anothers || !anothers[i])
+			marks[i] = MARK_IN;
 	}
 }
 
@@ -422,18 +439,28 @@ void tree_keep_orphans(struct tree *t, pid_t server)
 {
 	cleanup_free enum mark *marks = xcalloc(t->n + 1, sizeof(*marks));
 
-	mark_orphans(t, server, marks);
+	mark_orphans(t, server, NULL, marks);
 	keep_marked(t, marks);
 }
 
-/* Ours, or one without an agent: then nobody else ends its orphans but itself. */
-static bool is_fork_server(const struct tree *t, const struct tree_proc *p, uid_t us)
+/* Ours, or one of the token's spool without an agent: then nobody else ends its orphans but itself.
+ * Those of before did not tell of which spool they are. */
+static bool is_fork_server(const struct tree *t, const struct tree_proc *p, const char *token)
 {
 	const struct tree_proc *parent = tree_find(t, p->parent);
+	cleanup_free char *of = NULL;
+	int r;
 
-	if (strcmp(p->comm, FORK_SERVER_COMM) != 0 || p->state == 'Z' || is_of(p->id.pid, us) <= 0)
+	if (strcmp(p->comm, FORK_SERVER_COMM) != 0 || p->state == 'Z' ||
+	    is_of(p->id.pid, getuid()) <= 0)
 		return false;
-	return p->parent == getpid() || !parent || strcmp(parent->comm, AGENT_COMM) != 0;
+	if (p->parent == getpid())
+		return true;
+	if (parent && strcmp(parent->comm, AGENT_COMM) == 0)
+		return false;
+	of = xasprintf(FORK_SERVER_OF_ENV "=%.*s", (int)names_spool_of_token(token), token);
+	r = env_of(p->id.pid, of, sizeof(FORK_SERVER_OF_ENV));
+	return r != TREE_ENV_KIN && r != -ESRCH;
 }
 
 static void mark_ancestors_out(const struct tree *t, enum mark *marks)
@@ -450,22 +477,28 @@ int tree_keep_token(struct tree *t, const char *token)
 {
 	cleanup_free enum mark *marks = xcalloc(t->n + 1, sizeof(*marks));
 	cleanup_free bool *has = xcalloc(t->n + 1, sizeof(*has));
+	cleanup_free bool *anothers = xcalloc(t->n + 1, sizeof(*anothers));
 	cleanup_free char *name_value = xasprintf("%s=%s", TASK_TOKEN_ENV, token);
+	size_t spool = names_spool_of_token(token),
+	       kin = spool ? sizeof(TASK_TOKEN_ENV) + spool : 0;
 	uid_t us = getuid();
 
 	for (size_t i = 0; i < t->n; i++) {
-		int r = is_of(t->procs[i].id.pid, us);
+		pid_t pid = t->procs[i].id.pid;
+		int r = is_of(pid, us);
 
+		if (r == 0)
+			continue;
 		if (r > 0)
-			r = has_env(t->procs[i].id.pid, name_value)
-				    ?: in_cgroup(t->procs[i].id.pid, token);
-		if (r < 0)
+			r = env_of(pid, name_value, kin);
+		if (r < 0 && r != -ESRCH)
 			return r;
-		has[i] = r > 0;
+		has[i] = r == TREE_ENV_SAME || in_cgroup(pid, token);
+		anothers[i] = r == TREE_ENV_KIN && !has[i];
 	}
 	for (size_t i = 0; i < t->n; i++)
-		if (is_fork_server(t, &t->procs[i], us))
-			mark_orphans(t, t->procs[i].id.pid, marks);
+		if (is_fork_server(t, &t->procs[i], token))
+			mark_orphans(t, t->procs[i].id.pid, anothers, marks);
 	for (size_t i = 0; i < t->n; i++)
 		if (has[i] ||
 		    (session_is_ours(t, has, &t->procs[i]) && is_of(t->procs[i].id.pid, us) > 0))

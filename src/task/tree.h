@@ -56,8 +56,10 @@ int tree_parse_status(const char *text, pid_t pid, struct tree_proc *ret);
 /* PID/stat: the size of its environment in bytes. -ESRCH: it has ended, or is the kernel's own;
  * -EAGAIN: it has none yet, being in execve(), or the kernel does not say; -ENODATA: nor that. */
 int tree_parse_env_size(const char *stat, size_t *ret);
-/* PID/environ, len bytes and a NUL. */
-bool tree_parse_env(const char *env, size_t len, const char *name_value);
+/* PID/environ, len bytes and a NUL: whether it has NAME=VALUE, or something else that begins with
+ * the first kin characters of that (0: this is not asked). */
+enum tree_env { TREE_ENV_NONE, TREE_ENV_KIN, TREE_ENV_SAME };
+enum tree_env tree_parse_env(const char *env, size_t len, const char *name_value, size_t kin);
 
 /* Replace what is in t by all processes of the node, threads not counted. 0 or -errno. It can wait:
  * see tree_glance(). */
@@ -79,7 +81,8 @@ void tree_keep_orphans(struct tree *t, pid_t server);
 
 /* Keep the processes of our user with TENURE_TASK_TOKEN=token in their environment or in the
  * token's cgroup, what descends from them, and what of our user is in a session of theirs; and the
- * orphans of our fork server and of those without an agent. Never ourselves or our ancestors.
+ * orphans of our fork server and of those of the same spool without an agent, except what has the
+ * token of another task of the spool: that has a grace of its own. Never ourselves or our ancestors.
  * 0, or -errno: one could not be looked at, for want of descriptors or memory, or as it is in
  * execve() and a file there does not answer (-EAGAIN). */
 int tree_keep_token(struct tree *t, const char *token);

@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	(void)tree_parse_user(text, &uid);
 	(void)tree_parse_status(text, 1, &p);
 	(void)proc_parse_ends_by(text, SIGUSR1);
-	if (tree_parse_env(text, size, "A=1") && !memmem(text, size, "A=1", 3))
+	if (tree_parse_env(text, size, "A=1", 0) && !memmem(text, size, "A=1", 3))
 		abort();
 	if (proc_parse_cgroup(lines, cgroup, sizeof(cgroup)) == 0 &&
 	    (strlen(cgroup) >= sizeof(cgroup) || strchr(cgroup, '\n')))

@@ -136,6 +136,25 @@ static void test_sweep(void **state)
 	spec_free(s);
 }
 
+/* What all tokens of a spool begin with is found in each of them. */
+static void test_spool_of_a_token(void **state)
+{
+	static const char *const keys[] = { "default.1.2", "with+plus", "with-e1-dashes", "" };
+	static const char *const none[] = { "", "-", "e1", "name", "a-b", "7-", "default-1-2" };
+	struct task_name n = { .id = 7, .element = 3, .epoch = 1 };
+	char token[TASK_TOKEN_MAX], of[TASK_TOKEN_MAX];
+
+	for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+		(void)names_token(keys[i], &n, token);
+		(void)names_tokens_of(keys[i], of);
+		assert_int_equal(names_spool_of_token(token), strlen(of));
+		assert_memory_equal(token, of, strlen(of));
+		assert_string_equal(token + strlen(of), "7.3-e1");
+	}
+	for (size_t i = 0; i < ARRAY_LEN(none); i++)
+		assert_int_equal(names_spool_of_token(none[i]), 0);
+}
+
 static void test_tokens(void **state)
 {
 	struct task_name n = { .id = 7, .epoch = 1 };
@@ -190,6 +209,7 @@ int main(void)
 		cmocka_unit_test(test_environment), cmocka_unit_test(test_allocation),
 		cmocka_unit_test(test_login),	    cmocka_unit_test(test_elements),
 		cmocka_unit_test(test_sweep),	    cmocka_unit_test(test_tokens),
+		cmocka_unit_test(test_spool_of_a_token),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

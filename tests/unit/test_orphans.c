@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "task/claim_names.h"
 #include "task/orphans.h"
 #include "task/shproto.h"
 
@@ -70,6 +71,7 @@ static pid_t start(const char *of, const char *script)
 	assert_int_equal(pipe(ready), 0);
 	pid = fork();
 	if (pid == 0) {
+		(void)setpgid(0, 0);
 		(void)setenv(TASK_TOKEN_ENV, of, 1);
 		(void)dup2(ready[1], 1);
 		(void)close(ready[0]);
@@ -184,6 +186,80 @@ static void who_changes_its_program_is_found(void **state)
 	assert_int_equal(missed, 0);
 }
 
+/* ---- what is left on a fork server ---- */
+
+static const struct task_name first = { .id = 1, .epoch = 1 }, second = { .id = 2, .epoch = 1 };
+
+/* One of that spool with the orphans of two of its tasks, of one of another spool that had been
+ * started inside a task, and of one without an environment; ours, or one without an agent. Its
+ * process group. */
+static pid_t start_server(const char *key, bool ours)
+{
+	char tokens[3][TASK_TOKEN_MAX], of[TASK_TOKEN_MAX];
+	cleanup_free char *script = xasprintf(
+		"{ printf " FORK_SERVER_COMM " >/proc/self/comm; echo; exec 1>&-;"
+		"for t in %s %s %s; do " TASK_TOKEN_ENV "=$t sleep 600 & done;"
+		"env -i sleep 600 & wait; }%s",
+		names_token(key, &first, tokens[0]), names_token(key, &second, tokens[1]),
+		names_token("nested", &first, tokens[2]), ours ? "" : " &");
+	pid_t pid;
+
+	(void)setenv(FORK_SERVER_OF_ENV, names_tokens_of(key, of), 1);
+	pid = start("none", script);
+	(void)unsetenv(FORK_SERVER_OF_ENV);
+	return pid;
+}
+
+static bool comes_to(const char *of, int n)
+{
+	for (int i = 0; i < STEPS; i++) {
+		if (count(of) == n)
+			return true;
+		wait_a_step();
+	}
+	return false;
+}
+
+static void end_server(pid_t pid)
+{
+	(void)kill(-pid, SIGKILL);
+	(void)waitpid(pid, NULL, 0);
+}
+
+/* Each task of a spool has its grace; what cannot be told apart is of each. */
+static void another_task_of_the_spool_is_left_alone(void **state)
+{
+	char one[TASK_TOKEN_MAX], two[TASK_TOKEN_MAX];
+
+	(void)names_token(token, &first, one);
+	(void)names_token(token, &second, two);
+	for (int ours = 0; ours < 2; ours++) {
+		pid_t server = start_server(token, ours);
+		struct orphans *o = orphans_begin(one, SIGKILL, 0);
+
+		assert_true(comes_to(one, 3));
+		assert_true(comes_to(two, 3));
+		while (step(o) > 0)
+			wait_a_step();
+		assert_int_equal(count(one), 0);
+		assert_int_equal(count(two), 1);
+		o = orphans_free(o);
+		end_server(server);
+	}
+}
+
+/* It ends its orphans itself, whatever they say that they are. */
+static void a_fork_server_of_another_spool_is_left_alone(void **state)
+{
+	char ours[TASK_TOKEN_MAX], theirs[TASK_TOKEN_MAX];
+	pid_t server = start_server(token, false);
+
+	assert_true(comes_to(names_token(token, &first, theirs), 3));
+	assert_int_equal(count(names_token("another spool", &first, ours)), 0);
+	assert_int_equal(count("not-as-of-a-spool"), 0);
+	end_server(server);
+}
+
 static void nobody_there_is_done_at_once(void **state)
 {
 	struct orphans *o = orphans_begin(token, SIGTERM, GRACE_MS);
@@ -201,6 +277,8 @@ int main(void)
 		TEST(the_signal_comes_first),
 		TEST(who_does_not_listen_is_killed_after_the_grace),
 		TEST(who_changes_its_program_is_found),
+		TEST(another_task_of_the_spool_is_left_alone),
+		TEST(a_fork_server_of_another_spool_is_left_alone),
 		TEST(nobody_there_is_done_at_once),
 	};
 
