@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-from patience import HANG, Limit, Stopwatch, must_come, wait_for
+from patience import HANG, Limit, Stopwatch, must_come, start_as_on_a_card, wait_for
 
 
 def read_proc(pid, name):
@@ -72,27 +72,6 @@ def let_others_through(path):
 def with_home_queue(inner, outer):
     """The environment on a simulated machine, but with the queue and the logs that there are outside."""
     return {k: v for k, v in inner.items() if k not in ("TENURE_ROOT", "TENURE_STATE_DIR") or k in outer}
-
-
-# What a newcomer's start takes on a card that is held (sim/timing.c), in ns. Whoever yields to it has no more time
-# than that, and needs a processor for it: a driver that is five times as fast does not make the machine faster.
-START = {"init-warm": 57_000_000, "context-warm": 105_000_000}
-
-
-def slowness():
-    """How much longer than its time a processor's work takes now; 1: nobody else wants one."""
-    began, used = time.monotonic(), time.thread_time()
-    while time.thread_time() - used < 0.03:  # ten slices of a scheduler: what is shorter tells too little
-        pass
-    return (time.monotonic() - began) / (time.thread_time() - used)
-
-
-def start_as_on_a_card(machine, speed):
-    """A newcomer to this machine starts no faster than on a card, as fast as everything else is. On a card a start is work for
-    a processor, and took four times as long beside four busy loops for each (docs/benchmarks.md), where the simulator sleeps."""
-    slow = slowness() if speed else 1
-    for name, ns in START.items() if 0 < speed < 1 or slow > 1.1 else ():
-        machine.ctl("timing", name, round(ns * slow / speed))
 
 
 # No waiting between the looks: a test is not patient. Hold at once, and again one second after a yield.
@@ -215,7 +194,7 @@ class Machine(Looks):
         assert wait_for(lambda: values.exists() or self.p.poll() is not None) and values.exists(), "tenure sim ended"
         self.env = with_home_queue(dict(v.split("=", 1) for v in values.read_text().split("\0") if v), env)
         self.dev_dir = self.env["TENURE_DEV_DIR"]
-        start_as_on_a_card(self, speed)
+        start_as_on_a_card(self.ctl, speed)
 
     # --- programs on it ---
 

@@ -100,3 +100,25 @@ def must_come(what, limit=10.0, step=0.02):
     value = wait_for(what, limit, step)
     assert value, f"not within {limit} s; the last answer was {value!r}"
     return value
+
+
+# What a newcomer's start takes on a card that is held (sim/timing.c), in ns. Whoever yields to it has no more time
+# than that, and needs a processor for it: a driver that is five times as fast does not make the machine faster.
+START = {"init-warm": 57_000_000, "context-warm": 105_000_000}
+
+
+def slowness():
+    """How much longer than its time a processor's work takes now; 1: nobody else wants one."""
+    began, used = time.monotonic(), time.thread_time()
+    while time.thread_time() - used < 0.03:  # ten slices of a scheduler: what is shorter tells too little
+        pass
+    return (time.monotonic() - began) / (time.thread_time() - used)
+
+
+def start_as_on_a_card(ctl, speed):
+    """A newcomer to the simulated machine that ctl() controls starts no faster than on a card, as fast as everything else
+    is. On a card a start is work for a processor, and took four times as long beside four busy loops for each
+    (docs/benchmarks.md), where the simulator sleeps."""
+    slow = slowness() if speed else 1
+    for name, ns in START.items() if 0 < speed < 1 or slow > 1.1 else ():
+        ctl("timing", name, round(ns * slow / speed))

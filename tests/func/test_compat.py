@@ -17,7 +17,7 @@ PRELUDE = """
 import json, os, pathlib, re, signal, subprocess, sys, time
 
 sys.path.insert(0, os.environ["TEST_HELPERS"])
-from patience import HANG, Stopwatch, wait_for
+from patience import HANG, Stopwatch, start_as_on_a_card, wait_for
 BUILD = pathlib.Path(os.environ["TEST_BUILD"])
 HOME = pathlib.Path(os.environ["HOME"])
 FILES = HOME / ".config/gpu_occupy"
@@ -42,6 +42,7 @@ def ctl(*args):
     run(BUILD / "tenure", "sim", "ctl", *args)
 
 def newcomer(*args):
+    start_as_on_a_card(ctl, float(os.environ["TEST_SPEED"]))
     out = run(BUILD / "sim/newcomer", *args)
     return json.loads(out.splitlines()[0])
 
@@ -69,6 +70,7 @@ def inside(build, env, tmp_path):
     """Run a script on a simulated machine of so many GPUs; its output."""
     def run(script, gpus=2, options=("--speed", "0.1"), timeout=60, **more):
         full = {**env, "TMPDIR": str(tmp_path), "TEST_BUILD": str(build),
+                "TEST_SPEED": options[options.index("--speed") + 1],
                 "TEST_HELPERS": os.path.dirname(__file__), **more}
         full.pop("XDG_RUNTIME_DIR", None)
         full.pop("CUDA_VISIBLE_DEVICES", None)
