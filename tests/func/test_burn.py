@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 import pytest
 
 from holdlib import GIB, machine  # noqa: F401  (machine is a fixture)
-from patience import HANG, must_come, wait_for
+from patience import HANG, Stopwatch, must_come, wait_for
 from test_list import Terminal
 
 
@@ -437,10 +437,13 @@ def test_a_newcomer_ends_it_on_that_device(machine):  # noqa: F811
 
 
 def test_what_others_use_is_not_tested(machine):  # noqa: F811
+    """Nor waited for much longer than the others are tested."""
     m = machine()
     new = m.start("--device", 1, "--take", "10%", "--stay", "60")
     assert wait_for(lambda: m.used()[1] > 0)
+    began = Stopwatch()
     done, doc, gpus = burn(m, seconds="1s")
+    assert began.took() < 10
     assert done.returncode == 3 and gpus[0]["verdict"] == "good" and gpus[1]["verdict"] == "not-tested"
     assert f"PID {new.pid}" in gpus[1]["reasons"][0]
 

@@ -24,6 +24,7 @@
 #define TICK_MS		250
 #define SELECT_NS	(3 * NS_PER_S)	/* for the guard to say which devices are ours */
 #define START_NS	(20 * NS_PER_S) /* for a device to be held and its kernels to be compiled */
+#define FREED_NS	(5 * NS_PER_S)	/* at least, for one that others use to be left by them */
 #define SILENCE_NS	(10 * NS_PER_S) /* no report of a device that is held: its load hangs */
 #define STILL_NS	(5 * NS_PER_S)	/* between two looks: the guard waits for ten */
 #define END_NS		(5 * NS_PER_S)	/* for the guard to take everything back */
@@ -435,6 +436,16 @@ static bool is_tested(const struct run *r, uint32_t at, uint64_t now)
 	       ((health_ns && now >= health_ns + least) || tested_ns >= for_ns + HEALTH_WAIT_NS);
 }
 
+/* For how long it is waited until the test of a device has begun. What others use is waited for as
+ * long as the others are tested: who asks for one second is not kept for twenty. */
+static uint64_t patience_ns(const struct run *r, const struct burnt *d)
+{
+	const uint64_t for_ns = r->state->for_ns > FREED_NS ? r->state->for_ns : FREED_NS;
+	const bool used = d->dev.state == DEV_BUSY || d->dev.state == DEV_LENT;
+
+	return used && for_ns < START_NS ? for_ns : START_NS;
+}
+
 static void look_at_device(struct run *r, uint32_t at, uint64_t now)
 {
 	struct burnt *d = &r->state->devices[at];
@@ -449,7 +460,7 @@ static void look_at_device(struct run *r, uint32_t at, uint64_t now)
 		end_device(d);
 	else if (d->began_ns && now - r->told_ns[at] >= SILENCE_NS)
 		set_trouble(d, "its test has stopped telling how it goes on");
-	if (d->began_ns || now - r->accepted_ns < START_NS)
+	if (d->began_ns || now - r->accepted_ns < patience_ns(r, d))
 		return;
 	why = reason_text(&d->dev.reason);
 	if (d->dev.state == DEV_HELD || d->dev.state == DEV_HOLDING)
