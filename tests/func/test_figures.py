@@ -179,11 +179,11 @@ def history(m, *args):
     return doc, {d["gpu"]: d["samples"] for d in doc["devices"]}
 
 
-def sampled(m, gpu, state):
-    """The figures of the last sample of that kind."""
+def sampled(m, gpu, state, since=0.0):
+    """The figures of the last sample of that kind that began no sooner: they are means over its step."""
     def there():
         columns = history(m, "10m")[1].get(gpu, {"state": []})
-        at = [i for i, s in enumerate(columns["state"]) if s == state]
+        at = [i for i, s in enumerate(columns["state"]) if s == state and columns["t"][i] >= since]
         return at and {k: v[at[-1]] for k, v in columns.items()}
     return must_come(there, 40, 0.5)
 
@@ -203,7 +203,7 @@ def test_history_of_the_devices(machine, tmp_path):  # noqa: F811
     h = m.hold("--load", "none", "--gpus", "0,1")
     busy, held = (0, 1) if m.used()[0] else (1, 0)
     h.held(held)
-    one = sampled(m, held, "held")
+    one = sampled(m, held, "held", since=time.time() + 5)  # so old its power may be
     assert one["mem_ours"] > 100 * 2 ** 30 and one["mem_used"] >= one["mem_ours"] and one["util"] == 0
     assert 100 < one["power_w"] < 130 and 25 < one["temp_c"] < 45 and one["task"] is None
     assert abs(one["t"] - time.time()) < 600 and one["t"] % 10 == 0
