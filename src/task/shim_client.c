@@ -21,8 +21,8 @@
 #define TITLE_ROOM                                                                                 \
 	"                                                                                "
 
-/* Our environment, and all symbols bound before the first fork instead of after each. of: "NAME=..."
- * of whom it is, in place of what is there. */
+/* Our environment, and all symbols bound before the first fork instead of after each. of:
+ * "NAME=..." of whom it is, in place of what is there. */
 static char **fork_server_env(char *of)
 {
 	static char bind_now[] = "LD_BIND_NOW=1";

@@ -82,9 +82,9 @@ void tree_keep_orphans(struct tree *t, pid_t server);
 /* Keep the processes of our user with TENURE_TASK_TOKEN=token in their environment or in the
  * token's cgroup, what descends from them, and what of our user is in a session of theirs; and the
  * orphans of our fork server and of those of the same spool without an agent, except what has the
- * token of another task of the spool: that has a grace of its own. Never ourselves or our ancestors.
- * 0, or -errno: one could not be looked at, for want of descriptors or memory, or as it is in
- * execve() and a file there does not answer (-EAGAIN). */
+ * token of another task of the spool: that has a grace of its own. Never ourselves or our
+ * ancestors. 0, or -errno: one could not be looked at, for want of descriptors or memory, or as it
+ * is in execve() and a file there does not answer (-EAGAIN). */
 int tree_keep_token(struct tree *t, const char *token);
 
 /* The process of that PID, or NULL. */

@@ -269,8 +269,9 @@ def test_pauses_after_so_many_failures(compete):
             CONFIG.replace("backoff_duration: 1", "backoff_duration: 2"))
     assert c.p.wait(HANG) == 0, c.out()
     t = [float(x) for x in (c.dir / "work/tries").read_text().split()]
+    waits = [float(s) for s in re.findall(r"is requeued: exit code 1, try \d; next in (\d)s$", c.out(), re.M)]
     gaps = [b - a for a, b in zip(t, t[1:])]
-    assert len(t) == 5 and max(gaps) == gaps[2] and gaps[2] >= 1.95, gaps
+    assert waits == [1, 1, 2, 1] and all(gap >= wait - 0.05 for gap, wait in zip(gaps, waits)) and len(gaps) == 4, (waits, gaps)
 
 
 def test_log_is_rotated(compete):

@@ -206,9 +206,12 @@ static void test_allocation(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_environment), cmocka_unit_test(test_allocation),
-		cmocka_unit_test(test_login),	    cmocka_unit_test(test_elements),
-		cmocka_unit_test(test_sweep),	    cmocka_unit_test(test_tokens),
+		cmocka_unit_test(test_environment),
+		cmocka_unit_test(test_allocation),
+		cmocka_unit_test(test_login),
+		cmocka_unit_test(test_elements),
+		cmocka_unit_test(test_sweep),
+		cmocka_unit_test(test_tokens),
 		cmocka_unit_test(test_spool_of_a_token),
 	};
 

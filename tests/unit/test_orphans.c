@@ -196,12 +196,12 @@ static const struct task_name first = { .id = 1, .epoch = 1 }, second = { .id = 
 static pid_t start_server(const char *key, bool ours)
 {
 	char tokens[3][TASK_TOKEN_MAX], of[TASK_TOKEN_MAX];
-	cleanup_free char *script = xasprintf(
-		"{ printf " FORK_SERVER_COMM " >/proc/self/comm; echo; exec 1>&-;"
-		"for t in %s %s %s; do " TASK_TOKEN_ENV "=$t sleep 600 & done;"
-		"env -i sleep 600 & wait; }%s",
-		names_token(key, &first, tokens[0]), names_token(key, &second, tokens[1]),
-		names_token("nested", &first, tokens[2]), ours ? "" : " &");
+	cleanup_free char *script =
+		xasprintf("{ printf " FORK_SERVER_COMM " >/proc/self/comm; echo; exec 1>&-;"
+			  "for t in %s %s %s; do " TASK_TOKEN_ENV "=$t sleep 600 & done;"
+			  "env -i sleep 600 & wait; }%s",
+			  names_token(key, &first, tokens[0]), names_token(key, &second, tokens[1]),
+			  names_token("nested", &first, tokens[2]), ours ? "" : " &");
 	pid_t pid;
 
 	(void)setenv(FORK_SERVER_OF_ENV, names_tokens_of(key, of), 1);
