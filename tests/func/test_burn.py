@@ -13,7 +13,7 @@ import pytest
 
 from holdlib import GIB, machine  # noqa: F401  (machine is a fixture)
 from patience import HANG, Stopwatch, must_come, wait_for
-from test_list import Terminal
+from test_list import Terminal, plain
 
 
 def burn(m, *args, seconds="2s"):
@@ -30,6 +30,25 @@ def start(m, *args, seconds="60s"):
     m.others.append(p)
     must_come(lambda: min(m.used()) > 100 * GIB)
     return p
+
+
+def watched(m, *args, errors="0", seconds="60s"):
+    """One of products on a terminal, when it tells what it has computed, with so many wrong results (an expression)."""
+    t = Terminal([m.tenure, "burn", "--for", seconds, "--load", "tensor", *map(str, args)], m.env, 24, 110)
+    try:
+        must_come(lambda: re.search(rf"\d\.\d +- +\d+ +\d+ C +{errors} +testing", plain(t.read())), 30)
+    except AssertionError:
+        t.close()
+        raise
+    return t
+
+
+def ended(t):
+    """Exit code of a watched one, and all that it has said."""
+    try:
+        return t.p.wait(timeout=HANG), plain(t.read())
+    finally:
+        t.close()
 
 
 def end(p):
@@ -348,14 +367,13 @@ def test_the_guard_dies(machine, tmp_path, figure, code):  # noqa: F811
     m = machine(gpus=1)
     if figure:
         m.ctl("health", 0, figure, 2)
-    p = start(m, "--load", "tensor", "--junit", tmp_path / "burn.xml")
-    time.sleep(1.5)
+    t = watched(m, "--junit", tmp_path / "burn.xml", errors="[1-9][0-9]*" if figure else "0")
     for pid in m.pids("tenure.guard"):
         os.kill(pid, signal.SIGKILL)
-    found, devices, errors = end(p)
-    assert found == code and devices[0]["products"]["compared"] > 0, (devices, errors)
-    assert "the guard is gone" in devices[0]["notes" if figure else "reasons"], devices
-    assert (tmp_path / "burn.xml").exists()
+    found, said = ended(t)
+    assert found == code and re.search(r"NVIDIA H200 +(bad|not tested) .* \d\.\d+e\+\d+\s*\n", said), said
+    assert re.search(r"gpu 0  bad: \d+ of \d+ results are wrong" if figure else "gpu 0  not tested: the guard is gone", said), said
+    assert "the guard is gone" in said and (tmp_path / "burn.xml").exists()
 
 
 def test_the_driver_hangs_after_it(machine):  # noqa: F811
@@ -382,14 +400,12 @@ def test_the_driver_hangs_before_it(machine):  # noqa: F811
 def test_a_kernel_fails_meanwhile(machine, function, code):  # noqa: F811
     """The driver reports it as an error of the program, which has worked until then. That it takes no launch is another matter."""
     m = machine(gpus=1)
-    p = start(m, "--load", "tensor", seconds="20s")
-    time.sleep(1.5)
+    t = watched(m, seconds="20s")
     m.ctl("fail", function, 1, "CUDA_ERROR_ILLEGAL_ADDRESS")
-    found, devices, errors = end(p)
-    words = devices[0]["reasons"] + devices[0]["notes"]
-    assert found == code and devices[0]["verdict"] == ("bad" if code == 1 else "not-tested"), (devices, errors)
-    assert (code == 1) == ("a kernel that had worked before has ended with an illegal memory access (CUDA error 700)" in words), words
-    assert any("(700)" in w and "held again" not in w for w in words), words
+    found, said = ended(t)
+    assert found == code and ("gpu 0  bad: " if code == 1 else "gpu 0  not tested: ") in said, said
+    assert (code == 1) == ("a kernel that had worked before has ended with an illegal memory access (CUDA error 700)" in said), said
+    assert any("(700)" in line and "held again" not in line for line in said.splitlines()), said
 
 
 def test_interrupted_at_once(machine, tmp_path):  # noqa: F811
@@ -599,11 +615,10 @@ def test_what_the_burn_before_has_found(machine):  # noqa: F811
     m = machine(gpus=1)
     for how in signal.SIGKILL, signal.SIGINT:
         m.ctl("health", "0", "wrong-results", "2")
-        p = start(m, "--load", "tensor")
-        time.sleep(1.5)  # it has told of wrong results, unless the machine is very busy
+        t = watched(m, errors="[1-9][0-9]*")
         m.ctl("health", "0", "wrong-results", "0")
-        p.send_signal(how)
-        p.communicate(timeout=HANG)
+        t.p.send_signal(how)
+        ended(t)
         done, doc, gpus = burn(m, "--load", "tensor", seconds="2s")
         assert done.returncode == 0 and gpus[0]["products"]["wrong"] == 0, doc
         assert gpus[0]["products"]["product_s"] < 3

@@ -486,8 +486,12 @@ def test_ends_where_no_agent_can_begin(compete):
 
 def remove_queue(c):
     """As `rm -rf` does, while it runs."""
-    path = re.search(r"its output is in (/.*)/logs/", c.out())[1]
-    shutil.rmtree(path)
+    path = pathlib.Path(re.search(r"its output is in (/.*)/logs/", c.out())[1])
+
+    def is_gone():  # what is made meanwhile keeps its directory
+        shutil.rmtree(path, ignore_errors=True)
+        return not path.exists()
+    must_come(is_gone)
 
 
 def test_queue_is_removed(compete):
