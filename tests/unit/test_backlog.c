@@ -15,6 +15,7 @@
 #include "agent/queue/cancel.h"
 #include "agent/queue/depends.h"
 #include "agent/queue/index.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -24,6 +25,18 @@
 #include "spool/lane.h"
 #include "spool/own.h"
 #include "spool_world.h"
+
+/* Time passes only when it is asked for, so that no reading is cut by a machine that is busy: so
+ * much each time. (tests/meson.build) */
+#define QUICK_NS 1000
+#define SLOW_NS	 (60 * NS_PER_MS) /* longer than a part of a reading may take */
+static uint64_t now_ns = 1000 * NS_PER_S, step_ns = QUICK_NS;
+
+uint64_t __wrap_clock_mono_ns(void);
+uint64_t __wrap_clock_mono_ns(void)
+{
+	return now_ns += step_ns;
+}
 
 /* As after a claim that was lost: only that task is looked at. */
 static struct index_reading look_at(struct spool_place *p, uint64_t id)
@@ -457,6 +470,65 @@ static void test_batch_that_is_over(void **state)
 	close_place(&p);
 }
 
+/* Where nothing is done within the time of a part, a part has one of them. Whether more is to come.
+ */
+static bool read_part(struct spool_place *p, bool all, uint64_t id, bool *ret_waits)
+{
+	struct index_reading b = { .want = { .all = all } };
+	bool more;
+
+	index_work(&b, p);
+	assert_int_equal(b.code, 0);
+	for (size_t i = 0; i < b.n_changes; i++)
+		if (b.changes[i].task.id == id)
+			*ret_waits = b.changes[i].waits;
+	more = b.more;
+	index_clear(&b);
+	return more;
+}
+
+static void test_slow_queue(void **state)
+{
+	struct spool_place p = open_place("one");
+	uint64_t ids[3];
+	int parts = 1;
+
+	step_ns = SLOW_NS;
+	for (size_t i = 0; i < ARRAY_LEN(ids); i++)
+		ids[i] = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":1}");
+	for (bool waits = false; read_part(&p, parts == 1, ids[2], &waits) || !waits; parts++)
+		assert_true(parts < 10);
+	assert_int_equal(parts, 3);
+	step_ns = QUICK_NS;
+	close_place(&p);
+}
+
+/* What could not be read is read again, also where all that comes before takes longer than that. */
+static void test_unread_in_a_slow_queue(void **state)
+{
+	struct spool_place p = open_place("one");
+	uint64_t id = submit(p.spool, "{\"argv\":[\"true\"],\"gpus\":1}");
+	char file[NAME_FILE_MAX], path[SPOOL_PATH_MAX];
+	bool waits = false;
+	struct scan_task t;
+
+	assert_true(get(p.spool, id, &t));
+	(void)spool_path(SPOOL_PENDING, name_format(&t.name, file), path);
+	assert_int_equal(spool_rename(p.spool, path, "away", NULL), 0);
+	assert_int_equal(symlinkat("nowhere", p.spool->fd, path), 0);
+	step_ns = SLOW_NS;
+	while (read_part(&p, true, id, &waits))
+		continue;
+	assert_false(waits);
+	assert_int_equal(unlinkat(p.spool->fd, path, 0), 0);
+	assert_int_equal(spool_rename(p.spool, "away", path, NULL), 0);
+	for (int i = 0; i < 100 && !waits; i++)
+		(void)read_part(&p, true, id, &waits);
+	assert_true(waits);
+	step_ns = QUICK_NS;
+	close_place(&p);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
 
 int main(void)
@@ -469,6 +541,8 @@ int main(void)
 		TEST(test_change_of_what_is_claimed),
 		TEST(test_ended_here_before_it_ended_elsewhere),
 		TEST(test_batch_that_is_over),
+		TEST(test_slow_queue),
+		TEST(test_unread_in_a_slow_queue),
 		TEST(test_retried_between_two_looks),
 		TEST(test_ended_here_and_retried),
 		TEST(test_failed_and_removed),

@@ -312,6 +312,7 @@ static void look_at_unread(struct worker *w)
 	struct unread *all = todo->unread;
 	size_t n = todo->n_unread;
 	uint64_t now = clock_mono_ns(), last = 0;
+	bool first = true;
 
 	if (!n)
 		return;
@@ -321,7 +322,7 @@ static void look_at_unread(struct worker *w)
 	for (size_t i = 0; i < n; i++) {
 		const struct scan_task *t = scan_find(w->place->scan, all[i].id, 0);
 		bool due = now >= all[i].at_ns && w->b->n_changes < PART_MAX &&
-			   clock_mono_ns() - w->b->now_ns < PART_NS;
+			   (first || clock_mono_ns() - now < PART_NS);
 		bool waits = t && t->dir == SPOOL_PENDING && all[i].id != last;
 		struct task_name name;
 
@@ -335,6 +336,7 @@ static void look_at_unread(struct worker *w)
 		drop_unread(todo, &all[i]);
 		if (!waits)
 			continue;
+		first = false;
 		name = t->name;
 		read_waiting(w, &name, &all[i]);
 	}
@@ -536,15 +538,19 @@ static void look_at(struct worker *w, const struct seen *s)
 	add_change(w->b, s->id)->task.n_elements = planview_count(s->count);
 }
 
-/* A part at a time: what is read can start while the rest is, and needs no room twice. */
+/* A part at a time: what is read can start while the rest is, and needs no room twice. One of them
+ * in any case, as slow as the queue may be. */
 static void look_at_seen(struct worker *w)
 {
 	struct place_todo *todo = w->todo;
+	uint64_t begun = clock_mono_ns();
+	size_t first;
 
 	if (todo->n > w->n_known)
 		sort_todo(todo);
+	first = todo->at;
 	while (todo->at < todo->n && w->b->n_changes < PART_MAX &&
-	       clock_mono_ns() - w->b->now_ns < PART_NS)
+	       (todo->at == first || clock_mono_ns() - begun < PART_NS))
 		look_at(w, &todo->seen[todo->at++]);
 	w->b->more = todo->at < todo->n;
 	if (w->b->more)
