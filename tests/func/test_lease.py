@@ -136,16 +136,20 @@ def test_a_thief_finds_no_gap(machine):
     a.policy()
     a.held(0)
     t = Thief(m, "--want", "empty", "--", m.newcomer_path, "--take", "90%")
-    shim, watch = Shim(m), Stopwatch()
+    shim = Shim(m)
     late = 0
     for n in range(1, 201, 2):
         late += one_task(m, a, n, shim) + one_task(m, a, n + 1, shim)
         a.held(0)
-    r, stretch = t.end(), watch.stretch()
+    r = t.end()
     assert r["empty"]["times"] == 0 and r["tries"] == 0 and r["polls"] > 1000
-    # Memory has to be free for the task's first allocation, and is taken back when it has ended.
-    # Between two tasks of a chain it is left alone, and with it the time until nothing more comes.
-    assert r["free"]["all_ms"] / 200 / stretch < 250
+    # Memory has to be free before the task's first allocation, and is behind its end until it is taken back or the next
+    # one of the chain has it: 300 times, or twice for each where the next one is late. For how long is bench/handover's.
+    assert 100 <= r["free"]["times"] <= 400, r
+    t = Thief(m, "--want", "empty", "--", m.newcomer_path, "--take", "90%")
+    time.sleep(0.5)
+    r = t.end()
+    assert r["polls"] and r["free"]["times"] == r["empty"]["times"] == 0, r
     # At a fifth of the real times the guard has 3 ms; what else runs here may take them from it.
     assert late <= 4
 
