@@ -254,6 +254,43 @@ def test_bootstrap_for_users_goes_on_where_warnings_stopped_a_build(tree):
     assert r.returncode == 0 and called == ["setup build", "configure build -Dwerror=false"], (called, r.stderr)
 
 
+ALL = "pytest xdist aiosmtpd jsonschema pyte prometheus_client selenium"
+
+
+@pytest.mark.parametrize("first, system, come, tried, left_out", [
+    ("jsonschema", "", ALL, "pytest jsonschema selenium", ""),  # one that only the other python has is no use
+    ("pytest", "", ALL, "pytest jsonschema selenium", ""),
+    (ALL, "", ALL, "", ""),  # an environment of the user's that has all of them
+    ("", ALL, ALL, "", ""),
+    ("pytest xdist", "", "", "pytest jsonschema selenium", "jsonschema selenium"),
+    ("", "", "", "pytest jsonschema", None)])
+def test_bootstrap_wants_the_modules_of_the_tests_in_one_python(tree, first, system, come, tried, left_out):
+    """The system's is the one that packages are for; `come` is what can be installed. None: it ends, for there is no pytest."""
+    for name, modules in (("bin", first), ("system", system)):
+        (tree / name).mkdir(exist_ok=True)
+        (tree / name / "modules").write_text("\n".join(modules.split()))
+        program(tree / name / "python3", f'shift 2; for module; do grep -qxF "$module" {tree}/{name}/modules || exit 1; done')
+    (tree / "bootstrap").write_text((tree / "bootstrap").read_text().replace("/usr/bin/python3", f"{tree}/system/python3"))
+    program(tree / "bin/sudo", 'shift; exec "$@"')
+    program(tree / "bin/id", "echo 1000")
+    program(tree / "bin/apt-get", f"""[ "$3" = install ] || exit 0
+echo "$@" >>{tree}/tried
+for package; do module=$(echo ${{package#python3-}} | sed 's/pytest-xdist/xdist/; s/-/_/')
+    case " {come} " in *" $module "*) echo "$module" >>{tree}/system/modules ;; esac
+done""")
+    program(tree / "bin/ninja", "exit 1")  # so that the tests end here
+    r, _ = bootstrap(tree, "test")
+    words = re.findall(r"python3-(?:pytest-)?([\w-]+)", (tree / "tried").read_text()) if (tree / "tried").exists() else []
+    assert r.returncode == 1 and [m for m in tried.split() if m not in words] == [] and bool(words) == bool(tried), r.stderr
+    lines = [line for line in r.stderr.splitlines() if "not here, so that" in line]
+    if left_out is None:
+        assert "    python3-pytest\n" in r.stderr and "FAILED  build" not in r.stderr
+    else:
+        assert "FAILED  build" in r.stderr and "    python3-pytest\n" not in r.stderr, r.stderr
+        assert all(any(f"python3-{m}" in line for line in lines) for m in left_out.split()), lines
+        assert left_out or not any("python3-" in line for line in lines), lines
+
+
 def test_bootstrap_runs_a_command_where_the_caller_is(tree, tmp_path):
     bootstrap(tree, "build")
     program(tree / "build/tenure", "pwd; echo $*")

@@ -13,12 +13,14 @@ import urllib.parse
 import urllib.request
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
-from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from patience import HANG, must_come, wait_for
 from poolsite import Site
 from weblib import ROOT, Web
+
+pytest.importorskip("prometheus_client", reason="python3-prometheus-client is not here")
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open  # noqa: E402
+from prometheus_client.parser import text_string_to_metric_families as parse_text  # noqa: E402
 
 OPEN = {"Accept": "application/openmetrics-text; version=1.0.0, text/plain;q=0.5"}
 
