@@ -162,42 +162,53 @@ static uint32_t hash(uint32_t x)
 	return x ^ x >> 16;
 }
 
-/* The word of that number in memory that is filled with a pattern. */
-static uint32_t pattern_word(uint32_t pattern, uint32_t seed, uint64_t number)
+/* Words from that number on, which begins a vector of four, in memory that is filled with a
+ * pattern. */
+static void pattern_words(uint32_t pattern, uint32_t seed, uint64_t number, uint32_t *words,
+			  size_t count)
 {
-	const uint64_t vector = number / 4;
-	const uint32_t mixed = (uint32_t)vector ^ (uint32_t)(vector >> 32) * 0x9e3779b9U;
+	const uint32_t step = pattern == PATTERN_WORD	   ? 0
+			      : pattern == PATTERN_ADDRESS ? 1
+							   : 0x9e3779b9U;
 
-	if (pattern == PATTERN_WORD)
-		return seed;
-	if (pattern == PATTERN_ADDRESS)
-		return ((mixed << 2) ^ seed) + (uint32_t)(number % 4);
-	return hash(mixed ^ seed) + (uint32_t)(number % 4) * 0x9e3779b9U;
+	for (size_t i = 0; i < count; i++) {
+		const uint64_t vector = (number + i) / 4;
+		const uint32_t mixed = (uint32_t)vector ^ (uint32_t)(vector >> 32) * 0x9e3779b9U;
+
+		if (i % 4)
+			words[i] = words[i - 1] + step;
+		else if (pattern == PATTERN_WORD)
+			words[i] = seed;
+		else if (pattern == PATTERN_ADDRESS)
+			words[i] = (mixed << 2) ^ seed;
+		else
+			words[i] = hash(mixed ^ seed);
+	}
 }
 
 /* A chunk of little memory is really written, and its beginning compared: a processor is not as
  * quick as a card, and has others to serve. */
 static void do_chunk(const struct arguments *a, uint64_t chunk, struct found *f)
 {
-	static __thread uint32_t words[CHUNK_BYTES / 4];
+	static __thread uint32_t words[CHUNK_BYTES / 4], want[SAMPLE_BYTES / 4];
 	const uint64_t from = chunk * CHUNK_BYTES, left = long_of(a, 4) - from;
 	const size_t n = left < CHUNK_BYTES ? left : CHUNK_BYTES;
 	const size_t compared = n < SAMPLE_BYTES ? n : SAMPLE_BYTES;
 	const uint32_t expected = word_of(a, 6), written = word_of(a, 8);
 
-	if (expected && cu_read(words, long_of(a, 3) + from, compared) == CUDA_SUCCESS)
+	if (expected && cu_read(words, long_of(a, 3) + from, compared) == CUDA_SUCCESS) {
+		pattern_words(expected, word_of(a, 7), from / 4, want, compared / 4);
 		for (size_t i = 0; i < compared / 4; i++) {
-			uint32_t want = pattern_word(expected, word_of(a, 7), from / 4 + i);
-
-			if (words[i] == want)
+			if (words[i] == want[i])
 				continue;
 			f->wrong++;
-			record(f, from + 4 * i, words[i], want);
+			record(f, from + 4 * i, words[i], want[i]);
 		}
-	for (size_t i = 0; written && i < n / 4; i++)
-		words[i] = pattern_word(written, word_of(a, 9), from / 4 + i);
-	if (written)
-		(void)cu_write(long_of(a, 3) + from, words, n);
+	}
+	if (!written)
+		return;
+	pattern_words(written, word_of(a, 9), from / 4, words, n / 4);
+	(void)cu_write(long_of(a, 3) + from, words, n);
 }
 
 /* Of much memory only whole pages in the beginning are written, and with one word: that is quick,
@@ -208,10 +219,12 @@ static void fill_chunks(const struct arguments *a, uint64_t first, uint64_t coun
 	const CUdeviceptr at = long_of(a, 3);
 	const CUdeviceptr from = (at + first * CHUNK_BYTES + CU_PAGE - 1) / CU_PAGE * CU_PAGE;
 	const CUdeviceptr to = (at + last * CHUNK_BYTES) / CU_PAGE * CU_PAGE;
+	uint32_t word;
 
-	if (from < to)
-		(void)cu_fill(from, pattern_word(word_of(a, 8), word_of(a, 9), (from - at) / 4),
-			      to - from);
+	if (from >= to)
+		return;
+	pattern_words(word_of(a, 8), word_of(a, 9), (from - at) / 4, &word, 1);
+	(void)cu_fill(from, word, to - from);
 }
 
 /* (stop, duration_ns, turns, p, bytes, found, expected, seed, written, seed) */

@@ -102,7 +102,7 @@ class Page:
             except (StaleElementReferenceException, IndexError):
                 return None
         try:
-            return must_come(look, limit, 0.03)
+            return must_come(look, limit, 0.1)
         except AssertionError as e:
             raise AssertionError(f"{e}\n{self.text()}\n{self.wrongs()}") from e
 
