@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import signal
-import statistics
 import subprocess
 import threading
 import time
@@ -539,28 +538,6 @@ def test_commands_and_what_the_agent_is_asked_beside_each_other(web):
     for t in threads:
         t.join(HANG)
     assert set(answers) <= {200, 429} and answers.count(200) > 60
-
-
-def test_many_who_ask_for_the_last_day_leave_the_agent_its_time(web, queue):
-    """It is asked by one at a time, which leaves it alone for twice as long as it took."""
-    q = queue(gpus=8)
-    pagepast.write_past(q)
-    q.start("--no-hold")
-    w = web(node=q)
-    must_come(lambda: w.get("/api/v1/devices/history").json["devices"])
-    steps = iter(range(10, 100000, 10))  # another one each time: the same question has the same answer for two seconds
-
-    def ask():
-        began = time.monotonic()
-        must_come(lambda: w.ask("GET", f"/api/v1/devices/history?step={next(steps) % 200 + 10}", checked=False).status == 200, step=0)
-        return time.monotonic() - began
-    ratios = []
-    for _ in range(9):
-        alone = ask()
-        ratios.append(ask() / alone)
-        ended = time.monotonic() + 4 * alone
-        must_come(lambda: time.monotonic() > ended)  # nobody else asks meanwhile
-    assert statistics.median(ratios) > 1.3, ratios
 
 
 def test_ranges_of_a_log(web):

@@ -18,10 +18,14 @@
 #include "sched/fit.h"
 #include "sched/waiting_line.h"
 
-#define TASKS  60
-#define STEPS  60
-#define SEEDS  2000
-#define LANES  3
+#define TASKS 60
+#define STEPS 60
+#define LANES 3
+#ifdef __SANITIZE_ADDRESS__
+#define SEEDS 500 /* what sanitizers look for is the same in each */
+#else
+#define SEEDS 2000
+#endif
 #define WIDTH2 2 /* the last lane's width; the others are serial */
 
 enum sim_state { SIM_NONE, SIM_WAIT, SIM_RUN, SIM_ENDED };
