@@ -181,7 +181,7 @@ class Machine(Looks):
     """`tenure sim` around a process that only waits; everything else gets its environment."""
 
     def __init__(self, build, env, tmp, gpus=2, speed=0.2, options=()):
-        self.machine, self.tmp = self, tmp
+        self.machine, self.tmp, self.speed = self, tmp, speed
         self.tenure, self.sim, self.newcomer_path = str(build / "tenure"), build / "sim", build / "sim/newcomer"
         self.started, self.others = [], []
         # A neighbour's settings, and its CUDA_VISIBLE_DEVICES, are none of ours.
