@@ -2,6 +2,7 @@
 """A node of several that is dead, or whose agent is: its tasks wait again, or are filed, once."""
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
@@ -40,10 +41,12 @@ def test_end_that_was_told_to_an_agent_that_dies(world, tmp_path):
     b.run("off")
     b.agent.wait(HANG)
     i = a.submit("-g", "0", "--", "sh", "-c", f"echo begun >> {mark}; until [ -e {go} ]; do sleep 0.02; done")
+    assert wait_for(lambda: lines(mark))  # or the other one would run it
     b.start()
-    assert wait_for((a.spool / f"agents/{i},e0").exists)
+    # Its shim knows of the other node: before that it leaves the end to its agent.
+    claim = a.spool / f"agents/{i},e0"
+    assert wait_for(lambda: claim.exists() and re.search('"promise_ms":[1-9]', claim.read_text()))
     shims = a.shims()
-    assert wait_for(lambda: lines(mark))
     a.agent.send_signal(signal.SIGSTOP)
     go.touch()
     assert shims and wait_for(lambda: not any(map(proc_exists, shims)))
