@@ -125,9 +125,9 @@ enum claim_state claim_heartbeat_look(struct claim_heartbeat *k, uint32_t *ret_g
 	return CLAIM_KEPT;
 }
 
-bool claim_heartbeat_is_watched(const struct claim_heartbeat *k)
+bool claim_heartbeat_has_begun(const struct claim_heartbeat *k)
 {
-	return k->begun && k->fence_timeout_ms;
+	return k->begun;
 }
 
 void claim_heartbeat_leave_record(struct claim_heartbeat *k, const struct task_record *r)

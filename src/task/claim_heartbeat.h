@@ -17,7 +17,7 @@
  *	claim_heartbeat_look(&k, &grace_ms)	whenever timer_fd or wake_fd is readable
  *	claim_heartbeat_leave_record(&k, &record)
  *		at the end, where no agent was there to be told, or others may have to file it:
- *		claim_heartbeat_is_watched()
+ *		claim_heartbeat_has_begun()
  *
  * The task gets its grace out of what is left of the promise, and none where nothing is. Time is
  * measured with CLOCK_BOOTTIME, and so is the wait for the fence: a machine that sleeps cannot
@@ -54,8 +54,9 @@ int claim_heartbeat_init(struct claim_heartbeat *k, const struct launch_spec *sp
 			 const struct proc_id *self, int wake_fd, struct err *e);
 /* CLAIM_LATE: *ret_grace_ms from now to KILL, in time for those who wait; 0: at once. */
 enum claim_state claim_heartbeat_look(struct claim_heartbeat *k, uint32_t *ret_grace_ms);
-/* It has beaten, and another agent serves the instance: that one takes over what is not filed. */
-bool claim_heartbeat_is_watched(const struct claim_heartbeat *k);
+/* It has run for a heartbeat: another agent, which may come at any time, looks at this claim by
+ * itself, and takes over what is not filed. */
+bool claim_heartbeat_has_begun(const struct claim_heartbeat *k);
 /* The record of the end into the spool, tried until it is there or the claim is not. May take as
  * long as the filesystem does not answer; a spool that is not there for two minutes is gone. */
 void claim_heartbeat_leave_record(struct claim_heartbeat *k, const struct task_record *r);

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from machine import children, proc_exists, until
 from nodelib import first_stays, kill_at_once, lines, marking, two_that_know_each_other
 from patience import HANG, must_come, wait_for
@@ -34,7 +36,8 @@ def test_dead_node_gives_its_tasks_back(world, tmp_path):
     assert lines(mark)[1].split()[2] == "1"
 
 
-def test_end_that_was_told_to_an_agent_that_dies(world, tmp_path):
+@pytest.mark.parametrize("alone", [False, True], ids=["two nodes", "the other one comes later"])
+def test_end_that_was_told_to_an_agent_that_dies(world, tmp_path, alone):
     """It has heard of the end and has not filed it: the other node does, and runs nothing again."""
     a, b = two_that_know_each_other(world)
     go, mark = tmp_path / "go", tmp_path / "marks"
@@ -42,15 +45,19 @@ def test_end_that_was_told_to_an_agent_that_dies(world, tmp_path):
     b.agent.wait(HANG)
     i = a.submit("-g", "0", "--", "sh", "-c", f"echo begun >> {mark}; until [ -e {go} ]; do sleep 0.02; done")
     assert wait_for(lambda: lines(mark))  # or the other one would run it
-    b.start()
-    # Its shim knows of the other node: before that it leaves the end to its agent.
     claim = a.spool / f"agents/{i},e0"
-    assert wait_for(lambda: claim.exists() and re.search('"promise_ms":[1-9]', claim.read_text()))
+    if not alone:
+        b.start()
+    # Its shim has begun to keep the claim: before that it leaves the end to its agent.
+    assert wait_for(lambda: claim.exists() and re.search(f'"promise_ms":{"0" if alone else "[1-9]"}',
+                                                         claim.read_text()))
     shims = a.shims()
     a.agent.send_signal(signal.SIGSTOP)
     go.touch()
     assert shims and wait_for(lambda: not any(map(proc_exists, shims)))
     a.kill()
+    if alone:
+        b.start()
     b.wait(i, "done")
     assert lines(mark) == ["begun"]
     assert not [f for f in (a.spool / "agents").iterdir() if f.name.startswith(f"{i},")]
