@@ -88,11 +88,20 @@ def next_of(news, limit):
 
 
 def wait_for(what, timeout=10.0, step=0.02):
-    """The first true value of what(), or what it gave last when the time is up."""
+    """The first true value of what(), or what it gave last when the time is up.
+
+    A file that went between its being listed and its being read, as what is looked at goes, is no answer yet."""
     limit = Limit(timeout)
-    while not (value := what()) and not limit.over():
+    while True:
+        try:
+            value = what()
+        except FileNotFoundError:
+            if limit.over():
+                raise
+        else:
+            if value or limit.over():
+                return value
         time.sleep(step)
-    return value
 
 
 def must_come(what, limit=10.0, step=0.02):

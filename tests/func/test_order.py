@@ -65,8 +65,17 @@ def test_a_process_stays_at_its_file_and_helps_where_most_is_left(sharing):
     assert run(s, a) + run(s, a) + run(s, a) == [*z[1:], y[3]]
 
 
+def test_one_process_has_the_page_for_itself_and_others_help_only_at_the_end(sharing):
+    x, page = [f"x.py::test_{i}" for i in range(5)], [f"tests/func/{order.ALONE}::test_{i}" for i in range(7)]
+    s, (a, b) = sharing([*x, *page, f"tests/func/{LONG[0]}"], 2)
+    assert a.got == [f"tests/func/{LONG[0]}", page[0]] and b.got == x[:2]
+    assert run(s, b) + run(s, b) + run(s, b) == x[2:]
+    assert run(s, a) + run(s, a) == page[1:3]
+    assert run(s, b) == page[3:4]
+
+
 def test_each_runs_once_and_all_end(sharing):
-    tests = [f"{f}.py::test_{i}" for f in "xyzuv" for i in range(7)] + [f"tests/func/{name}" for name in LONG[:5]]
+    tests = [f"tests/func/{order.ALONE}::test_{i}" for i in range(4)] + [f"{f}.py::test_{i}" for f in "xyzuv" for i in range(7)] + [f"tests/func/{name}" for name in LONG[:5]]
     s, processes = sharing(tests, 3)
     while s.pending:
         for p in processes:
