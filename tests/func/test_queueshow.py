@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import time
 
@@ -209,6 +210,22 @@ def test_run_of_many(queue):
     assert json.loads(done.stdout) == {"id": 3, "name": "sh", "state": "done", "exit_code": 0, "elements": 0}, done
     done = run("--array", "0-99")
     assert done.stdout == "" and "too many elements" in done.stderr and "99 of its 100 elements" in done.stderr, done
+
+
+def test_run_of_many_in_their_order(queue):
+    """What ran one after another is shown so, however rarely the client gets to look."""
+    q = queue()
+    q.start("--no-hold")
+    for _ in range(5):
+        p = subprocess.Popen([q.m.tenure, "run", "-g", "0", "--array", "1-64%1", "--", "sh", "-c",
+                              "echo n=$TENURE_ARRAY_INDEX; sleep 0.01"], env=q.m.env, text=True, stdout=subprocess.PIPE)
+        label = p.stdout.readline()
+        while p.poll() is None:
+            p.send_signal(signal.SIGSTOP)
+            time.sleep(0.03)
+            p.send_signal(signal.SIGCONT)
+            time.sleep(0.002)
+        assert re.findall(r"n=(\d+)", label + p.communicate()[0]) == [str(n) for n in range(1, 65)]
 
 
 def test_run_of_many_that_begin_at_any_moment(queue):

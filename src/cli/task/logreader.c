@@ -548,6 +548,7 @@ struct follower {
 	struct pace pace;
 	struct taskwatch *w;
 	uint64_t tell_ns; /* when to say that it waits; 0: it does not, UINT64_MAX: it was said */
+	bool search;	  /* it is time to */
 	bool over;
 };
 
@@ -575,16 +576,26 @@ static void begin_to_follow(struct follower *f, const struct logreader *t, struc
 				.w = w };
 }
 
-/* One look: what is new is shown. 0 or negative. */
-static int follow_once(struct follower *f, struct err *e)
+/* Its first log is opened when there is one; nothing is shown yet. 0 or negative. */
+static int look_at_it(struct follower *f, struct err *e)
 {
 	int code, ended = taskwatch_look(f->w, e); /* before the last read */
 
 	if (ended < 0)
 		return ended;
 	f->r.over = ended;
-	code = copy_more(&f->r, e);
-	if (code == 0 && (ended || is_time_to_search(&f->pace, &f->r, f->w)))
+	f->search = ended || is_time_to_search(&f->pace, &f->r, f->w);
+	code = f->search && f->r.fd < 0 ? find_log(&f->r, e) : 0;
+	return code < 0 ? code : 0;
+}
+
+/* What is new of it, as of the look. 0 or negative. */
+static int show_new(struct follower *f, struct err *e)
+{
+	bool ended = f->r.over;
+	int code = copy_more(&f->r, e);
+
+	if (code == 0 && f->search && (ended || f->r.fd >= 0))
 		while ((code = find_log(&f->r, e)) > 0 && (code = copy_more(&f->r, e)) == 0)
 			;
 	if (ended)
@@ -602,13 +613,27 @@ int logreader_follow(const struct logreader *t, struct taskwatch *w, struct err 
 
 	begin_to_follow(&f, t, w);
 	while (code == 0 && !f.over) {
-		code = follow_once(&f, e);
+		code = look_at_it(&f, e);
+		if (code == 0)
+			code = show_new(&f, e);
 		if (code == 0 && !f.over) {
 			taskwatch_pause(w);
 			code = t->turn ? t->turn(t->data) : 0;
 		}
 	}
 	reader_clear(&f.r);
+	return code;
+}
+
+/* The last one first: what ran before another is found with it, and shown before it, however long
+ * we are kept from looking meanwhile. */
+static int look_at_all(struct follower *all, size_t n, struct err *e)
+{
+	int code = 0;
+
+	while (n-- && code == 0)
+		if (!all[n].over)
+			code = look_at_it(&all[n], e);
 	return code;
 }
 
@@ -623,10 +648,11 @@ int logreader_follow_all(const struct logreader *t, struct taskwatch **w, size_t
 	while (code == 0 && left) {
 		struct taskwatch *lives = NULL;
 
+		code = look_at_all(all, n, e);
 		for (size_t i = 0; i < n && code == 0; i++) {
 			if (all[i].over)
 				continue;
-			code = follow_once(&all[i], e);
+			code = show_new(&all[i], e);
 			left -= all[i].over;
 			lives = all[i].over ? lives : w[i];
 		}
