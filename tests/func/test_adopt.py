@@ -13,7 +13,7 @@ import pytest
 import fakeguard as fg
 from fakeguard import address, socket_dir
 from machine import proc_exists
-from patience import HANG, wait_for
+from patience import HANG, must_come, wait_for
 from queuelib import Queue
 from test_import import PYTHON
 from test_queuebad import AS_ROOT
@@ -128,7 +128,7 @@ def test_end_is_told_to_who_has_taken_it_over(queue, said):
     said.go.touch()
     q.wait(i, "done")
     time.sleep(0.5)
-    assert not [f for f in os.listdir(os.path.join(q.spool, "agents")) if f.endswith(",end")]
+    must_come(lambda: not [f for f in os.listdir(os.path.join(q.spool, "agents")) if f.endswith(",end")])
 
 
 def test_batch_of_one(queue, said):

@@ -13,7 +13,7 @@ import pytest
 from holdlib import GIB
 from machine import children
 from nodelib import kill_at_once, two_that_know_each_other
-from patience import HANG, must_come
+from patience import HANG, Stopwatch, must_come
 from test_list import Terminal
 
 
@@ -124,13 +124,13 @@ def test_interrupted_twice(world):
     p = start(a, on=(a, b))
     stopped = processes(b)
     b.freeze(stopped)
-    began = time.monotonic()
+    began = Stopwatch()
     p.send_signal(signal.SIGINT)
     time.sleep(2)
     assert p.poll() is None
     p.send_signal(signal.SIGINT)
     code, nodes, _ = end(p)
-    assert time.monotonic() - began < 10
+    assert began.took() < 10
     assert code == 3 and nodes["beta"]["trouble"] == "node beta has not ended in time" and "interrupted" in nodes["alpha"]["devices"][0]["reasons"][0], nodes
     b.wake(stopped)
     is_idle(a, b)
