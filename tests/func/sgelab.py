@@ -112,9 +112,11 @@ class Lab:
         return [int(pid) for pid in self.call("pgrep", "-x", name).stdout.split()]
 
     def signal(self, name, what):
-        """To all of its processes with that name, and to none outside."""
+        """To all of its processes with that name, and to none outside; who is to stop has stopped then."""
         for pid in self.pids(name):
             self.call("kill", f"-{what}", pid)
+            if what == "STOP":
+                must_come(lambda pid=pid: all(s[0] == "T" for s in self.call("ps", "-L", "-o", "stat=", "-p", pid).stdout.split()))
 
     def kill_execd(self):
         """The node is lost to the engine; its jobs live on."""

@@ -126,6 +126,7 @@ def test_interrupted_twice(world):
     b.freeze(stopped)
     began = Stopwatch()
     p.send_signal(signal.SIGINT)
+    must_come(lambda: not processes(a))
     time.sleep(2)
     assert p.poll() is None
     p.send_signal(signal.SIGINT)

@@ -123,7 +123,7 @@ def test_start_that_comes_late(build, env, tmp_path):
         q.start("--no-hold")
         q.wait(i, "done")
         # The late one has the name of what it was forked from until it has its task.
-        assert wait_for(lambda: len(ours(q.home, ["tenure-shims\n"])) == 1)
+        assert wait_for(lambda: len(ours(q.home, ["tenure-shims\n"])) == 1), (ours(q.home, ["tenure-shims\n"]), q.out.read_text())
         assert life.marks.read_text().split() == [str(i)]
     finally:
         life.close()
