@@ -655,8 +655,8 @@ static void finish(struct shim *sh)
 	shim_tell_ended(sh);
 	if (!kept)
 		stay(sh);
-	/* Who was told may be gone before it has filed that. For a short task that would cost more
-	 * than it is worth: its claim is its agent's. */
+	/* Who was told may be gone before it has filed that. A short task's claim goes by its agent
+	 * (docs/spool.md). */
 	bool told = is_served(sh) && !claim_heartbeat_has_begun(&sh->heartbeat);
 
 	for (size_t i = 0; i < sh->n_conns; i++)
