@@ -8,7 +8,7 @@ import pytest
 
 from machine import until
 from nodelib import caching_nodes, kill_at_once, lines, marking, two_that_know_each_other
-from patience import HANG, wait_for
+from patience import HANG, must_come, wait_for
 
 
 def owner(node, key):
@@ -105,6 +105,22 @@ def test_lane_on_nodes_with_caches(world, faultfs, tmp_path, caches):
     for i in tasks:
         a.wait(i, "done", 40)
     assert at_once(mark) == 1 and len(lines(mark)) == 2 * len(tasks)
+
+
+def test_lane_is_paused_before_the_failure_that_pauses_it_is_told(world, faultfs, tmp_path):
+    """Else another node that sees the end starts the next one of a lane that is to stand still."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    tasks = [a.submit("-g", "0", "-l", "one", "--paused", "--", "false") for _ in range(4)]
+    with mount.ruled("rename hang *?/default/lanes/one"):
+        a.run("resume", *map(str, tasks[:3]))
+        must_come(mount.met)
+        assert [d for d in ("running", "failed") if list((mount.below / "default" / d).glob(f"*,{tasks[2]},*"))] == ["running"]
+    for i in tasks[:3]:
+        a.wait(i, "failed")
+    a.run("resume", str(tasks[3]))
+    must_come(lambda: "lane" in a.why(tasks[3]) and "paused" in a.why(tasks[3]))
 
 
 @pytest.mark.parametrize("options", [["-l", "one"], ["--array", "1-2%1"], ["-l", "one", "--array", "1-2"]], ids=" ".join)

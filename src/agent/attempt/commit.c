@@ -374,13 +374,11 @@ static int pause_batch(struct spool_place *p, uint64_t id, struct err *e)
 	return r;
 }
 
-/* What fails at once, again and again, is not tried on: its lane is paused, or the batch that has
- * none. */
-static int pause_what_fails(struct commit *f, struct spool_place *p)
+/* It could not be: the next one that fails tries it again. */
+static void pause_later(struct commit *f, const struct retry_policy *policy)
 {
-	if (f->spec->lane)
-		return lane_pause(p->spool, f->spec->lane, f->verdict.text, &f->e);
-	return f->verdict.what == RETRY_AGAIN ? pause_batch(p, f->claim.name.id, &f->e) : 0;
+	f->verdict.pause = false;
+	f->streak = (struct retry_streak){ .fast = policy->fast_limit };
 }
 
 /* ---- the command that follows ---- */
@@ -450,6 +448,11 @@ void commit_work(struct spool_job *job, struct spool_place *p)
 
 	bool promised = promise_command(f, p);
 
+	/* What fails at once, again and again, is not tried on: its lane is paused, before anybody
+	 * can see that it has ended and start the next one; or the batch that has none. */
+	if (f->verdict.pause && f->spec->lane &&
+	    lane_pause(p->spool, f->spec->lane, f->verdict.text, &f->e) != 0)
+		pause_later(f, &policy);
 	f->code = f->claim.name.element ? commit_element(f, p) : commit_single(f, p);
 	/* Another file that is missing does not mean that somebody else has the task. */
 	f->code = spool_confirm(p->spool, f->claim.path, f->code, &f->e);
@@ -458,10 +461,9 @@ void commit_work(struct spool_job *job, struct spool_place *p)
 	f->superseded = f->superseded || f->code == BATCH_SUPERSEDED;
 	if (promised)
 		keep_promise(f, p);
-	if (f->code >= 0 && f->verdict.pause && pause_what_fails(f, p) != 0) {
-		f->verdict.pause = false; /* the next one tries it again */
-		f->streak = (struct retry_streak){ .fast = policy.fast_limit };
-	}
+	if (f->code >= 0 && f->verdict.pause && !f->spec->lane && f->verdict.what == RETRY_AGAIN &&
+	    pause_batch(p, f->claim.name.id, &f->e) != 0)
+		pause_later(f, &policy);
 	if (f->code >= 0)
 		(void)end_record_remove(f->run_dir, f->token);
 	if ((f->code >= 0 || f->code == -ENOENT) && f->spec->gpus_max)
