@@ -94,6 +94,7 @@ def test_occupy_from_on_to_off(inside, job):
         pid = int(re.search(r"^Occupy started \\(PID: (\\d+)\\)$", out, re.M)[1])
         assert PID.read_text().strip() == str(pid) and alive(pid)
         wait(lambda: min(used()) > 20.3)
+        wait(lambda: " 2 of 2 GPUs held" in occupy("status"))  # its agent is told a moment later
         status = occupy("status")
         lines = status.splitlines()
         assert lines[:4] == [f"Occupy is running (PID: {pid})", f"Log file: {LOG}", "",

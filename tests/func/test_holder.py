@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: MIT
 """A holder on its own: this is its guard, and sends what comes at a bad moment."""
+import contextlib
 import fcntl
 import os
 import pathlib
+import queue
+import select
 import signal
 import socket
 import struct
 import subprocess
 import termios
+import threading
+import time
 
 import pytest
 
 from holdlib import GIB, machine  # noqa: F401  (machine is a fixture)
-from patience import must_come
+from patience import HANG, must_come
 
 (HOLD, LOAD, GROW, RELEASE, END, READY, HELD, FREED, FAILED, AMOUNT, HEARTBEAT) = range(1, 12)
 NONE, SM = 0, 2
@@ -23,25 +28,54 @@ class Holder:
     def __init__(self, m):
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         theirs.setblocking(False)
-        self.sock.settimeout(10)
         self.process = subprocess.Popen(
             ["bash", "-c", 'exec -a "tenure-hold: a test" "$0" 3<&"$1"', m.tenure,
              str(theirs.fileno())], env=m.env, pass_fds=[theirs.fileno()])
         theirs.close()
+        self.telling, self.silent, self.answers = threading.Lock(), False, queue.Queue()
+        self.guard = threading.Thread(target=self.beat, daemon=True)
+        self.guard.start()
 
-    def tell(self, kind, amount=0, load=NONE, duty=0):
+    def beat(self):
+        """As a guard does, for a holder that hears nothing for two seconds ends; and read what it answers."""
+        due = 0
+        while True:
+            if select.select([self.sock], [], [], 0.1)[0]:
+                try:
+                    m = LAYOUT.unpack(self.sock.recv(8192))
+                except (ConnectionResetError, struct.error):  # it has ended
+                    return
+                if m[1] != HEARTBEAT:
+                    self.answers.put(m)
+            with self.telling, contextlib.suppress(BrokenPipeError):
+                if not self.silent and time.monotonic() >= due:
+                    self.send(HEARTBEAT)
+                    due = time.monotonic() + 0.5
+
+    def hush(self):
+        with self.telling:
+            self.silent = True
+
+    def send(self, kind, amount=0, load=NONE, duty=0):
         self.sock.send(LAYOUT.pack(6, kind, 0, 0, 0, amount, load, duty, 0, 0, 0, 0, 0, b"", b""))
 
-    def answer(self, kind):
-        """The bytes of the next answer, which is of that kind."""
-        m = LAYOUT.unpack(self.sock.recv(8192))
+    def tell(self, *order, **more):
+        with self.telling:
+            self.send(*order, **more)
+
+    def next(self, kind):
+        """The next answer, which is of that kind."""
+        m = self.answers.get(timeout=HANG)
         assert m[1] == kind, m
-        return m[10]
+        return m
+
+    def answer(self, kind):
+        """Its bytes."""
+        return self.next(kind)[10]
 
     def failure(self):
-        m = LAYOUT.unpack(self.sock.recv(8192))
-        assert m[1] == FAILED, m
-        return m[-2].rstrip(b"\0").decode()
+        """Its text."""
+        return self.next(FAILED)[-2].rstrip(b"\0").decode()
 
     def has_read_all(self):
         return fcntl.ioctl(self.sock, termios.TIOCOUTQ, bytes(4)) == bytes(4)
@@ -53,6 +87,7 @@ class Holder:
     def end(self):
         self.process.kill()
         self.process.wait()
+        self.guard.join()
 
 
 @pytest.fixture
@@ -81,6 +116,7 @@ def test_release_between_two_tries_to_take_a_piece(holder):
     h, m = holder
     m.ctl("fail", "cuInit", 1000000)  # takes the place in front of the one that hangs
     m.ctl("hang", "cuMemAlloc")
+    h.hush()  # it is to have read all
     h.tell(GROW)
     must_come(h.has_read_all)
     must_come(h.sleeps)
