@@ -194,7 +194,7 @@ class Machine(Looks):
         assert wait_for(lambda: values.exists() or self.p.poll() is not None) and values.exists(), "tenure sim ended"
         self.env = with_home_queue(dict(v.split("=", 1) for v in values.read_text().split("\0") if v), env)
         self.dev_dir = self.env["TENURE_DEV_DIR"]
-        start_as_on_a_card(self.ctl, speed)
+        self.slow = start_as_on_a_card(self.ctl, speed)
 
     # --- programs on it ---
 
@@ -217,6 +217,7 @@ class Machine(Looks):
 
     def start(self, *args, prefix=(), **env):
         """A newcomer in the background."""
+        self.slow = start_as_on_a_card(self.ctl, self.speed, self.slow)
         p = subprocess.Popen([*prefix, self.newcomer_path, *map(str, args)], env={**self.env, **env}, stdout=subprocess.PIPE, text=True)
         self.others.append(p)
         return p

@@ -124,10 +124,15 @@ def slowness():
     return (time.monotonic() - began) / (time.thread_time() - used)
 
 
-def start_as_on_a_card(ctl, speed):
+def start_as_on_a_card(ctl, speed, was=0.0):
     """A newcomer to the simulated machine that ctl() controls starts no faster than on a card, as fast as everything else
-    is. On a card a start is work for a processor, and took four times as long beside four busy loops for each
-    (docs/benchmarks.md), where the simulator sleeps."""
-    slow = slowness() if speed else 1
-    for name, ns in START.items() if 0 < speed < 1 or slow > 1.1 else ():
+    is at that moment. On a card a start is work for a processor, and took four times as long beside four busy loops for
+    each (docs/benchmarks.md), where the simulator sleeps. How slow it starts; `was`: what that was the last time."""
+    if not speed:
+        return was
+    slow, was = max(slowness(), speed), was or speed  # as the simulator has it: a card's times, at that speed
+    if was / 1.1 < slow < was * 1.1:
+        return was
+    for name, ns in START.items():
         ctl("timing", name, round(ns * slow / speed))
+    return slow

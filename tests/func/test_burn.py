@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 import pytest
 
 from holdlib import GIB, machine  # noqa: F401  (machine is a fixture)
-from patience import HANG, Stopwatch, must_come, slowness, start_as_on_a_card, wait_for
+from patience import HANG, Stopwatch, must_come, slowness, wait_for
 from test_list import Terminal, plain
 
 
@@ -58,9 +58,7 @@ def until_somebody_comes():
 
 
 def somebody_comes(m):
-    """A newcomer to GPU 0, whose first allocation succeeds. What is copied and compared on a card is a processor's work here:
-    it makes his start no slower than everything else."""
-    start_as_on_a_card(m.ctl, m.speed)
+    """A newcomer to GPU 0, whose first allocation succeeds."""
     new = m.newcomer("--device", 0, "--take", "90%", "--stay", "1")
     assert new["result"] == 0 and new["retries"] == 0
     return new

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from holdlib import GIB, machine, person  # noqa: F401  (machine is a fixture)
+from holdlib import GIB, in_time, machine, person  # noqa: F401  (machine is a fixture)
 from machine import children, proc_exists
 from patience import HANG, Stopwatch, must_come, wait_for
 
@@ -68,7 +68,10 @@ def test_newcomer_in_a_pid_namespace_of_its_own(machine):  # noqa: F811
 
 @pytest.mark.parametrize("mode", [("pid-mode", "own"), ("hide-pids", "on")])
 def test_newcomer_that_is_in_no_list(machine, mode):  # noqa: F811
-    m = machine(gpus=1, speed=1)
+    in_time(machine, {"gpus": 1, "speed": 1}, lambda m: meet_three_that_are_in_no_list(m, mode))
+
+
+def meet_three_that_are_in_no_list(m, mode):
     m.ctl(*mode)
     h = m.hold("--memory", "95%")
     results = []
@@ -79,7 +82,7 @@ def test_newcomer_that_is_in_no_list(machine, mode):  # noqa: F811
         assert h.next("yield")["pid"] in (None, 0)
     h.held(0)
     # The first comes to a machine where nothing tells that somebody can be hidden.
-    assert [r["result"] for r in results] == [0, 0, 0]
+    assert [r["result"] for r in results] == [0, 0, 0], (results, m.status()["guard"])
     assert m.status()["guard"]["pid_class"] == "own"
     assert any("not listed uses its memory" in t for t in h.texts())
     doctor = json.loads(m.cmd("doctor", "--json").stdout)
