@@ -246,16 +246,15 @@ int screen_key(void)
 		     { KEY_F(6), 'o' },
 		     { KEY_F(9), 's' },
 		     { KEY_F(10), 'q' } };
-	int key = getch();
+	int key;
 
+	/* What is left of the lines is the terminal's choice. Nobody has pressed anything. */
+	while ((key = getch()) == KEY_RESIZE)
+		(void)clearok(stdscr, TRUE);
 	if (key == ERR)
 		return KEY_NONE_;
 	if (key == KEY_MOUSE)
 		return mouse_key();
-	if (key == KEY_RESIZE) { /* what is left of the lines is the terminal's choice */
-		(void)clearok(stdscr, TRUE);
-		return KEY_OTHER_;
-	}
 	if (key == KEY_ESCAPE_)
 		return escape_key();
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++)

@@ -42,11 +42,11 @@ enum screen_key {
 	KEY_CLICK_, /* screen_click() */
 	KEY_WHEEL_UP_,
 	KEY_WHEEL_DOWN_,
-	KEY_OTHER_, /* and a change of size */
+	KEY_OTHER_,
 };
 
 /* The next key: one of the above, or a character, which function keys are, too, as other programs
- * of this kind have them (F1 help, F10 end). Does not wait. */
+ * of this kind have them (F1 help, F10 end). A change of size is none. Does not wait. */
 int screen_key(void);
 /* Where the last click was. */
 void screen_click(size_t *ret_x, size_t *ret_y);

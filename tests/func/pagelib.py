@@ -137,17 +137,21 @@ class Page:
     # --- what is done ---
 
     def click(self, css, text="", limit=20.0):
-        """As soon as it is there and nothing is above it."""
+        """As soon as it is there and nothing is above it. What moves away below the mouse is clicked again."""
         def clicked():
             element = self.find(css, text)
             if not element:
                 return None
-            self.js("arguments[0].scrollIntoView({block: 'center'})", element)
+            self.js("""
+                const [element] = arguments;
+                element.scrollIntoView({block: 'center'});
+                window.missed = true;
+                element.addEventListener('click', () => { window.missed = false; }, {capture: true, once: true})""", element)
             try:
                 element.click()
             except (ElementClickInterceptedException, ElementNotInteractableException):
                 return None
-            return element
+            return None if self.js("return window.missed") else element
         return self.until(clicked, limit)
 
     def close_toasts(self):

@@ -102,9 +102,9 @@ class Terminal:
             assert not patience.over(), ([w for w in what if self.shows(w) == gone], self.text())
             self.read()
 
-    def until_sent(self, what, limit=20.0):
+    def until_sent(self, what, limit=20.0, since=0):
         patience = Limit(limit)
-        while what not in self.raw:
+        while what not in self.raw[since:]:
             assert not patience.over(), self.raw
             self.read()
 
@@ -459,6 +459,33 @@ def test_terminals_and_sizes(queue, terminal, term):
     t.until("tenure default: ", "h help  q end       ", re.compile(r"\A[^0-9~\n]*\n"))
     t.type("q")
     assert t.ends() == 0
+
+
+def test_a_change_of_size_is_no_key(queue, terminal):
+    """What is shown or asked stays, and so does what was said, whatever the moment in which it comes."""
+    q = queue(gpus=1)
+    i = q.submit("-n", "apple", "--", "true")
+    t = terminal(q)
+    t.until("apple")
+    t.resize(24, 80)  # as it is: all is drawn anew
+    t.type("\033[200~sy\n\033[201~")
+    t.until("what was pasted is not taken as keys")
+    t.type(DOWN + "s")
+    t.until(f"stop {i}")
+    t.resize(40, 130)
+    t.until(f"{'NAME':<25} ELAPSED", f"stop {i}")
+    t.type("n")
+    t.until(f"stop {i}", gone=True)
+    t.type("h")
+    t.until("Any key goes back.")
+    before = len(t.raw)
+    t.resize(39, 129)
+    t.until_sent(b"\033[2J", since=before)
+    t.until("Any key goes back.")
+    t.type("x")
+    t.until("apple")
+    t.type("q")
+    assert t.ends() == 0 and q.task(i)["state"] == "pending"
 
 
 @pytest.mark.parametrize("term, what", [("none-such", "is not known"), ("dumb", "has no screen to draw on")])
