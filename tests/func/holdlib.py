@@ -26,7 +26,7 @@ def machine(build, env, tmp_path):
 
 def in_time(machine, kind, attempt):
     """What attempt(m) returns on a machine of that kind. It needs a guard that gets a processor when it wants one: where this
-    one tells that it did not, once more, on another machine."""
+    one tells that it did not, again on another machine, twice at most."""
     for rest in 2, 1, 0:
         m = machine(**kind)
         try:

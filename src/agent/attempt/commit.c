@@ -449,7 +449,8 @@ void commit_work(struct spool_job *job, struct spool_place *p)
 	bool promised = promise_command(f, p);
 
 	/* What fails at once, again and again, is not tried on: its lane is paused, before anybody
-	 * can see that it has ended and start the next one; or the batch that has none. */
+	 * can see that it has ended and start the next one. A batch that has none is, below, when
+	 * the element is back in it. */
 	if (f->verdict.pause && f->spec->lane &&
 	    lane_pause(p->spool, f->spec->lane, f->verdict.text, &f->e) != 0)
 		pause_later(f, &policy);
