@@ -97,7 +97,22 @@ def sim(build, env, tmp_path):
 
 
 @pytest.fixture
-def queue(build, env, tmp_path):
+def mounts():
+    """What faultfs has mounted. It stays until the agents have ended: `off` waits until the ends of tasks are written."""
+    made = []
+    yield made
+    for m in made:
+        m.close()
+
+
+def go_on(mounts):
+    """Nothing hangs any more, and nothing fails."""
+    for m in mounts:
+        m.go_on()
+
+
+@pytest.fixture
+def queue(build, env, tmp_path, mounts):
     """make(gpus=2, ...): a queuelib.Queue, whose agent the test starts."""
     made = []
 
@@ -105,15 +120,17 @@ def queue(build, env, tmp_path):
         made.append(Queue(build, env, tmp_path, **more))
         return made[-1]
     yield make
+    go_on(mounts)
     for q in made:
         q.close()
 
 
 @pytest.fixture
-def world(build, env, tmp_path):
+def world(build, env, tmp_path, mounts):
     """A nodelib.World: world.node(name) is a node of it."""
     w = World(build, env, tmp_path)
     yield w
+    go_on(mounts)
     w.close()
 
 
@@ -173,19 +190,15 @@ def user_config(home):
 
 
 @pytest.fixture
-def faultfs(build):
+def faultfs(build, mounts):
     """mount(below, path, ...): a fusefs.Mount, for the test's time."""
-    mounts = []
-
     def mount(*args):
         try:
             mounts.append(Mount(build, *args))
         except CannotMount as e:
             pytest.skip(str(e))
         return mounts[-1]
-    yield mount
-    for m in mounts:
-        m.close()
+    return mount
 
 
 @pytest.fixture(params=["old kernel", "sandbox"])
