@@ -15,6 +15,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,7 @@
 #define RECORD_FORMAT	 1
 #define RECORD_BYTES_MAX (64UL * 1024)
 #define VOID_END	 ".void"
+#define VOID_TEXT_MAX	 (BOOT_ID_MAX + 24)
 
 static const char *const outcome_names[] = {
 	[TASK_UNKNOWN] = "unknown",	[TASK_EXITED] = "exited",
@@ -438,22 +440,34 @@ static char *void_path(const char *dir, const char *token)
 	return xasprintf("%s/%s" VOID_END, dir, token);
 }
 
+static int open_void(const char *path)
+{
+	return open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
 int end_record_void(const char *dir, const char *token, struct err *e)
 {
 	if (!token_valid(token))
 		return err_set(e, -EINVAL, "\"%s\" is not a token", token);
 
+	char boot_id[BOOT_ID_MAX] = "", made[VOID_TEXT_MAX];
 	cleanup_free char *path = void_path(dir, token);
-	cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	cleanup_fd int fd = open_void(path);
 
 	if (fd < 0 && errno == ENOENT) {
 		int r = end_record_dir_make(dir, e);
 
 		if (r < 0)
 			return r;
-		fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+		fd = open_void(path);
 	}
-	return fd < 0 ? err_sys(e, errno, "create %s", path) : 0;
+	if (fd < 0)
+		return err_sys(e, errno, "create %s", path);
+	/* That it is there is what counts: when it may go is all that this says. */
+	(void)boot_id_read(boot_id, sizeof(boot_id));
+	(void)str_print(made, sizeof(made), "%s %" PRIu64 "\n", boot_id, clock_boot_ns());
+	(void)!pwrite(fd, made, strlen(made), 0);
+	return 0;
 }
 
 bool end_record_is_void(const char *dir, const char *token)
@@ -463,19 +477,40 @@ bool end_record_is_void(const char *dir, const char *token)
 	return access(path, F_OK) == 0 || errno != ENOENT;
 }
 
+static bool is_older(int dir_fd, const char *name, uint64_t older_ns)
+{
+	struct stat st;
+
+	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       clock_timespec_ns(&st.st_mtim) + older_ns < clock_wall_ns();
+}
+
+/* Of an earlier boot nothing is under way. Where it does not say when it was made, the wall clock
+ * has to do: a disk may have been full, and a tenure of before wrote nothing. */
+static bool is_void_over(int dir_fd, const char *name, uint64_t older_ns)
+{
+	cleanup_fd int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	char text[VOID_TEXT_MAX] = "", boot_id[BOOT_ID_MAX], now[BOOT_ID_MAX];
+	uint64_t made;
+
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0 ||
+	    sscanf(text, "%39s %" SCNu64, boot_id, &made) != 2 ||
+	    boot_id_read(now, sizeof(now)) < 0)
+		return is_older(dir_fd, name, older_ns);
+	return strcmp(boot_id, now) != 0 || made + older_ns < clock_boot_ns();
+}
+
 void end_record_clear_voids(const char *dir, uint64_t older_ns)
 {
 	DIR *d = opendir(dir);
 	const struct dirent *entry;
-	uint64_t now = clock_wall_ns();
-	struct stat st;
 
 	while (d && (entry = readdir(d))) {
-		if ((str_has_suffix(entry->d_name, VOID_END) ||
-		     str_has_suffix(entry->d_name, RECORD_BAD_END)) &&
-		    fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    clock_timespec_ns(&st.st_mtim) + older_ns < now)
-			(void)unlinkat(dirfd(d), entry->d_name, 0);
+		const char *name = entry->d_name;
+
+		if ((str_has_suffix(name, VOID_END) && is_void_over(dirfd(d), name, older_ns)) ||
+		    (str_has_suffix(name, RECORD_BAD_END) && is_older(dirfd(d), name, older_ns)))
+			(void)unlinkat(dirfd(d), name, 0);
 	}
 	if (d)
 		(void)closedir(d);

@@ -8,6 +8,7 @@ import struct
 
 import pytest
 
+from machine import proc_exists
 from patience import wait_for
 from queuelib import Queue
 
@@ -124,6 +125,27 @@ def test_start_that_comes_late(build, env, tmp_path):
         q.wait(i, "done")
         # The late one has the name of what it was forked from until it has its task.
         assert wait_for(lambda: len(ours(q.home, ["tenure-shims\n"])) == 1), (ours(q.home, ["tenure-shims\n"]), q.out.read_text())
+        assert life.marks.read_text().split() == [str(i)]
+    finally:
+        life.close()
+
+
+def test_start_that_comes_after_the_clock_was_set(build, env, tmp_path):
+    """What was given up stays so, though it seems to be of two days ago: the clock was set to the right time meanwhile."""
+    life = Life(build, env, tmp_path / "later", "shim", "6000", 1)
+    q = life.q
+    try:
+        i = q.submit("-g", "0", "--", "sh", "-c", f"echo $TENURE_TASK_ID >> {life.marks}")
+        q.start("--no-hold")
+        assert wait_for(lambda: counted(life.counter))
+        q.kill()
+        late = ours(q.home, ["tenure-shims\n"])
+        for ahead in "0", str(2 * 86400):
+            q.more_env = {"LD_PRELOAD": str(build / "tests/crash.so"), "AHEAD": ahead}
+            q.start("--no-hold")
+            q.wait(i, "done")
+            q.end()
+        assert wait_for(lambda: not any(proc_exists(pid) for pid in late), 15), late
         assert life.marks.read_text().split() == [str(i)]
     finally:
         life.close()

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,9 +172,43 @@ static void a_start_that_was_given_up_stays_so(void **state)
 	assert_true(end_record_is_void(dir, "a"));
 }
 
+/* What is written into one that was made so long ago, in this boot or another. */
+static void make_void_of(const char *name, const char *boot_id, uint64_t ago_ns)
+{
+	cleanup_free char *text = xasprintf("%s %" PRIu64 "\n", boot_id, clock_boot_ns() - ago_ns);
+
+	put(name, text);
+}
+
+/* The clock may be set at any time. */
+static void a_void_goes_by_its_boot_and_not_by_the_clock(void **state)
+{
+	char now[BOOT_ID_MAX];
+
+	assert_int_equal(boot_id_read(now, sizeof(now)), 0);
+	assert_int_equal(end_record_void(dir, "new", NULL), 0);
+	make_old("new.void", 100 * NS_PER_S);
+	make_void_of("old.void", now, 2 * NS_PER_S);
+	make_void_of("other-boot.void", "1b4e28ba-2fa1-11d2-883f-0016d3cca427", 0);
+	put("says-nothing.void", "");
+	put("says-nothing-for-long.void", "");
+	make_old("says-nothing-for-long.void", 100 * NS_PER_S);
+	end_record_clear_voids(dir, 50 * NS_PER_S);
+	assert_true(end_record_is_void(dir, "new") && end_record_is_void(dir, "old"));
+	assert_true(end_record_is_void(dir, "says-nothing"));
+	assert_false(end_record_is_void(dir, "other-boot"));
+	assert_false(end_record_is_void(dir, "says-nothing-for-long"));
+	/* It is made again where it is there already, and is as new then. */
+	assert_int_equal(end_record_void(dir, "old", NULL), 0);
+	end_record_clear_voids(dir, NS_PER_S);
+	assert_true(end_record_is_void(dir, "old"));
+	make_void_of("old.void", now, 2 * NS_PER_S);
+	end_record_clear_voids(dir, NS_PER_S);
+	assert_false(end_record_is_void(dir, "old"));
+}
+
 static void old_leftovers_are_cleared(void **state)
 {
-	assert_int_equal(end_record_void(dir, "old", NULL), 0);
 	assert_int_equal(end_record_void(dir, "new", NULL), 0);
 	put("bad" RECORD_BAD_END, "x");
 	put("kept.json", "x");
@@ -181,11 +216,9 @@ static void old_leftovers_are_cleared(void **state)
 	make_old("bad" RECORD_BAD_END, 100 * NS_PER_S);
 	make_old("kept.json", 100 * NS_PER_S);
 	make_old("kept.log", 100 * NS_PER_S);
-	make_old("old.void", 100 * NS_PER_S);
 	end_record_clear_voids(dir, 200 * NS_PER_S);
-	assert_true(end_record_is_void(dir, "old") && is_there("bad" RECORD_BAD_END));
+	assert_true(is_there("bad" RECORD_BAD_END));
 	end_record_clear_voids(dir, 50 * NS_PER_S);
-	assert_false(end_record_is_void(dir, "old"));
 	assert_false(is_there("bad" RECORD_BAD_END));
 	assert_true(end_record_is_void(dir, "new"));
 	assert_true(is_there("kept.json") && is_there("kept.log"));
@@ -226,6 +259,7 @@ int main(void)
 		TEST(a_record_that_is_none_is_set_aside),
 		TEST(what_cannot_be_looked_at_may_be_there),
 		TEST(a_start_that_was_given_up_stays_so),
+		TEST(a_void_goes_by_its_boot_and_not_by_the_clock),
 		TEST(old_leftovers_are_cleared),
 		TEST(a_log_beside_the_records),
 	};
