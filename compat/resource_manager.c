@@ -173,23 +173,29 @@ static struct text_list words_of(const struct manager *m, const char *command)
 	return words;
 }
 
-/* A command with --json, and what it says; NULL: it does not work, or not for now, and a->err says
- * why. */
-static json_t *ask_json(const struct manager *m, const char *command, struct answer *a)
+/* What the command says with --json; NULL: it does not work, or not for now, and a->err says why.
+ * The words are used up. */
+static json_t *ask_words(const struct manager *m, struct text_list *words, struct answer *a)
 {
-	struct text_list words = words_of(m, command);
 	json_t *doc;
 
-	text_list_add(&words, "--json");
-	*a = ask(m, &words);
-	text_list_clear(&words);
+	text_list_add(words, "--json");
+	*a = ask(m, words);
 	/* With an error it says what it knew before: that is not how it is now. */
 	doc = a->code == 0 ? json_loads(a->out, 0, NULL) : NULL;
 	if (!doc && !a->err[0]) {
 		free(a->err);
-		a->err = xasprintf("tenure %s says nothing", command);
+		a->err = xasprintf("tenure %s says nothing", words->texts[0]);
 	}
+	text_list_clear(words);
 	return doc;
+}
+
+static json_t *ask_json(const struct manager *m, const char *command, struct answer *a)
+{
+	struct text_list words = words_of(m, command);
+
+	return ask_words(m, &words, a);
 }
 
 #define ENGINE_ENV "TENURE_ENGINE"
@@ -292,19 +298,22 @@ static bool has_agent(const struct manager *m)
 
 static void ensure_agent(const struct manager *m)
 {
-	struct text_list words = words_of(m, "on");
-	struct answer a = { .code = 0 };
+	struct text_list words;
+	struct answer a;
+	json_t *done;
 
+	if (has_agent(m))
+		return;
+	words = words_of(m, "on");
 	text_list_add(&words, "--no-hold");
-	if (!has_agent(m)) {
-		a = ask(m, &words);
-		if (a.code == 0)
-			say(INFO, "the agent of this node was started (tenure off -i %s ends it)",
-			    m->instance);
-		else if (!has_agent(m)) /* somebody else has not been quicker either */
-			say(ERROR, "the agent of this node cannot be started: %s", a.err);
-	}
-	text_list_clear(&words);
+	done = ask_words(m, &words, &a);
+	/* It tells no PID where somebody else was quicker, whose agent was told the same. */
+	if (json_object_get(done, "pid"))
+		say(INFO, "the agent of this node was started (tenure off -i %s ends it)",
+		    m->instance);
+	else if (!done && !has_agent(m))
+		say(ERROR, "the agent of this node cannot be started: %s", a.err);
+	json_decref(done);
 	answer_clear(&a);
 }
 

@@ -397,6 +397,22 @@ def test_two_managers_at_once(manager):
     assert "ERROR" not in m.log() and m.log().count("agent of this node was started") == 1, m.log()
 
 
+def test_an_agent_that_another_manager_has_started(manager, build):
+    """Between the look that found none and the start: it is not said to be ours."""
+    m = manager
+    beside = m.dir / "bin"
+    beside.mkdir()
+    m.program = shutil.copy(build / "compat/gpu-resource-manager", beside)
+    (beside / "tenure").write_text(f"""#!/bin/sh
+[ "$1" != on ] || {m.m.tenure} "$@" > {m.dir}/first || exit 1
+exec {m.m.tenure} "$@"
+""")
+    (beside / "tenure").chmod(0o755)
+    m("--allocate", "t")
+    assert "Allocated 1 GPU" in m.log() and "was started" not in m.log() and "ERROR" not in m.log(), m.log()
+    assert "pid" in json.loads((m.dir / "first").read_text())
+
+
 def test_the_log_rolls(manager):
     m = manager
     path = pathlib.Path(m.dir, "gpu_manager.log")
