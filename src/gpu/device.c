@@ -9,8 +9,38 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+static int look_memory(const struct nvml *n, struct gpu_device *dev, struct gpu_look *look,
+		       struct err *e)
+{
+	nvmlMemory_v2_t v2 = { .version = nvmlMemory_v2 };
+	nvmlMemory_t v1;
+
+	if (n->memory_v2 && n->memory_v2(dev->handle, &v2) == NVML_SUCCESS) {
+		look->total = v2.total;
+		look->used = v2.used;
+		look->free = v2.free;
+	} else {
+		int r = nvml_result(n, n->memory(dev->handle, &v1), e, "memory");
+
+		if (r < 0)
+			return r;
+		/* v1 counts the driver's reserve as used: what an empty card shows is no use. */
+		if (look->valid & GPU_VALID_PROCS && look->procs.n_total == 0 &&
+		    (!dev->rest_bytes || v1.used < dev->rest_bytes))
+			dev->rest_bytes = v1.used;
+		look->total = v1.total;
+		look->used = v1.used > dev->rest_bytes ? v1.used - dev->rest_bytes : 0;
+		look->free = v1.free;
+	}
+	if (look->total == 0 || look->used > look->total || look->free > look->total)
+		return err_set(e, -EPROTO, "memory: the driver's struct looks wrong");
+	look->valid |= GPU_VALID_MEM;
+	return 0;
+}
+
 static int identify(const struct nvml *n, struct gpu_device *d, struct err *e)
 {
+	struct gpu_look memory = { .valid = 0 };
 	nvmlPciInfo_t pci;
 	unsigned int minor;
 	int r = nvml_result(n, n->uuid(d->handle, d->uuid, sizeof(d->uuid)), e, "device UUID");
@@ -24,6 +54,8 @@ static int identify(const struct nvml *n, struct gpu_device *d, struct err *e)
 		d->minor = (int32_t)minor;
 	if (n->pci && n->pci(d->handle, &pci) == NVML_SUCCESS)
 		(void)str_copy(d->bus_id, sizeof(d->bus_id), pci.busId);
+	if (look_memory(n, d, &memory, NULL) == 0)
+		d->total_bytes = memory.total;
 	return 0;
 }
 
@@ -141,35 +173,6 @@ bool gpu_list_same(const struct gpu_list *a, const struct gpu_list *b)
 		       a->d[i].mig_parent == b->d[i].mig_parent &&
 		       !strcmp(a->d[i].uuid, b->d[i].uuid);
 	return same;
-}
-
-static int look_memory(const struct nvml *n, struct gpu_device *dev, struct gpu_look *look,
-		       struct err *e)
-{
-	nvmlMemory_v2_t v2 = { .version = nvmlMemory_v2 };
-	nvmlMemory_t v1;
-
-	if (n->memory_v2 && n->memory_v2(dev->handle, &v2) == NVML_SUCCESS) {
-		look->total = v2.total;
-		look->used = v2.used;
-		look->free = v2.free;
-	} else {
-		int r = nvml_result(n, n->memory(dev->handle, &v1), e, "memory");
-
-		if (r < 0)
-			return r;
-		/* v1 counts the driver's reserve as used: what an empty card shows is no use. */
-		if (look->valid & GPU_VALID_PROCS && look->procs.n_total == 0 &&
-		    (!dev->rest_bytes || v1.used < dev->rest_bytes))
-			dev->rest_bytes = v1.used;
-		look->total = v1.total;
-		look->used = v1.used > dev->rest_bytes ? v1.used - dev->rest_bytes : 0;
-		look->free = v1.free;
-	}
-	if (look->total == 0 || look->used > look->total || look->free > look->total)
-		return err_set(e, -EPROTO, "memory: the driver's struct looks wrong");
-	look->valid |= GPU_VALID_MEM;
-	return 0;
 }
 
 /* A MIG instance has no utilisation; its card's power and temperature are not its own. */

@@ -25,10 +25,11 @@ struct gpu_device {
 	char bus_id[NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE]; /* of the card; empty if unknown */
 	uint32_t index;					 /* NVML index of the card */
 	int32_t minor;					 /* N of /dev/nvidiaN, or -1 */
-	int32_t mig;	     /* MIG instance number on its card, or -1: a whole card */
-	bool mig_parent;     /* a card in MIG mode: its instances are the devices */
-	bool unseen;	     /* NVML does not show it: hold/guard/granted.h */
-	uint64_t rest_bytes; /* where only v1 memory info exists: used of the resting card */
+	int32_t mig;	      /* MIG instance number on its card, or -1: a whole card */
+	bool mig_parent;      /* a card in MIG mode: its instances are the devices */
+	bool unseen;	      /* NVML does not show it: hold/guard/granted.h */
+	uint64_t rest_bytes;  /* where only v1 memory info exists: used of the resting card */
+	uint64_t total_bytes; /* of its memory; 0: not known */
 };
 
 /* A card that the driver counts and that could not be asked. */

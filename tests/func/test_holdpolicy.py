@@ -52,6 +52,18 @@ def test_memory_larger_than_the_card(machine):  # noqa: F811
     assert r.returncode == 2 and "500.0 GiB asked for" in r.stderr and "has 140.4" in r.stderr
 
 
+def test_memory_that_no_device_has_before_the_first_look(machine):  # noqa: F811
+    """What a device has is known when it is found, and not only when somebody has looked who is on it."""
+    m = machine(gpus=1)
+    m.ctl("hang", "nvmlDeviceGetComputeRunningProcesses_v3")
+    try:
+        for memory, says in ("500G", "500.0 GiB asked for"), ("all-200G", "all but 200.0 GiB leaves nothing"):
+            r = m.cmd("hold", "--memory", memory)
+            assert r.returncode == 2 and says in r.stderr, r
+    finally:
+        m.ctl("unhang")
+
+
 def test_memory_of_which_nothing_is_left(machine):  # noqa: F811
     m = machine(gpus=1)
     r = m.cmd("hold", "--memory", "all-200G", "--idle-for", "0")

@@ -42,9 +42,19 @@ static nvmlReturn_t mig_mode(nvmlDevice_t handle, unsigned int *current, unsigne
 	return NVML_SUCCESS;
 }
 
-static const struct nvml driver = {
-	.count = count, .by_index = by_index, .uuid = uuid, .name = name, .mig_mode = mig_mode
-};
+/* The second one cannot tell. */
+static nvmlReturn_t memory(nvmlDevice_t handle, nvmlMemory_t *ret)
+{
+	*ret = (nvmlMemory_t){ .total = 80UL << 30, .free = 79UL << 30, .used = 1UL << 30 };
+	return (uintptr_t)handle == 2 ? NVML_ERROR_UNKNOWN : NVML_SUCCESS;
+}
+
+static const struct nvml driver = { .count = count,
+				    .by_index = by_index,
+				    .uuid = uuid,
+				    .name = name,
+				    .mig_mode = mig_mode,
+				    .memory = memory };
 
 /* A change is found, and listing anew takes it in: whether there is more to ask then. */
 static bool changes(struct gpu_list *list)
@@ -71,6 +81,8 @@ static void test_list(void **state)
 	lost = false;
 	assert_false(changes(list));
 	assert_int_equal(list->n, 2);
+	assert_int_equal(list->d[0].total_bytes, 80UL << 30);
+	assert_int_equal(list->d[1].total_bytes, 0);
 	n_cards = 3;
 	assert_false(changes(list));
 	/* One that is known answers for itself, by its looks. */

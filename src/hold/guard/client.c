@@ -182,9 +182,9 @@ static void on_hello(struct guard *g, struct client *c, struct msg_hello *m)
 static int check_fits(const struct device *d, const struct mem_amount *m, struct err *e)
 {
 	const double gib = (double)(1ULL << 30);
-	uint64_t total = d->sample.look.total;
+	uint64_t total = d->id.total_bytes; /* which is there before the first look */
 
-	if (d->id.mig_parent || !d->sample.seq)
+	if (d->id.mig_parent || !total)
 		return 0;
 	if (m->kind == MEM_BYTES && m->bytes > total)
 		return err_set(e, -ERANGE, "memory: %.1f GiB asked for, GPU %u (%s) has %.1f GiB",
