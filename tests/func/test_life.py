@@ -157,7 +157,8 @@ def test_lifetime_from_a_file(queue, user_config):
                      said), said
     life = wait_for(q.status)["agent"]["lifetime"]
     assert (life["whole_s"], life["then"]) == (86400, "stop") and 0 < life["left_s"] <= 86400
-    assert re.search(r"auto-shutdown at [-0-9]{10} [0-9:]{5} \(in [^)]+, stops\)", q.m.run(q.m.tenure, "status").stdout)
+    shown = " ".join(q.m.run(q.m.tenure, "status").stdout.split())  # a PID may have seven digits
+    assert re.search(r"auto-shutdown at [-0-9]{10} [0-9:]{5} \(in [^)]+, stops\)", shown), shown
     q.m.run(q.m.tenure, "off")
     user_config("lifetime: soon\n")
     bad = q.m.run(q.m.tenure, "agent", check=False)

@@ -18,7 +18,7 @@
 #include "gpu/card_sign.h"
 
 #define CELL	    48
-#define COMMAND_MIN 16
+#define COMMAND_MIN 8
 
 static const struct opt devices_opts[] = {
 	{ .name = "json", .spec = { VALUE_FLAG }, .help = "print JSON" },
