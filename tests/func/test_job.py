@@ -247,7 +247,7 @@ def test_restart_count(machine):
     must_come(lambda: running(again) == [i])
     names = [name for name, doc in left(again).items() if doc.get("restarts") == 1]
     assert len(names) == 1 and names[0].endswith("-local.a.1")
-    assert again.task(i)["agent"] == names[0]
+    must_come(lambda: again.task(i)["agent"] == names[0])  # until what the first has left is looked at, it counts as running
 
 
 def test_a_job_on_a_node_without_a_driver(build, env, tmp_path):

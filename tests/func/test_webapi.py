@@ -15,7 +15,7 @@ import pytest
 import pagepast
 from machine import until
 from nodelib import two_that_know_each_other
-from patience import HANG, Limit, Stopwatch, must_come
+from patience import HANG, Limit, Stopwatch, must_come, wait_for
 from poolsite import Site
 from weblib import OPENAPI, Web, resolve
 
@@ -944,7 +944,8 @@ def test_commands_count(web):
     for t in threads:
         t.start()
     try:
-        must_come(lambda: 429 in seen)  # as soon as they got so much of the processors
+        # As soon as they got so much of the processors, of which a busy machine may not give as much.
+        assert wait_for(lambda: 429 in seen) or processor_s(w.process.pid) - used < 2 + (time.monotonic() - began) / 4, seen[-20:]
         owner = [w.get(path, headers=w.bearer(), tcp=True).status for _ in range(10) for path in ("/api/v1/status", f"/api/v1/tasks/{i}")]
         assert set(owner) == {200}, owner
         assert w.get("/api/v1/session", tcp=True).status == 401 and w.get("/api/v1/health").status == 200
