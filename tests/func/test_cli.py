@@ -564,7 +564,7 @@ def test_config_show_keeps_its_columns(tenure, user_config, home, env):
     assert lines[-2:] == ["user config: ~/.config/tenure/config.yaml", "site config: ~/site.yaml"]
 
 
-@pytest.mark.parametrize("columns", [80, 60, 55])  # as 60 with PIDs of more digits
+@pytest.mark.parametrize("columns", [80, 60, 60 - 7 + len(str(os.getpid()))], ids=["80", "60", "60-long-pids"])
 def test_screens_fit_the_terminal(build, env, columns):
     env = {**env, "PATH": f"{build}:{build}/sim:{env['PATH']}", "TERM": "xterm", "NO_COLOR": "1"}
     cmd = [build / "tenure", "sim", "--gpus", "2", "--", "sh", "-c", SCREENS]
