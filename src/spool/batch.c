@@ -490,8 +490,13 @@ static int claim_element(struct batch *b, uint64_t element, const struct claimer
 		batch_mark_running(b, element, c.name.epoch);
 		return CLAIM_LOST;
 	}
-	if (r < 0)
+	/* What could not be sent, and not be removed either, may be there later as it was written.
+	 * One that is empty may be anybody's. */
+	if (r < 0) {
+		if (remove_claim(b->sp, c.path, line) < 0)
+			add_undone(&b->undone, c.path, line);
 		return r;
+	}
 	r = batch_refresh_now(b, e);
 	if (r == 0 && still_ours(b, element, c.name.epoch, bars)) {
 		set_state(b, element, BATCH_RUNNING);

@@ -176,6 +176,23 @@ def test_claim_that_cannot_be_recovered_at_first(world, faultfs, tmp_path, fault
     a.wait(i, "done")
 
 
+def test_claim_of_an_element_that_fails_and_stays(world, faultfs, tmp_path):
+    """It was made, only its being sent failed, and so did its removal: as it says whose it is, nobody else would take it
+    back while its agent lives."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    mark = tmp_path / "mark"
+    i = a.submit("-g", "0", "--array", "1-3", "--paused", "--", "sh", "-c", f"echo $TENURE_ARRAY_INDEX >> {mark}")
+    left = mount.below / "default/running" / f"{i}.1,e0"
+    with mount.ruled("flush EIO /default/running/*", "unlink EIO /default/running/*"):
+        a.run("resume", str(i))
+        assert wait_for(lambda: left.exists() and left.read_text().endswith("\n") and a.said("cannot be started now")), a.out.read_text()
+    a.wait(i, "done")
+    assert sorted(lines(mark)) == ["1", "2", "3"]
+    assert not list((mount.below / "default/running").iterdir())
+
+
 @pytest.mark.parametrize("what", ["getattr", "open"])
 def test_claim_that_is_hidden_while_its_task_runs(world, faultfs, tmp_path, what):
     """A file server, or a cache of names, that says for a while that a claim is not there, though its directory lists
