@@ -27,6 +27,7 @@ from poolsite import Site  # noqa: E402, F401
 
 # A queue in which nothing has moved for so long, although nothing runs, does not move any more.
 QUIET_S = 25
+EMPTY_S = 60  # more for a claim that says nothing: on a network file system it is left alone for so long at least (docs/spool.md)
 # A task that is stuck is waited for so long, whatever moves beside it.
 LIMIT_S = 240
 COMMAND_S = 60
@@ -414,13 +415,23 @@ class World:
             if state != last or now - looked > 5:  # who does not get to look cannot say that nothing moved
                 last, moved = state, now
             looked = now
-            if now - moved > quiet or now - begun > limit:
+            if now - moved > quiet + (EMPTY_S if self.has_empty_claim() else 0) or now - begun > limit:
                 self.stuck(open_)
                 break
             time.sleep(0.2)
         self.check_waits()
         self.check_ledger()
         self.check_rest()
+
+    def has_empty_claim(self):
+        """Of an element, whose agent could neither write it nor remove it: it may be anybody's who is just writing it."""
+        for name in self.names("running"):
+            try:
+                if (self.spool / name).stat().st_size == 0:
+                    return True
+            except FileNotFoundError:
+                pass
+        return False
 
     def stuck(self, open_):
         for name in open_:
