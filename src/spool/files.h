@@ -117,7 +117,8 @@ int spool_sync_all(const struct spool *sp, struct err *e);
  * pipe, 0 or an errno. 0, or -errno.
  */
 int spool_sync_child(const struct spool *sp, pid_t *ret_child, int *ret_pipe);
-/* Creates path exclusively with the data, fsynced if asked. On error nothing is left. -EEXIST. */
+/* Creates path exclusively with the data, fsynced if asked. On error nothing is left, unless it
+ * cannot be removed either. -EEXIST. */
 int spool_write_new(const struct spool *sp, const char *path, const void *data, size_t len,
 		    bool durable, struct err *e);
 /* Over path, through tmp/ and a rename; not fsynced: for what can be made again. */

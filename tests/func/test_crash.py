@@ -84,6 +84,14 @@ class Life:
         assert not os.listdir(os.path.join(q.spool, "running"))
         return counted(self.counter)
 
+    def killed_while_it_starts(self):
+        """The agent, when the shim of its only task has come to the step at which it waits."""
+        i = self.q.submit("-g", "0", "--", "sh", "-c", f"echo $TENURE_TASK_ID >> {self.marks}")
+        self.q.start("--no-hold")
+        assert wait_for(lambda: counted(self.counter))
+        self.q.kill()
+        return i
+
     def close(self):
         self.q.close()
 
@@ -116,10 +124,7 @@ def test_start_that_comes_late(build, env, tmp_path):
     life = Life(build, env, tmp_path / "late", "shim", "1500", 1)
     q = life.q
     try:
-        i = q.submit("-g", "0", "--", "sh", "-c", f"echo $TENURE_TASK_ID >> {life.marks}")
-        q.start("--no-hold")
-        assert wait_for(lambda: counted(life.counter))
-        q.kill()
+        i = life.killed_while_it_starts()
         q.more_env = {}
         q.start("--no-hold")
         q.wait(i, "done")
@@ -135,10 +140,7 @@ def test_start_that_comes_after_the_clock_was_set(build, env, tmp_path):
     life = Life(build, env, tmp_path / "later", "shim", "6000", 1)
     q = life.q
     try:
-        i = q.submit("-g", "0", "--", "sh", "-c", f"echo $TENURE_TASK_ID >> {life.marks}")
-        q.start("--no-hold")
-        assert wait_for(lambda: counted(life.counter))
-        q.kill()
+        i = life.killed_while_it_starts()
         late = ours(q.home, ["tenure-shims\n"])
         for ahead in "0", str(2 * 86400):
             q.more_env = {"LD_PRELOAD": str(build / "tests/crash.so"), "AHEAD": ahead}
