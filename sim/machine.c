@@ -498,6 +498,30 @@ void sim_reap(struct sim_machine *m, bool force)
 	}
 }
 
+static bool proc_uses(const struct sim_machine *m, const struct sim_proc *p, int dev)
+{
+	for (int i = 0; i < m->ndevs; i++)
+		if (sim_is_card_of(m, dev, i) && (p->use[i].visible_ns || p->use[i].bytes))
+			return true;
+	return false;
+}
+
+void sim_reap_card(struct sim_machine *m, int dev)
+{
+	struct world here = { 0 };
+
+	for (int i = 0; i < SIM_PROC_MAX; i++) {
+		struct sim_proc *p = &m->procs[i];
+
+		if (!p->pid || !proc_uses(m, p, dev))
+			continue;
+		if (!here.pid_ns)
+			here = world_here();
+		if (!proc_alive(m, p, &here))
+			proc_forget(m, p);
+	}
+}
+
 struct sim_proc *sim_proc(struct sim_machine *m, pid_t pid, bool create)
 {
 	struct sim_proc *spare = NULL;

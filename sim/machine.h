@@ -217,6 +217,9 @@ int sim_fault(struct sim_machine *m, const char *function);
 
 /* Forget dead processes; their memory is free. At most once a millisecond unless force. Locked. */
 void sim_reap(struct sim_machine *m, bool force);
+/* Forget the dead that use dev: whoever has waited for a process sees neither it nor its memory any
+ * more, as on a card. Locked. */
+void sim_reap_card(struct sim_machine *m, int dev);
 /* The slot of pid, NULL where it has none. With create: registered, NULL only when full. Locked. */
 struct sim_proc *sim_proc(struct sim_machine *m, pid_t pid, bool create);
 

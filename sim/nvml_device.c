@@ -192,6 +192,7 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, nvmlMemory_t
 	NV_DEVICE(handle, NV_ANY);
 	if (!mem)
 		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
+	sim_reap_card(m, dev);
 	mem->total = m->devs[dev].mem_total;
 	mem->free = sim_mem_free(m, dev);
 	mem->used = mem->total - mem->free;
@@ -205,6 +206,7 @@ NV_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t handle, nvmlMemor
 		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
 	if (mem->version != nvmlMemory_v2)
 		NV_RETURN(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	sim_reap_card(m, dev);
 	mem->total = m->devs[dev].mem_total;
 	mem->reserved = m->devs[dev].mem_reserved;
 	mem->free = sim_mem_free(m, dev);

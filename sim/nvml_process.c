@@ -91,6 +91,7 @@ static nvmlReturn_t compute_list(nvmlDevice_t handle, unsigned int *count, void 
 		return res;
 	if (!count || (*count && !entries))
 		NV_RETURN(NVML_ERROR_INVALID_ARGUMENT);
+	sim_reap_card(m, dev);
 	room = *count;
 	size = size ? size : m->proc_layout;
 	for (int i = 0; i < SIM_PROC_MAX; i++) {

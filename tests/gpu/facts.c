@@ -161,6 +161,7 @@ int main(int argc, char **argv)
 		fact_process_use_not_found,
 		/* the next start other processes; this one has no CUDA until then */
 		fact_process_list,
+		fact_gone_once_waited_for,
 		fact_sigkill,
 		fact_visible_devices,
 		fact_inotify,

@@ -163,6 +163,7 @@ void fact_board(void);
 void fact_events(void);
 void fact_process_use_not_found(void);
 void fact_process_list(void);
+void fact_gone_once_waited_for(void);
 void fact_sigkill(void);
 void fact_visible_devices(void);
 void fact_inotify(void);

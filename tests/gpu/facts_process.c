@@ -67,6 +67,29 @@ void fact_process_list(void)
 		ok(list_has(c.pid) == 0, "and its PID is gone");
 }
 
+/* Whoever has waited for a process finds neither it nor its memory, however soon it looks. */
+void fact_gone_once_waited_for(void)
+{
+	unsigned long long before = used_bytes();
+	int listed = 0, used = 0, rounds = 10;
+
+	for (int i = 0; i < rounds; i++) {
+		struct child c;
+
+		if (!child_start(&c, "hold", NULL)) {
+			ok(false, "a child to kill");
+			return;
+		}
+		(void)list_has(c.pid);
+		child_end(&c, SIGKILL);
+		listed += list_has(c.pid) == 1;
+		used += used_bytes() > before + 64 * MIB;
+	}
+	ok(listed == 0, "who was killed and waited for is in no list: %d of %d are", listed,
+	   rounds);
+	ok(used == 0, "and uses no memory: %d of %d do", used, rounds);
+}
+
 void fact_sigkill(void)
 {
 	unsigned long long before = used_bytes();
