@@ -788,7 +788,7 @@ static int run(const struct cmd_ctx *ctx, struct err *e)
 	r = model_new(ctx, MODEL_ENDED, &t.model, e);
 	if (r < 0)
 		return r;
-	t.s = model_get(t.model);
+	take_snapshot(&t); /* whose thread may have been quick */
 	r = once ? print_once(&t) : on_screen(&t, e);
 	top_clear(&t);
 	return r;

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import pathlib
 import pty
 import re
 import select
@@ -20,6 +21,7 @@ from patience import Limit, must_come
 from watchlib import Watcher
 
 pyte = pytest.importorskip("pyte")
+HERE = pathlib.Path(__file__).parent
 
 
 @pytest.fixture
@@ -209,8 +211,19 @@ def test_one_look_as_text(queue, top_built):
     assert re.search(rf"running +1 week +runs +{DURATION} of 2h, on .*, GPU 1", wide)
     assert re.search(r"pending +2 week +waits .*behind 1 in lane week", shown)
     assert re.search(r"failed +0 - +broken .*, exit 3$", wide, re.M)
-    assert "EVENTS" in shown and "has started" in shown
+    assert "EVENTS" in shown and re.search(r"^ \d\d:\d\d:\d\d (gpu|task) ", shown, re.M)
     assert "\033" not in shown
+
+
+def test_one_look_of_who_comes_late_to_it(queue, top_built, tmp_path):
+    """The events that were known before the frame looked for the first time are in it, too."""
+    slow = tmp_path / "slowthread.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", slow, HERE / "slowthread.c", "-ldl"], check=True)
+    q = queue()
+    q.start("--no-hold")
+    q.wait(q.submit("-g", "0", "-n", "short", "--", "true"), "done")
+    shown = q.m.run(q.m.tenure, "top", "--once", env={**q.env, "LD_PRELOAD": str(slow)}).stdout
+    assert re.search(r"EVENTS\n(?s:.*) task 1 \(short\) is done\n", shown), shown
 
 
 def test_why_a_task_has_failed(queue, top_built):
