@@ -97,8 +97,8 @@ static void tell_log(struct commit *f, const struct spool *sp)
 	f->told = true;
 }
 
-/* It was looked at until its GPUs were free, which is a little more than it ran: without a process
- * of its own. */
+/* It was looked at until its GPUs were free, which is more than it ran, by as much as the agent
+ * heard of its end late: without a process of its own. */
 static struct use_meter metered(const struct commit *f)
 {
 	uint64_t had_ns = f->gpu_ns ? f->gpu_ns : f->gpus * f->end->run_ns;
@@ -107,7 +107,11 @@ static struct use_meter metered(const struct commit *f)
 
 	m.seen_ns -= more_ns;
 	m.empty_ns = m.empty_ns > more_ns ? m.empty_ns - more_ns : 0;
-	m.energy_ns = m.energy_ns < had_ns ? m.energy_ns : had_ns;
+	if (m.energy_ns > had_ns) {
+		m.energy_mj =
+			(uint64_t)((double)m.energy_mj * (double)had_ns / (double)m.energy_ns);
+		m.energy_ns = had_ns;
+	}
 	return m;
 }
 
