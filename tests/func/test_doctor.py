@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from patience import Stopwatch, must_come
+from patience import Stopwatch, must_come, start_as_on_a_card
 
 
 @pytest.fixture
@@ -117,17 +117,26 @@ def test_doctor_on_a_good_machine(sim):
     assert "doctor --launch" in json.loads(out)["promise"]
 
 
+def as_on_a_card():
+    """Shell commands before a --launch, whose newcomer starts no faster then than everything else here does."""
+    orders = []
+    start_as_on_a_card(lambda *order: orders.append(f"$T sim ctl {' '.join(map(str, order))} && "), 1)
+    return "".join(orders)
+
+
 def test_doctor_launch_holds_and_learns(sim):
-    out = sim("$T doctor --launch --json; $T devices --json >$HOME/after").stdout
+    out = sim(f"{as_on_a_card()}$T doctor --launch --json; $T devices --json >$HOME/after").stdout
     f = findings(out)
     assert f["launch"]["result"] == "ok" and "held 1.0 GiB" in f["launch"]["text"]
     assert "listed under its PID" in f["PIDs"]["text"]
     assert "nobody who is not was seen so far" in f["PIDs"]["text"]  # nobody can know that it is never so
-    assert "before its first allocation" in json.loads(out)["promise"]
+    # It promises no more than it has seen, which a machine that was busy for a moment makes less.
+    promised = {"ok": "before its first allocation", "warn": "noticed, and late"}
+    assert promised[f["yield"]["result"]] in json.loads(out)["promise"], f["yield"]
 
 
 def test_doctor_launch_measures_a_yield(sim):
-    y = findings(sim("$T doctor --launch --json").stdout)["yield"]
+    y = findings(sim(f"{as_on_a_card()}$T doctor --launch --json").stdout)["yield"]
     assert y["result"] == "ok", y
     m = re.fullmatch(r"a newcomer was seen (\d+) ms after its first open, all was free ([0-9.]+) ms "
                      r"later, (\d+) ms before its first allocation", y["text"])
