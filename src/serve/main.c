@@ -341,8 +341,10 @@ static int run(const struct cmd_ctx *ctx, struct err *e)
 		r = loop(&p, e);
 	}
 	stop(&p);
-	if (r < 0)
+	if (r < 0) { /* and all that the thread reads goes with us */
+		p.serve.model = model_free(p.serve.model);
 		return r;
+	}
 	(void)fflush(NULL);
 	_exit(CMD_OK);
 }

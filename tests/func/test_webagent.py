@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """An agent and what serves HTTP beside it (`--listen`): it is served whatever becomes of the server, and that changes nothing."""
+import concurrent.futures
 import http.client
 import json
 import os
@@ -149,6 +150,16 @@ def test_on_says_where_it_is_served(queue):
     assert served(q)["address"] == taken
     assert q.run("reload", "--listen", "none").stdout.splitlines() == [f"listen: {taken} -> none", "tenure-serve: on -> off"]
     q.run("off")
+
+
+def test_nowhere_to_listen(queue, build):
+    """It says so and ends, whatever it has begun to read meanwhile."""
+    q = queue(gpus=1)
+    with socket.create_server(("127.0.0.1", 0)) as other, concurrent.futures.ThreadPoolExecutor(12) as several:
+        command = [build / "tenure-serve", "--listen", f"127.0.0.1:{other.getsockname()[1]}"]
+        done = list(several.map(lambda _: subprocess.run(command, env=q.env, text=True, capture_output=True, timeout=HANG), range(300)))
+    assert {d.returncode for d in done} == {1}, [d.stderr for d in done if d.returncode != 1]
+    assert all(d.stderr.startswith("tenure: ") for d in done)
 
 
 def test_a_token_that_is_none(queue):
