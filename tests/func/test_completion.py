@@ -217,9 +217,9 @@ def test_every_command_and_option_is_in_fish(tenure, shells):
     need("fish")
     rows, s = table(tenure), shells()
     script = "source $argv[1]; for line in $argv[2..-1]; echo '##' $line; complete -C \"tenure $line -\"; end"
-    lines = list(rows)  # each asks some thousand conditions, so no program has all of them to do within its limit
-    text = "".join("\n".join(s.run("fish", "--no-config", "-c", script, s.tmp / "fish", *lines[n:n + 10])) + "\n"
-                   for n in range(0, len(lines), 10))
+    commands = list(rows)  # each asks some thousand conditions, so no program has all of them to do within its limit
+    text = "".join("\n".join(s.run("fish", "--no-config", "-c", script, s.tmp / "fish", *commands[n:n + 10])) + "\n"
+                   for n in range(0, len(commands), 10))
     for path, found in re.findall(r"^## (.*)\n((?:(?!## ).*\n)*)", text, re.M):
         # It shows -x beside --long, as one of the two, where only a dash stands there.
         lines = dict((line.split("\t") + [""])[:2] for line in found.splitlines())

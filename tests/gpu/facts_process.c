@@ -85,8 +85,11 @@ void fact_gone_once_waited_for(void)
 		listed += list_has(c.pid) == 1;
 		used += used_bytes() > before + 64 * MIB;
 	}
-	ok(listed == 0, "who was killed and waited for is in no list: %d of %d are", listed,
-	   rounds);
+	if (pids_seen)
+		ok(listed == 0, "who was killed and waited for is in no list: %d of %d are", listed,
+		   rounds);
+	else
+		skip("who was killed and waited for is in no list", "PIDs are hidden here");
 	ok(used == 0, "and uses no memory: %d of %d do", used, rounds);
 }
 
