@@ -2,13 +2,11 @@
 #include "alloc/base.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
-#include "base/fs.h"
 #include "base/json_get.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -68,19 +66,14 @@ static char *wish_path(const char *who, char *buf)
 static int read_wish(const struct spool *sp, const char *path, struct wish *ret, struct err *e)
 {
 	cleanup_free char *text = NULL;
-	cleanup_fd int fd = -1;
 	struct stat st;
 	size_t len;
 	json_t *doc;
-	int r;
+	int r = spool_read_stat(sp, path, WISH_MAX, &text, &len, &st, e);
 
 	*ret = (struct wish){ .gpus = 0 };
-	fd = spool_open_file(sp, path, O_RDONLY, &st, e);
-	if (fd < 0)
-		return spool_is_bad(fd) ? 0 : fd;
-	r = fs_read_open(fd, path, WISH_MAX, &text, &len, e);
 	if (r < 0)
-		return r == -EFBIG ? 0 : r;
+		return spool_is_bad(r) || r == -EFBIG ? 0 : r;
 	doc = json_loadb(text, len, 0, NULL);
 	ret->gpus = json_get_small(doc, "gpus", WISH_GPUS_MAX);
 	ret->for_s = json_get_small(doc, "for_s", WISH_S_MAX);

@@ -19,6 +19,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+/* One file is not replaced so often within the time that it takes to read it. */
+#define STALE_TRIES 5
+
 static int read_up_to(int fd, char *buf, size_t size, size_t *ret_len)
 {
 	size_t len = 0;
@@ -92,8 +95,13 @@ static int check_own(const char *path, const struct stat *st, struct err *e)
 	return 0;
 }
 
-static int read_regular(const char *path, bool own, size_t max, char **ret, size_t *ret_len,
-			struct err *e)
+bool fs_reads_again(int r, unsigned int *tries)
+{
+	return r == -ESTALE && ++*tries < STALE_TRIES;
+}
+
+static int read_once(const char *path, bool own, size_t max, char **ret, size_t *ret_len,
+		     struct err *e)
 {
 	/* Not blocking: a FIFO of that name must not stop us. */
 	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -111,6 +119,18 @@ static int read_regular(const char *path, bool own, size_t max, char **ret, size
 	int r = own ? check_own(path, &st, e) : 0;
 
 	return r < 0 ? r : fs_read_open(fd, path, max, ret, ret_len, e);
+}
+
+static int read_regular(const char *path, bool own, size_t max, char **ret, size_t *ret_len,
+			struct err *e)
+{
+	unsigned int tries = 0;
+	int r;
+
+	do
+		r = read_once(path, own, max, ret, ret_len, e);
+	while (fs_reads_again(r, &tries));
+	return r;
 }
 
 int fs_read_file(const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)

@@ -29,6 +29,13 @@ int fs_read_own_file(const char *path, size_t max, char **ret, size_t *ret_len, 
 int fs_read_open(int fd, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e);
 
 /*
+ * On a file server, who replaces a file takes it from those who have it open (-ESTALE): by its name
+ * the new one is read. Whether to do so, after a try that has come to r; *tries begins at 0. The
+ * calls above that have a path to open do it themselves.
+ */
+bool fs_reads_again(int r, unsigned int *tries);
+
+/*
  * Write a temporary file beside path, fsync it, rename it over path and fsync the directory. On
  * error path is as it was and the temporary file is gone.
  */

@@ -111,10 +111,13 @@ static int look_once(const char *path, const struct program *p)
 
 static int is_published(const char *path, const struct program *p)
 {
-	int r = look_once(path, p);
+	unsigned int tries = 0;
+	int r;
 
-	/* What a network filesystem remembered of another file; it has forgotten it now. */
-	return r == -ESTALE ? look_once(path, p) : r;
+	do
+		r = look_once(path, p);
+	while (fs_reads_again(r, &tries));
+	return r;
 }
 
 /*

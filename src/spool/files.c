@@ -597,8 +597,8 @@ static int open_quietly(const struct spool *sp, const char *path, int flags)
 	return fd == -EPERM ? spool_openat(sp, path, flags) : fd;
 }
 
-int spool_open_file(const struct spool *sp, const char *path, int flags, struct stat *ret,
-		    struct err *e)
+static int open_file(const struct spool *sp, const char *path, int flags, struct stat *ret,
+		     struct err *e)
 {
 	cleanup_fd int fd = open_quietly(sp, path, flags);
 	struct stat st;
@@ -627,6 +627,18 @@ int spool_open_file(const struct spool *sp, const char *path, int flags, struct 
 	return take_fd(fd);
 }
 
+int spool_open_file(const struct spool *sp, const char *path, int flags, struct stat *ret,
+		    struct err *e)
+{
+	unsigned int tries = 0;
+	int fd;
+
+	do
+		fd = open_file(sp, path, flags, ret, e);
+	while (!(flags & O_CREAT) && fs_reads_again(fd, &tries));
+	return fd;
+}
+
 bool spool_is_bad(int r)
 {
 	return r == -ELOOP || r == -EINVAL || r == -EPERM;
@@ -653,8 +665,8 @@ int spool_read(const struct spool *sp, const char *path, size_t max, char **ret,
 	return spool_read_stat(sp, path, max, ret, ret_len, &st, e);
 }
 
-int spool_read_stat(const struct spool *sp, const char *path, size_t max, char **ret,
-		    size_t *ret_len, struct stat *ret_stat, struct err *e)
+static int read_whole(const struct spool *sp, const char *path, size_t max, char **ret,
+		      size_t *ret_len, struct stat *ret_stat, struct err *e)
 {
 	struct stat st;
 	cleanup_fd int fd = spool_open_file(sp, path, O_RDONLY, &st, e);
@@ -687,6 +699,18 @@ int spool_read_stat(const struct spool *sp, const char *path, size_t max, char *
 	*ret_len = len;
 	*ret_stat = st;
 	return 0;
+}
+
+int spool_read_stat(const struct spool *sp, const char *path, size_t max, char **ret,
+		    size_t *ret_len, struct stat *ret_stat, struct err *e)
+{
+	unsigned int tries = 0;
+	int r;
+
+	do
+		r = read_whole(sp, path, max, ret, ret_len, ret_stat, e);
+	while (fs_reads_again(r, &tries));
+	return r;
 }
 
 char *spool_tmp_path(const struct spool *sp, const char *what, uint64_t id, char *buf)

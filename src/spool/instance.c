@@ -282,10 +282,10 @@ int spool_parse_instance(const char *path, const char *text, size_t len, bool *r
 	return r;
 }
 
-static int read_instance(struct spool *sp, struct err *e)
+static int read_instance_once(struct spool *sp, struct err *e)
 {
 	cleanup_fd int fd = spool_openat(sp, INSTANCE_FILE, O_RDONLY);
-	cleanup_free char *text = NULL;
+	cleanup_free char *text = NULL, *path = xasprintf("%s/" INSTANCE_FILE, sp->path);
 	struct stat st;
 	size_t len;
 	int r;
@@ -300,11 +300,22 @@ static int read_instance(struct spool *sp, struct err *e)
 		return err_set(e, -EINVAL, "%s/" INSTANCE_FILE " is not a regular file", sp->path);
 	r = trust_check_file(sp, fd, INSTANCE_FILE, e);
 	if (r == 0)
-		r = fs_read_open(fd, INSTANCE_FILE, INSTANCE_FILE_MAX, &text, &len, e);
+		r = fs_read_open(fd, path, INSTANCE_FILE_MAX, &text, &len, e);
 	if (r == 0)
 		r = spool_parse_instance(sp->path, text, len, &sp->trust_directory, e);
 	/* The instance's own word is not enough. */
 	sp->trust_directory = sp->trust_directory && (sp->may_trust_all || sp->looks);
+	return r;
+}
+
+static int read_instance(struct spool *sp, struct err *e)
+{
+	unsigned int tries = 0;
+	int r;
+
+	do
+		r = read_instance_once(sp, e);
+	while (fs_reads_again(r, &tries));
 	return r;
 }
 

@@ -2,12 +2,16 @@
 """A spool on a file server: nodes that remember what they saw, answers that are lost, files that are hidden for a while."""
 import json
 import os
+import pathlib
+import subprocess
 import time
 
 import pytest
 
 from nodelib import caching_nodes, kill_at_once, lines
 from patience import HANG, must_come, wait_for
+
+HERE = pathlib.Path(__file__).parent
 
 
 @pytest.mark.parametrize("caches", [["negative=3"], ["attr=3"], ["negative=3", "entry=3", "attr=3"]],
@@ -161,6 +165,34 @@ def test_instance_json_that_is_hidden(world, faultfs, tmp_path):
     assert bad.returncode == 1 and "instance.json is not found" in bad.stderr and bad.stdout == ""
     assert path.read_text() == written
     a.submit("-g", "0", "--", "true")
+
+
+@pytest.mark.parametrize("at", ["fstat", "read"])
+def test_file_that_is_replaced_while_it_is_read(world, faultfs, tmp_path, at):
+    """A file server takes what is replaced from whoever has it open, and has another of that name."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    library = tmp_path / "replaced.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, HERE / "replaced.c", "-ldl"], check=True)
+    i = a.submit("--lane", "slow", "-g", "0", "--", "true")
+    a.run("pause", "slow")
+    config = mount.path / "config/tenure/config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("# ours\n")
+    a.env.update(LD_PRELOAD=f"{library}:{a.env['LD_PRELOAD']}", REPLACED_AT=at,
+                 XDG_CONFIG_HOME=str(mount.path / "config"))
+
+    def why(name, times):
+        before = os.stat(mount.path / name).st_ino
+        a.env.update(REPLACED=f"/{name}", REPLACED_TIMES=str(times))
+        done = a.run("why", str(i), check=False)
+        assert os.stat(mount.path / name).st_ino != before  # else nothing was tried
+        return done.returncode, " ".join((done.stdout + done.stderr).split())
+    for name in "default/instance.json", "default/lanes/slow", "config/tenure/config.yaml":
+        code, said = why(name, 2)
+        assert code == 0 and "paused" in said and "cannot be read" not in said, (name, said)
+    code, said = why("default/instance.json", 1000)
+    assert code == 1 and "Stale file handle" in said, said
 
 
 def test_clocks_that_are_ten_minutes_apart(world, faultfs, tmp_path):
