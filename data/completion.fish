@@ -75,10 +75,10 @@ function __@NAME@_list
 	end
 end
 
-# What may follow in a command that stands behind "--".
+# What may follow in a command that stands behind "--", or begins here without one.
 function __@NAME@_behind
 	set -l line (commandline -opc)
-	set -l at (contains -i -- -- $line)
+	set -l at (contains -i -- -- $line); or set at (count $line)
 	complete -C (string join ' ' -- (string escape -- $line[(math $at + 1)..-1]) (commandline -ct))
 end
 

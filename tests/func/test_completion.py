@@ -96,6 +96,7 @@ class Shells:
 
     def run(self, *command):
         done = subprocess.run(command, env=self.env, cwd=self.tmp, text=True, capture_output=True, timeout=HANG)
+        assert command[0] != "fish" or not done.stderr, done.stderr  # what it says stands in the user's line
         return [line for line in done.stdout.split("\n") if line]
 
     def bash(self, line):
@@ -289,6 +290,8 @@ def test_paths_and_commands(tenure, shells, shell):
         assert strip(s.fish("tenure submit --cwd a")) == {"a directory"}
         assert strip(s.fish("tenure submit a")) == {"a directory", "a file.sh"}
         assert "/bin/true" in s.fish("tenure submit -- /bin/tru")
+        # Its command may stand there without "--".
+        assert "/bin/true" in s.fish("tenure sim /bin/tru") and "/bin/true" in s.fish("tenure sim -n 2 -- /bin/tru")
     elif shell == "zsh":
         assert strip(s.zsh("tenure submit --cwd a")) == {"a directory"}
         assert strip(s.zsh("tenure submit a")) == {"a directory", "a file.sh"}
