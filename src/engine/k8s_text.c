@@ -150,6 +150,37 @@ static void set(struct engine_job *job, enum engine_job_state state, const json_
 	job->reason = words_of(words);
 }
 
+/* How its container ended, which a pod without a reason of its own does not say otherwise; NULL. */
+static char *ended_words(const json_t *status)
+{
+	const json_t *all = json_object_get(status, "containerStatuses"), *one;
+	size_t i;
+
+	json_array_foreach(all, i, one)
+	{
+		const json_t *end = json_object_get(json_object_get(one, "state"), "terminated");
+		const long long code = json_integer_value(json_object_get(end, "exitCode"));
+		cleanup_free char *words = words_of(end);
+
+		if (code)
+			return xasprintf("%s (exit code %lld)", words ? words : "Error", code);
+	}
+	return NULL;
+}
+
+/* What it says first comes from the pod, which has ended before its job is told so. */
+static void set_failed(struct engine_job *job, const json_t *condition)
+{
+	cleanup_free char *pod = job->state == ENGINE_JOB_FAILED ? take_ptr(job->reason) : NULL;
+
+	set(job, ENGINE_JOB_FAILED, condition);
+	if (!pod)
+		return;
+	cleanup_free char *words = take_ptr(job->reason);
+
+	job->reason = words ? xasprintf("%s: %s", pod, words) : take_ptr(pod);
+}
+
 /* A pod that has failed by no fault of what ran in it. */
 static bool was_taken_away(const json_t *status)
 {
@@ -214,6 +245,8 @@ static void take_pod(const json_t *pod, bool replaced, struct engine_job *job)
 		set(job, was_taken_away(status) ? ENGINE_JOB_EXPIRED : ENGINE_JOB_FAILED, status);
 	else
 		set(job, ENGINE_JOB_UNKNOWN, status);
+	if (job->state == ENGINE_JOB_FAILED && !job->reason)
+		job->reason = ended_words(status);
 	if (!engine_job_is_over(job->state) && is_deleted(pod))
 		set_deleted(status, replaced, job);
 }
@@ -232,7 +265,7 @@ static void take_job(const json_t *object, struct engine_job *job)
 	else if (reason && strcmp(reason, "DeadlineExceeded") == 0)
 		set(job, ENGINE_JOB_EXPIRED, failed);
 	else if (failed && job->state != ENGINE_JOB_EXPIRED)
-		set(job, ENGINE_JOB_FAILED, failed);
+		set_failed(job, failed);
 	else if (held)
 		set(job, ENGINE_JOB_HELD, held);
 	else if (!engine_job_is_over(job->state) && is_deleted(object))

@@ -40,6 +40,11 @@ def condition(kind, status, reason="", message=""):
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now()}
 
 
+def container_status(pod, ready, state):
+    return {"name": pod["spec"]["containers"][0]["name"], "ready": ready, "restartCount": 0, "image": "", "imageID": "",
+            "state": state}
+
+
 class Container:
     """The first container of a pod that has a node, running. front: what stands in front of its command; env: what it
     has besides; in both {node}, {gpus} and {pod} are filled in."""
@@ -100,10 +105,12 @@ class Container:
 
     def ended(self, code):
         """What the pod's status says then."""
+        end = {"exitCode": code if code >= 0 else 128 - code, "reason": "Error" if code else "Completed", "finishedAt": now()}
+        of_container = {"containerStatuses": [container_status(self.pod, False, {"terminated": end})]}
         if self.late:
             return {"phase": "Failed", "reason": "DeadlineExceeded",
-                    "message": "Pod was active on the node longer than the specified deadline"}
-        return {"phase": "Succeeded" if code == 0 else "Failed"}
+                    "message": "Pod was active on the node longer than the specified deadline", **of_container}
+        return {"phase": "Failed" if code else "Succeeded", **of_container}
 
 
 class Kubelet:
@@ -144,13 +151,9 @@ class Kubelet:
 
     def tell(self, pod, status):
         running = status["phase"] == "Running"
-        state = {"running": {"startedAt": now()}} if running else \
-            {"terminated": {"exitCode": status.pop("code"), "finishedAt": now()}}
         with contextlib.suppress(urllib.error.HTTPError):  # it is gone meanwhile
             self.ask("PATCH", self.path(pod) + "/status", {"status": {
-                **status, "conditions": [condition("Ready", "True" if running else "False")],
-                "containerStatuses": [{"name": pod["spec"]["containers"][0]["name"], "ready": running, "restartCount": 0,
-                                       "image": "", "imageID": "", "state": state}]}}, patch=True)
+                "conditions": [condition("Ready", "True" if running else "False")], **status}}, patch=True)
 
     def see(self, pods):
         """What the server says of this node's pods."""
@@ -161,7 +164,8 @@ class Kubelet:
                 self.running[uid].pod = pod
             elif phase == "Pending" and not leaves:
                 self.running[uid] = Container(pod, self.directory, self.front)
-                self.tell(pod, {"phase": "Running", "startTime": now()})
+                self.tell(pod, {"phase": "Running", "startTime": now(), "containerStatuses": [
+                    container_status(pod, True, {"running": {"startedAt": now()}})]})
             elif leaves and uid not in self.results:
                 self.remove(pod)
         for uid in set(self.running) - set(listed):  # deleted by force: there is no grace
@@ -176,13 +180,13 @@ class Kubelet:
         for uid, container in list(self.running.items()):
             code = container.step()
             if code is not None:
-                self.results[uid] = container.pod, {**container.ended(code), "code": code if code >= 0 else 128 - code}
+                self.results[uid] = container.pod, container.ended(code)
                 del self.running[uid]
         try:
             self.beat()
             self.see(self.ask("GET", f"/api/v1/pods?fieldSelector=spec.nodeName={self.node}")["items"])
             for uid, (pod, status) in list(self.results.items()):
-                self.tell(pod, dict(status))
+                self.tell(pod, status)
                 del self.results[uid]
         except (OSError, http.client.HTTPException, ValueError) as e:
             print(f"{now()} {self.node}: {e}", file=sys.stderr, flush=True)

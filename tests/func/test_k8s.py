@@ -170,7 +170,9 @@ def test_what_waits_behind_a_deleted_pod_is_not_waited_for(pool):
 
 def test_a_job_that_fails_has_failed(pool):
     pool.submit("a", "/bin/false")
-    assert "BackoffLimitExceeded" in pool.comes("a", "failed")["reason"]
+    assert pool.comes("a", "failed")["reason"].startswith("Error (exit code 1)")
+    must_come(lambda: pool.job("a")["reason"] == "Error (exit code 1): BackoffLimitExceeded: "
+                                                 "Job has reached the specified backoff limit")
 
 
 def test_free_gpus_are_counted_on_every_node(pool):

@@ -205,6 +205,9 @@ static void what_is_wrong_or_missing_is_named(void **state)
 	"\"conditions\":[{\"type\":\"" type "\",\"status\":\"" status "\",\"reason\":\"" reason    \
 	"\",\"message\":\"" message "\"}]"
 
+#define ENDED(more, code)                                                                          \
+	"\"containerStatuses\":[7,{\"state\":{\"terminated\":{" more ",\"exitCode\":" code "}}}]"
+
 static void a_job_is_what_its_pod_is(void **state)
 {
 	static const struct {
@@ -233,6 +236,21 @@ static void a_job_is_what_its_pod_is(void **state)
 		{ JOB("t-a", "{" CONDITION("Failed", "True", "BackoffLimitExceeded", "m") "}"),
 		  POD("t-a", ON, "{\"phase\":\"Failed\"}"), ENGINE_JOB_FAILED, "gpu-a",
 		  "BackoffLimitExceeded: m" },
+		/* Its pod has ended before it is told so. */
+		{ JOB("t-a", "{\"active\":1}"),
+		  POD("t-a", ON,
+		      "{\"phase\":\"Failed\"," ENDED("\"reason\":\"OOMKilled\"", "137") "}"),
+		  ENGINE_JOB_FAILED, "gpu-a", "OOMKilled (exit code 137)" },
+		{ JOB("t-a", "{" CONDITION("Failed", "True", "BackoffLimitExceeded", "m") "}"),
+		  POD("t-a", ON, "{\"phase\":\"Failed\"," ENDED("\"message\":\"e\"", "1") "}"),
+		  ENGINE_JOB_FAILED, "gpu-a", "e (exit code 1): BackoffLimitExceeded: m" },
+		{ JOB("t-a", "{\"active\":1}"),
+		  POD("t-a", ON, "{\"phase\":\"Failed\"," ENDED("\"reason\":7", "2") "}"),
+		  ENGINE_JOB_FAILED, "gpu-a", "Error (exit code 2)" },
+		{ JOB("t-a", "{\"active\":1}"),
+		  POD("t-a", ON,
+		      "{\"phase\":\"Failed\"," ENDED("\"reason\":\"Completed\"", "0") "}"),
+		  ENGINE_JOB_FAILED, "gpu-a", NULL },
 		{ JOB("t-a", "{" CONDITION("Failed", "True", "BackoffLimitExceeded", "m") "}"),
 		  POD("t-a", ON, "{\"phase\":\"Failed\",\"reason\":\"Evicted\"}"),
 		  ENGINE_JOB_EXPIRED, "gpu-a", "Evicted" },
