@@ -325,7 +325,9 @@ def test_curve_and_picture(machine, tmp_path):  # noqa: F811
     assert done.returncode == 0
     for d in gpus.values():
         c = d["curve"]
-        assert 4 <= len(c) <= 8 and [s["at_s"] for s in c] == sorted(s["at_s"] for s in c) and c[-1]["at_s"] < 7
+        # One a second, for as long as it took: a guard that is kept from its looks is waited for.
+        assert 4 <= len(c) <= d["tested_s"] + 1 and d["tested_s"] >= 6 and c[-1]["at_s"] < d["tested_s"] + 0.1
+        assert [s["at_s"] for s in c] == sorted(s["at_s"] for s in c)
         assert max(s["power_w"] for s in c) <= d["power_most_w"] + 1 and all(30 <= s["temperature_c"] < 100 for s in c)
         assert any(s["clock_sm_mhz"] == 1980 for s in c) and any(500 < (s["tflops"] or 0) < 800 for s in c) and all(s["gb_per_s"] is None for s in c)
         assert d["temperature_slope_c_per_min"] is None  # of so short a time nothing is said
