@@ -217,6 +217,7 @@ def test_stop_of_what_has_moved_meanwhile(world):
 
 def test_stop_where_nobody_answers(world):
     """The person is told who should have ended it, since when that one is silent, and what to do."""
+    world.expire = "1m"  # else the other one takes it over, after two seconds
     a, b = world.node("alpha"), world.node("beta", gpus=4)
     a.start()
     b.start()
