@@ -57,6 +57,17 @@ CANDIDATES = """const bare = (text) => (text ?? "").replace(/\\s+/g, "").toLower
 return [...document.querySelectorAll(arguments[0])].filter((el) => texts.every((text) => (bare(el.innerText) || bare(el.value)).includes(text)));"""
 
 
+# Whatever is said in a corner of the page, which takes it away again after some seconds.
+TOLD = """
+window.told = [];
+new MutationObserver((list) => {
+  for (const change of list)
+    for (const node of change.addedNodes)
+      if (node.classList?.contains('toast')) window.told.push(node.querySelector('span').textContent);
+}).observe(document, {subtree: true, childList: true});
+"""
+
+
 class Page:
     """What a person does with the page, and sees."""
 
@@ -64,8 +75,14 @@ class Page:
         self.driver, self.web, self.read = driver, web, read
         driver.get("about:blank")
         driver.execute_cdp_cmd("Network.clearBrowserCookies", {})  # those of other ports are this one's, too
+        self.listen()
         self.size(1440, 1000)
         self.media()
+
+    def listen(self):
+        if not hasattr(self.driver, "listens"):  # one driver has many pages
+            self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": TOLD})
+        self.driver.listens = True
 
     # --- how it is looked at ---
 
@@ -154,9 +171,13 @@ class Page:
             return None if self.js("return window.missed") else element
         return self.until(clicked, limit)
 
+    def is_told(self, text, limit=20.0):
+        """What is said in the corner with that text in it, whether or not it is seen there still."""
+        return self.until(lambda: next((t for t in self.js("return window.told") if text in t), None), limit)
+
     def close_toasts(self):
-        """What was said in the corner, which covers what is below it for a while."""
-        self.js("for (const el of document.querySelectorAll('.toast button.plain')) el.click()")
+        """What was said in the corner, which covers what is below it for a while; it is told no more."""
+        self.js("for (const el of document.querySelectorAll('.toast button.plain')) el.click(); window.told.length = 0")
 
     def type(self, keys):
         """Without a mouse, to whatever has the focus."""

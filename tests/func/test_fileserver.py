@@ -183,10 +183,11 @@ def test_file_that_is_replaced_while_it_is_read(world, faultfs, tmp_path, at):
                  XDG_CONFIG_HOME=str(mount.path / "config"))
 
     def why(name, times):
-        before = os.stat(mount.path / name).st_ino
+        before = os.stat(mount.path / name)
         a.env.update(REPLACED=f"/{name}", REPLACED_TIMES=str(times))
         done = a.run("why", str(i), check=False)
-        assert os.stat(mount.path / name).st_ino != before  # else nothing was tried
+        after = os.stat(mount.path / name)
+        assert (after.st_ino, after.st_mtime_ns) != (before.st_ino, before.st_mtime_ns)  # else nothing was tried
         return done.returncode, " ".join((done.stdout + done.stderr).split())
     for name in "default/instance.json", "default/lanes/slow", "config/tenure/config.yaml":
         code, said = why(name, 2)

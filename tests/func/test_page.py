@@ -199,8 +199,7 @@ def test_what_is_held_is_changed(page):
     fill(p, "h", memory="10G", load="light", gpus="0")
     p.click("#h-dialog .primary")
     p.gone("#h-dialog")
-    p.get(".toast", "memory")
-    assert set(p.text(".toast").removesuffix("✕").split("\n")) - {""} == {"memory: 20G -> 10G", "together: false -> true", "gpus: all -> 0", "load: none -> light"}
+    assert set(p.is_told("memory").split("\n")) - {""} == {"memory: 20G -> 10G", "together: false -> true", "gpus: all -> 0", "load: none -> light"}
     must_come(lambda: q.held() == [0] and q.device(0)["held_bytes"] == 10 << 30)
     # An empty field takes back what was said; by keyboard.
     p.until(lambda: p.web.get("/api/v1/hold").json["settings"]["memory"] == "10G")
@@ -209,7 +208,7 @@ def test_what_is_held_is_changed(page):
     assert p.focus().get_attribute("name") == "hold"
     fill(p, "h", memory=None)
     p.type(Keys.ENTER)
-    p.get(".toast", "memory: 10G -> 88%")
+    p.is_told("memory: 10G -> 88%")
     # Nothing is held until it is to be again.
     p.click("#hold-turn", "Hold nothing")
     p.get("dialog.ask", "Tasks run on")
@@ -256,7 +255,7 @@ def test_who_asks_for_a_gpu_is_answered(page, queue, tmp_path):
     p.get("#ay-dialog .refusal", f"task {i} (newcomer) is not requeued (--no-requeue)")
     fill(p, "ay", stop=True)
     p.click("#ay-dialog .primary")
-    p.get(".toast", f"task {i} is stopped")
+    p.is_told(f"task {i} is stopped")
     p.get(f"#ended-table tr[data-task='{i}'] .result", "stopped")
     p.gone("#asks")
 
@@ -704,7 +703,7 @@ def test_ten_thousand_tasks_do_not_stop_it(page):
     p.get("#filter-name").send_keys("name9999")
     p.row(9999)
     p.until(lambda: p.text("#n-waiting") == "1")
-    assert max(p.js("return window.slow ?? []") or [0]) < 1000
+    assert max(p.js("return window.slow ?? []") or [0]) / watch.stretch() < 1000
 
 
 def test_its_words(page):
@@ -890,8 +889,9 @@ def steer_pools(p, site):
     p.gone("#p-dialog", limit=HANG)
     p.get("tr[data-pool=other]", "slurm")
     assert "#SBATCH --partition=gpu" in (site.dir / "script").read_text()
+    p.close_toasts()
     p.click("#pool-tick")
-    p.get(".toast", "Done")
+    p.is_told("Done")
     p.close_toasts()
 
 
