@@ -78,7 +78,7 @@ class Mount:
             self.rule(calls, "stuck")
 
     def is_stopped(self):
-        stats = pathlib.Path(f"/proc/{self.server.pid}/task").glob("*/stat")
+        stats = (t / "stat" for t in pathlib.Path(f"/proc/{self.server.pid}/task").glob("*"))
         try:
             return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in stats)
         except OSError:  # a thread of it has ended meanwhile

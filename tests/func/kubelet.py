@@ -74,7 +74,7 @@ class Container:
         return {**env, **{k: self.filled(v) for k, v in more.items()}}
 
     def processes(self):
-        for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        for path in (p / "environ" for p in pathlib.Path("/proc").glob("[0-9]*")):
             with contextlib.suppress(OSError):
                 if self.mark.encode() in path.read_bytes().split(b"\0") and \
                         path.with_name("stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX":

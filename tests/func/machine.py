@@ -53,7 +53,7 @@ AS_A_JOB = [sys.executable, "-c", "import os, sys; os.setpgid(0, 0); os.execv(sy
 def children(pid):
     """Of all of its threads."""
     found = []
-    for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+    for path in (p / "children" for p in pathlib.Path(f"/proc/{pid}/task").glob("*")):
         try:
             found += [int(c) for c in path.read_text().split()]
         except OSError:

@@ -37,7 +37,7 @@ def dev(tmp_path):
     path.mkdir()
     (path / "nvidiactl").touch()  # else it is no machine's
     yield path
-    for cmdline in pathlib.Path("/proc").glob("[0-9]*/cmdline"):  # what a failed test left
+    for cmdline in (p / "cmdline" for p in pathlib.Path("/proc").glob("[0-9]*")):  # what a failed test left
         try:
             if os.fsencode(path) in cmdline.read_bytes():
                 os.kill(int(cmdline.parent.name), signal.SIGKILL)

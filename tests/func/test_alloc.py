@@ -295,7 +295,7 @@ def test_replace(queue):
 def shim_and_keeper(q, i):
     shim = q.shim(i)
     # A thread of the shim has started it.
-    kids = must_come(lambda: "".join(f.read_text() for f in pathlib.Path(f"/proc/{shim}/task").glob("*/children")).split())
+    kids = must_come(lambda: "".join((t / "children").read_text() for t in pathlib.Path(f"/proc/{shim}/task").glob("*")).split())
     return shim, int(kids[0])
 
 

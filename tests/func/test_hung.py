@@ -154,7 +154,7 @@ def can_be_seen(pid):
 
 def children(pid):
     found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*/status"):
+    for path in (p / "status" for p in pathlib.Path("/proc").glob("[0-9]*")):
         with contextlib.suppress(OSError):
             if f"\nPPid:\t{pid}\n".encode() in path.read_bytes():
                 found.append(int(path.parent.name))

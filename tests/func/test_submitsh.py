@@ -85,7 +85,7 @@ class Site:
     def processes(self, job, name):
         """Of a worker, by the beginning of what they are listed as."""
         mark = f"FAKESCO_WORKER={self.fake}/{job['id']}".encode()
-        for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        for path in (p / "environ" for p in pathlib.Path("/proc").glob("[0-9]*")):
             try:
                 if mark in path.read_bytes().split(b"\0") and \
                         name in path.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"):
