@@ -669,7 +669,7 @@ static int read_whole(const struct spool *sp, const char *path, size_t max, char
 		      size_t *ret_len, struct stat *ret_stat, struct err *e)
 {
 	struct stat st;
-	cleanup_fd int fd = spool_open_file(sp, path, O_RDONLY, &st, e);
+	cleanup_fd int fd = open_file(sp, path, O_RDONLY, &st, e);
 	size_t len = 0;
 
 	if (fd < 0)

@@ -192,6 +192,7 @@ def test_file_that_is_replaced_while_it_is_read(world, faultfs, tmp_path, at):
     for name in "default/instance.json", "default/lanes/slow", "config/tenure/config.yaml":
         code, said = why(name, 2)
         assert code == 0 and "paused" in said and "cannot be read" not in said, (name, said)
+    # Where it is so for good that is said, after a few tries.
     code, said = why("default/instance.json", 1000)
     assert code == 1 and "Stale file handle" in said, said
 
