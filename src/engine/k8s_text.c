@@ -168,7 +168,7 @@ static char *ended_words(const json_t *status)
 	return NULL;
 }
 
-/* What it says first comes from the pod, which has ended before its job is told so. */
+/* How the pod ended, if it has, and then what the condition of the job says of it. */
 static void set_failed(struct engine_job *job, const json_t *condition)
 {
 	cleanup_free char *pod = job->state == ENGINE_JOB_FAILED ? take_ptr(job->reason) : NULL;
