@@ -45,6 +45,7 @@ struct task {
 
 struct driver {
 	int exe_fd;
+	char key[32]; /* as of a spool of its own: the orphans of others are not its to end */
 	struct fork_server fork_server;
 	struct task tasks[TASKS_MAX];
 	size_t n;
@@ -514,6 +515,7 @@ int main(int argc, char **argv)
 		return 2;
 	(void)signal(SIGPIPE, SIG_IGN);
 	d.exe_fd = open(argv[1], O_RDONLY | O_CLOEXEC);
+	d.fork_server.key = str_print(d.key, sizeof(d.key), "taskdrv-%d", (int)getpid());
 	if (argc > 6 && strcmp(argv[2], "bench") == 0) {
 		struct err e = ERR_INIT;
 

@@ -638,6 +638,23 @@ def test_killed_shim_leaves_orphans_that_are_found(drv, tmp_path):
     bystander.wait()
 
 
+def test_orphans_of_another_agent_are_left_alone(drivers):
+    """As those of each of these tests are by the others, which run beside it."""
+    agents, tasks = (drivers(), drivers()), []
+    for drv in agents:
+        t = unique("beside")
+        drv.start(t, "sleep", "1000")
+        m = drv.wait("started", t)
+        os.kill(m["pid"], signal.SIGKILL)
+        drv.wait("gone", t)
+        tasks.append((drv, t, m["task"]))
+    for drv, t, pid in tasks:
+        assert proc_exists(pid)
+        drv.say(f"orphans {t} 15 1000")
+        assert drv.wait("orphans", t)["text"] == "gone"
+        assert not proc_exists(pid)
+
+
 def test_shim_told_to_end_stops_its_task(drv):
     t = unique("term")
     drv.start(t, "sleep", "100")
