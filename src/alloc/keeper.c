@@ -499,6 +499,8 @@ static void end_pass(struct keeper *k)
 		tree_keep_below(&t, getpid());
 		ender_pass(&k->ender, &t,
 			   clock_mono_ns() >= k->kill_at_ns ? SIGKILL : stop_signal(k));
+		if (k->ender.outrun)
+			ender_hunt(&k->ender);
 	}
 	tree_clear(&t);
 }

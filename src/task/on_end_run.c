@@ -165,6 +165,8 @@ static void signal_tree(struct ender *ender, int sig)
 	if (tree_glance(&t) == 0) {
 		tree_keep_below(&t, getpid());
 		ender_pass(ender, &t, sig);
+		if (ender->outrun)
+			ender_hunt(ender);
 	}
 	tree_clear(&t);
 }

@@ -242,24 +242,46 @@ static bool is_doubted(const struct shim *sh)
 }
 
 /* Children that have ended, those that came to us as their reaper included. */
-static void reap(struct shim *sh)
+/* Wait for all that have ended. False: there is nobody left. */
+static bool collect(struct shim *sh)
 {
 	struct rusage ru;
 	int status;
 	pid_t pid;
 
-	/* What ends before its start is known would be nobody's. */
-	if (sh->starting || is_in_doubt(sh))
-		return;
 	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
 		add_usage(&sh->rec.end, &ru);
 		if (pid == sh->leader)
 			note_leader(sh, status);
 	}
+	return pid == 0 || errno != ECHILD;
+}
+
+/* What ends before its start is known would be nobody's. */
+static bool must_not_wait(struct shim *sh)
+{
+	return sh->starting || is_in_doubt(sh);
+}
+
+static void reap_meanwhile(void *data)
+{
+	struct shim *sh = data;
+
+	if (!must_not_wait(sh))
+		(void)collect(sh);
+}
+
+static void reap(struct shim *sh)
+{
+	if (must_not_wait(sh))
+		return;
+
+	bool left = collect(sh);
+
 	if (!sh->leader_gone)
 		return;
 	shim_event(sh, EV_LEADER_GONE);
-	if (pid < 0 && errno == ECHILD)
+	if (!left)
 		shim_event(sh, EV_TREE_GONE);
 	else if (sh->spec.flags & LAUNCH_END_TREE)
 		shim_event(sh, EV_REST);
@@ -348,6 +370,8 @@ static void pass_over_tree(struct shim *sh)
 		tree_keep_below(&t, getpid());
 		ender_pass(&sh->ender, &t, killing ? SIGKILL : sh->stop_signal);
 	}
+	if (sh->ender.outrun)
+		ender_hunt(&sh->ender);
 	/* It asks nobody for his user. */
 	if (killing && !sh->ender.others)
 		cgroup_kill(&sh->cgroup);
@@ -746,7 +770,8 @@ int shim_run(const struct shim_start *start)
 			   .timeout_at_ns = UINT64_MAX,
 			   .heard_ns = clock_mono_ns(),
 			   .left_ns = clock_mono_ns(),
-			   .alone_at_ns = UINT64_MAX };
+			   .alone_at_ns = UINT64_MAX,
+			   .ender = { .reap = reap_meanwhile, .data = &sh } };
 	struct err e = ERR_INIT;
 
 	/* The fork server ignores it. */

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fs.h"
@@ -561,15 +562,28 @@ void ender_begin(struct ender *en)
 void ender_clear(struct ender *en)
 {
 	free(en->told);
-	*en = (struct ender){ 0 };
+	*en = (struct ender){ .reap = en->reap, .data = en->data };
 }
 
+static int by_id(const void *a, const void *b)
+{
+	const struct proc_id *x = a, *y = b;
+
+	return x->pid != y->pid ? (x->pid > y->pid) - (x->pid < y->pid)
+				: (x->start > y->start) - (x->start < y->start);
+}
+
+/* Nobody is met twice in one pass: what it has added so far need not be looked at. */
 static bool was_told(const struct ender *en, const struct proc_id *id)
 {
-	for (size_t i = 0; i < en->n_told; i++)
-		if (en->told[i].pid == id->pid && en->told[i].start == id->start)
-			return true;
-	return false;
+	return en->n_sorted && bsearch(id, en->told, en->n_sorted, sizeof(*id), by_id);
+}
+
+static void sort_told(struct ender *en)
+{
+	if (en->n_told > en->n_sorted)
+		qsort(en->told, en->n_told, sizeof(*en->told), by_id);
+	en->n_sorted = en->n_told;
 }
 
 static void note_told(struct ender *en, const struct proc_id *id)
@@ -581,8 +595,13 @@ static void note_told(struct ender *en, const struct proc_id *id)
 	en->told[en->n_told++] = *id;
 }
 
+#define REAP_EACH 16U /* processes: much less than a ms */
+
 static void end_one(struct ender *en, const struct tree_proc *p, int sig)
 {
+	if (en->reap && en->seen++ % REAP_EACH == 0)
+		en->reap(en->data);
+
 	bool first = !was_told(en, &p->id);
 	int r = first || sig == SIGKILL ? tree_signal(p, sig) : 0;
 
@@ -604,13 +623,74 @@ static void end_one(struct ender *en, const struct tree_proc *p, int sig)
 
 void ender_pass(struct ender *en, const struct tree *t, int sig)
 {
+	uint32_t kills = en->kills;
+
 	/* KILL is counted afresh: it is another thing to be told. */
 	if (sig != en->last_sig)
-		en->n_told = 0;
+		en->n_told = en->n_sorted = 0;
 	en->last_sig = sig;
 	en->ours = 0;
 	en->others = 0;
 	for (size_t i = 0; i < t->n; i++)
 		if (t->procs[i].state != 'Z' && t->procs[i].state != 'X')
 			end_one(en, &t->procs[i], sig);
+	en->outrun = en->n_sorted && en->kills > kills;
+	sort_told(en);
+}
+
+#define HUNT_BYTES 512 /* of a directory at a time, some twenty names: nobody is seen late */
+#define HUNT_DEPTH 64
+
+/* As getdents64() fills it, which the C library has no header for. */
+struct dir_entry {
+	uint64_t inode;
+	int64_t offset;
+	uint16_t size;
+	uint8_t type;
+	char name[];
+};
+
+/* Its ancestors as they are now: of a picture one could be gone, and its PID another's. */
+static bool descends_now(const struct tree_proc *p, pid_t root)
+{
+	struct tree_proc up = *p;
+
+	for (int steps = 0; up.parent != root; steps++)
+		if (up.parent <= 1 || steps == HUNT_DEPTH ||
+		    read_status(AT_FDCWD, up.parent, &up) < 0)
+			return false;
+	return true;
+}
+
+static void hunt_one(struct ender *en, pid_t pid)
+{
+	char buf[STATUS_MAX];
+	struct tree_proc p;
+	uid_t uid;
+
+	if (read_status_text(pid, buf) > 0 && tree_parse_status(buf, pid, &p) == 0 &&
+	    tree_parse_user(buf, &uid) && uid == getuid() && p.state != 'Z' && p.state != 'X' &&
+	    descends_now(&p, getpid()))
+		end_one(en, &p, SIGKILL);
+}
+
+void ender_hunt(struct ender *en)
+{
+	cleanup_fd int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_Alignas(struct dir_entry) char buf[HUNT_BYTES];
+	const struct dir_entry *d;
+	uint32_t ours = en->ours, others = en->others;
+	long n;
+
+	while (proc >= 0 && (n = syscall(SYS_getdents64, proc, buf, sizeof(buf))) > 0)
+		for (long at = 0; at < n; at += d->size) {
+			uint64_t pid;
+
+			d = (const struct dir_entry *)(const void *)(buf + at);
+			if (str_to_u64(d->name, &pid) == 0)
+				hunt_one(en, (pid_t)pid);
+		}
+	sort_told(en);
+	en->ours = ours;
+	en->others = others;
 }

@@ -116,17 +116,33 @@ int tree_signal(const struct tree_proc *p, int sig);
  * even one that forks as fast as it can runs out of parents.
  */
 struct ender {
-	struct proc_id *told; /* have had the first signal */
+	struct proc_id *told; /* have had the first signal; sorted between two passes */
+	size_t n_sorted;
 	size_t n_told;
 	size_t room;
 	uint32_t kills;	 /* sent in all passes, once for each process */
 	uint32_t ours;	 /* of the last pass: still run and are ours to end */
 	uint32_t others; /* of the last pass: not ours to signal */
+	bool outrun;	 /* of the last pass: some came after others had been sent KILL */
+	uint32_t seen;	 /* in all passes */
 	int last_sig;
+	/* Of who waits for those that end (or NULL), during a pass: a tree that forks as fast as it
+	 * can leaves more of them than a pass gets over, until there is no PID left. */
+	void (*reap)(void *data);
+	void *data;
 };
 
+/* Nobody was told yet; reap and data stay. */
 void ender_begin(struct ender *en);
 void ender_pass(struct ender *en, const struct tree *t, int sig);
+/*
+ * Where a pass says that it is outrun: KILL at once whoever descends from us, each as soon as it is
+ * seen, in the order of PIDs. What it forks in this moment has a higher one and is met later. A
+ * pass over a picture comes too late for a process that lives for some ms and leaves another one.
+ * This one may miss somebody: what is left is told by the next pass. Waits for nobody, as
+ * tree_glance().
+ */
+void ender_hunt(struct ender *en);
 void ender_clear(struct ender *en);
 
 #endif

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -214,6 +215,83 @@ static void an_ender_tells_each_once(void **state)
 	tree_clear(&t);
 }
 
+static void pass_over_ours(struct ender *en, int sig)
+{
+	struct tree t = { 0 };
+
+	assert_int_equal(tree_glance(&t), 0);
+	tree_keep_below(&t, getpid());
+	ender_pass(en, &t, sig);
+	tree_clear(&t);
+}
+
+static void an_ender_that_is_outrun_says_so(void **state)
+{
+	struct ender en = { 0 };
+	pid_t pid = child(), later;
+
+	pass_over_ours(&en, SIGWINCH);
+	later = child();
+	pass_over_ours(&en, SIGWINCH);
+	assert_false(en.outrun); /* there is time for that */
+	pass_over_ours(&en, SIGKILL);
+	assert_false(en.outrun); /* all of them are new to it */
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(waitpid(later, NULL, 0), later);
+	pass_over_ours(&en, SIGKILL);
+	assert_false(en.outrun);
+	pid = child();
+	pass_over_ours(&en, SIGKILL);
+	assert_true(en.outrun);
+	assert_int_equal(en.kills, 3);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	pass_over_ours(&en, SIGKILL);
+	assert_false(en.outrun);
+	ender_clear(&en);
+}
+
+static void count_call(void *data)
+{
+	++*(unsigned int *)data;
+}
+
+/* Its child and that one's child, and none of those above. */
+static void a_hunt_is_for_what_descends_from_us(void **state)
+{
+	unsigned int calls = 0;
+	struct ender en = { .ours = 7, .others = 8, .reap = count_call, .data = &calls };
+	int ends[2], status;
+	char c;
+	pid_t beside = child(), hunter;
+
+	assert_int_equal(pipe(ends), 0);
+	hunter = fork();
+	if (hunter == 0) {
+		(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+		if (fork() == 0) {
+			(void)!write(ends[1], "", child() > 0); /* both have the pipe */
+			(void)pause();
+		}
+		(void)close(ends[1]);
+		(void)!read(ends[0], &c, 1);
+		while (en.kills < 2)
+			ender_hunt(&en);
+		for (int i = 0; i < 2; i++)
+			if (wait(&status) < 0 || !WIFSIGNALED(status))
+				_exit(1);
+		_exit(read(ends[0], &c, 1) != 0 || !calls || en.ours != 7 || en.others != 8 ||
+		      en.kills != 2);
+	}
+	(void)close(ends[1]);
+	assert_int_equal(waitpid(hunter, &status, 0), hunter);
+	assert_int_equal(status, 0);
+	assert_int_equal(waitpid(beside, NULL, WNOHANG), 0);
+	assert_int_equal(kill(beside, SIGKILL), 0);
+	assert_int_equal(waitpid(beside, NULL, 0), beside);
+	(void)close(ends[0]);
+	ender_clear(&en);
+}
+
 /* Without a descriptor nothing can be looked at, and nobody is gone for that. */
 static void what_cannot_be_seen_is_not_gone(void **state)
 {
@@ -258,6 +336,8 @@ int main(void)
 		cmocka_unit_test(a_status_is_read_as_it_is_written),
 		cmocka_unit_test(the_size_of_an_environment_is_read),
 		cmocka_unit_test(an_ender_tells_each_once),
+		cmocka_unit_test(an_ender_that_is_outrun_says_so),
+		cmocka_unit_test(a_hunt_is_for_what_descends_from_us),
 		cmocka_unit_test(what_cannot_be_seen_is_not_gone),
 	};
 
