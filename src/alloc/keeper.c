@@ -493,16 +493,7 @@ static void end_program(struct keeper *k, bool again)
 
 static void end_pass(struct keeper *k)
 {
-	struct tree t = { 0 };
-
-	if (tree_glance(&t) == 0) {
-		tree_keep_below(&t, getpid());
-		ender_pass(&k->ender, &t,
-			   clock_mono_ns() >= k->kill_at_ns ? SIGKILL : stop_signal(k));
-		if (k->ender.outrun)
-			ender_hunt(&k->ender);
-	}
-	tree_clear(&t);
+	ender_pass_below_us(&k->ender, clock_mono_ns() >= k->kill_at_ns ? SIGKILL : stop_signal(k));
 }
 
 static unsigned int exit_of(int status)

@@ -158,19 +158,6 @@ static bool reap(pid_t command, int *ret)
 	return pid == 0;
 }
 
-static void signal_tree(struct ender *ender, int sig)
-{
-	struct tree t = { 0 };
-
-	if (tree_glance(&t) == 0) {
-		tree_keep_below(&t, getpid());
-		ender_pass(ender, &t, sig);
-		if (ender->outrun)
-			ender_hunt(ender);
-	}
-	tree_clear(&t);
-}
-
 static void wait_a_step(void)
 {
 	const struct timespec step = { .tv_nsec = STEP_MS * (long)NS_PER_MS };
@@ -199,7 +186,7 @@ static bool wait_for(struct run *r, pid_t command, int *ret)
 			ending_ns = now;
 		}
 		if (ending_ns)
-			signal_tree(&ender, now < ending_ns + GRACE_NS ? SIGTERM : SIGKILL);
+			ender_pass_below_us(&ender, now < ending_ns + GRACE_NS ? SIGTERM : SIGKILL);
 		wait_a_step();
 	}
 	ender_clear(&ender);

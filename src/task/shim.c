@@ -241,8 +241,8 @@ static bool is_doubted(const struct shim *sh)
 	return sh->doubt_until_ns && !sh->leader_gone;
 }
 
-/* Children that have ended, those that came to us as their reaper included. */
-/* Wait for all that have ended. False: there is nobody left. */
+/* Wait for all children that have ended, those that came to us as their reaper included. False:
+ * there is none left. */
 static bool collect(struct shim *sh)
 {
 	struct rusage ru;
@@ -363,19 +363,12 @@ static void tell_leader(struct shim *sh)
 
 static void pass_over_tree(struct shim *sh)
 {
-	struct tree t = { 0 };
 	bool killing = sh->state == SHIM_KILLING;
 
-	if (tree_glance(&t) == 0) {
-		tree_keep_below(&t, getpid());
-		ender_pass(&sh->ender, &t, killing ? SIGKILL : sh->stop_signal);
-	}
-	if (sh->ender.outrun)
-		ender_hunt(&sh->ender);
+	ender_pass_below_us(&sh->ender, killing ? SIGKILL : sh->stop_signal);
 	/* It asks nobody for his user. */
 	if (killing && !sh->ender.others)
 		cgroup_kill(&sh->cgroup);
-	tree_clear(&t);
 }
 
 static void end_pass(struct shim *sh, uint64_t now)

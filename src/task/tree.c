@@ -595,7 +595,7 @@ static void note_told(struct ender *en, const struct proc_id *id)
 	en->told[en->n_told++] = *id;
 }
 
-#define REAP_EACH 16U /* processes: much less than a ms */
+#define REAP_EACH 16U /* processes, from one call of reap to the next */
 
 static void end_one(struct ender *en, const struct tree_proc *p, int sig)
 {
@@ -693,4 +693,17 @@ void ender_hunt(struct ender *en)
 	sort_told(en);
 	en->ours = ours;
 	en->others = others;
+}
+
+void ender_pass_below_us(struct ender *en, int sig)
+{
+	struct tree t = { 0 };
+
+	if (tree_glance(&t) == 0) {
+		tree_keep_below(&t, getpid());
+		ender_pass(en, &t, sig);
+		if (en->outrun)
+			ender_hunt(en);
+	}
+	tree_clear(&t);
 }

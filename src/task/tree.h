@@ -113,18 +113,18 @@ int tree_signal(const struct tree_proc *p, int sig);
  *
  * The first signal goes once to each process, with SIGCONT behind it, so that a stopped one gets
  * it. KILL goes to everybody in every pass: a process that has it pending cannot fork any more, so
- * even one that forks as fast as it can runs out of parents.
+ * one that forks runs out of parents, unless it is faster than the passes: that is hunted.
  */
 struct ender {
 	struct proc_id *told; /* have had the first signal; sorted between two passes */
-	size_t n_sorted;
+	size_t n_sorted;      /* of those the ones of earlier passes */
 	size_t n_told;
 	size_t room;
 	uint32_t kills;	 /* sent in all passes, once for each process */
 	uint32_t ours;	 /* of the last pass: still run and are ours to end */
 	uint32_t others; /* of the last pass: not ours to signal */
 	bool outrun;	 /* of the last pass: some came after others had been sent KILL */
-	uint32_t seen;	 /* in all passes */
+	uint32_t seen;	 /* processes that were met, in all passes */
 	int last_sig;
 	/* Of who waits for those that end (or NULL), during a pass: a tree that forks as fast as it
 	 * can leaves more of them than a pass gets over, until there is no PID left. */
@@ -143,6 +143,8 @@ void ender_pass(struct ender *en, const struct tree *t, int sig);
  * tree_glance().
  */
 void ender_hunt(struct ender *en);
+/* A pass over a glance at what descends from us, and a hunt where it is outrun. */
+void ender_pass_below_us(struct ender *en, int sig);
 void ender_clear(struct ender *en);
 
 #endif
