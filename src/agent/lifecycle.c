@@ -62,6 +62,7 @@ struct lifecycle {
 	struct agent *a;
 	uv_signal_t signals[SLOT_MAX];
 	uv_timer_t timer; /* what is due in this phase */
+	bool unread;	  /* what has come until then has not been looked at yet */
 	uv_timer_t deadline_timer;
 	uv_timer_t pause_timer;
 	unsigned int handles;
@@ -150,14 +151,21 @@ static void on_late(uv_timer_t *timer)
 	};
 	struct lifecycle *l = timer->data;
 
+	if (l->unread) {
+		l->unread = false;
+		(void)uv_timer_start(timer, on_late, 1, 0);
+		return;
+	}
 	life_post(l->a, LIFE_LATE,
 		  &(struct life_cause){ .end = AGENT_FAILED,
 					.code = -ETIMEDOUT,
 					.why = texts[l->a->view.life.phase] });
 }
 
+/* What we were kept from reading for so long may be there: timers come before it in a loop. */
 static void wait_for_late(struct lifecycle *l, uint64_t ms)
 {
+	l->unread = true;
 	(void)uv_timer_start(&l->timer, on_late, ms, 0);
 }
 
@@ -183,6 +191,7 @@ static void enter(struct agent *a, enum life_phase phase)
 		wait_for_late(l, STOP_LIMIT_MS);
 		break;
 	case LIFE_FLUSHING:
+		l->unread = false;
 		(void)uv_timer_start(&l->timer, on_late, 0, FLUSH_STEP_MS);
 		break;
 	case LIFE_PHASE_MAX:

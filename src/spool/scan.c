@@ -49,7 +49,8 @@ struct raw {
 	char *file;
 	int64_t size;
 	uint64_t ino, mtime_ns, ctime_ns;
-	uint64_t since_ns; /* mono: so since then */
+	uint64_t since_ns; /* mono: so since then, */
+	uint64_t until_ns; /* as it was when it was looked at last, and not a moment more */
 	uint64_t again_ns; /* mono: not before then */
 	unsigned int failures;
 	uint32_t seen;
@@ -364,6 +365,7 @@ static void saw_raw(struct scan *s, const char *file, size_t n_known)
 	struct raw *raw = n_known ? bsearch(&key, s->raws, n_known, sizeof(key), by_file) : NULL;
 	char path[SPOOL_PATH_MAX];
 	struct stat st;
+	uint64_t now = clock_mono_ns();
 
 	if (is_unfinished(file) ||
 	    spool_stat_now(s->sp->fd, spool_path(SPOOL_PENDING, file, path), &st) < 0)
@@ -374,8 +376,9 @@ static void saw_raw(struct scan *s, const char *file, size_t n_known)
 		raw = &s->raws[s->n_raws++];
 		*raw = (struct raw){ .file = xstrdup(file), .size = -1 };
 	}
+	raw->until_ns = now;
 	if (note_stat(raw, &st)) {
-		raw->since_ns = clock_mono_ns();
+		raw->since_ns = raw->until_ns = clock_mono_ns();
 		raw->given = false;
 		raw->failures = 0;
 		raw->again_ns = 0;
@@ -419,7 +422,7 @@ const char *scan_raw_ripe(struct scan *s)
 		struct raw *raw = &s->raws[i];
 
 		if (raw->given || raw->seen != s->generation || now < raw->again_ns ||
-		    now - raw->since_ns < s->settle_ns)
+		    raw->until_ns < raw->since_ns + s->settle_ns)
 			continue;
 		raw->given = true;
 		return raw->file;

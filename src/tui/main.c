@@ -37,9 +37,10 @@
 #include "tui/screen.h"
 
 #define TICK_MS	   1000
-#define HISTORY_MS 500	/* for what the agent has kept of the devices it waits so long, once */
-#define ONCE_MS	   7000 /* for one frame it waits so long until all is known, a silence included */
-#define LENT_MS	   50	/* a command that has the terminal is looked at so often */
+#define HISTORY_MS 500	 /* for what the agent has kept of the devices the screen waits so long */
+#define AGAIN_MS   10000 /* and where that did not come asks once more */
+#define ONCE_MS	   7000	 /* for one frame it waits so long until all is known, a silence included */
+#define LENT_MS	   50	 /* a command that has the terminal is looked at so often */
 #define OUTPUT_MAX (64UL * 1024)
 #define ONCE_LINES 24
 #define SGR_OFF	   "\033[0m" /* what a log has left on */
@@ -59,7 +60,8 @@ struct top {
 	size_t n_events;
 	uint64_t told_events;
 	uint64_t sampled_ns;
-	bool asked_history;
+	bool once;
+	uint64_t history_ns; /* that is asked for from then on; UINT64_MAX: it is here */
 	/* A command that runs, and what it has printed. */
 	pid_t pid;
 	int fd;
@@ -635,7 +637,7 @@ static void take_events(struct top *t)
 	}
 }
 
-/* What the agent has seen of the devices before us; once, since what comes is seen here. */
+/* What the agent has seen of the devices before us, until it is here: what comes is seen here. */
 static void ask_history(struct top *t)
 {
 	struct ctl_request req = { .verb = CTL_HISTORY,
@@ -643,11 +645,14 @@ static void ask_history(struct top *t)
 				   .element = TREND_STEP_S };
 	json_t *doc = NULL;
 
-	if (t->asked_history || !t->s->connected)
+	if (!t->s->connected || clock_mono_ns() < t->history_ns)
 		return;
-	t->asked_history = true;
-	if (agent_ask(t->ctx, &req, HISTORY_MS, &doc, NULL, NULL) == CMD_OK)
+	t->history_ns = clock_mono_ns() + AGAIN_MS * NS_PER_MS;
+	if (agent_ask(t->ctx, &req, t->once ? ONCE_MS / 2 : HISTORY_MS, &doc, NULL, NULL) ==
+	    CMD_OK) {
+		t->history_ns = UINT64_MAX;
 		trends_take(&t->ui.trends, doc);
+	}
 	json_decref(doc);
 }
 
@@ -784,6 +789,7 @@ static int run(const struct cmd_ctx *ctx, struct err *e)
 	t.program = program ? xstrdup(program) : libexec_own("tenure");
 	t.ui.wanted.ended = opts_flag(ctx->opts, "ended");
 	t.ui.ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
+	t.once = once;
 	t.ui.no_braille = !once && term && str_has_prefix(term, "linux"); /* a console's font */
 	r = model_new(ctx, MODEL_ENDED, &t.model, e);
 	if (r < 0)

@@ -219,7 +219,7 @@ class FakeGuard:
         self.policy_reply = (0, "")
         self.answer_policy = True
         self.answer_hello = True
-        self.answer_drop = True
+        self.answer_drop, self.on_drop = True, lambda: None
         self.policies, self.hellos, self.drops = [], [], 0
         self.watched = []           # of each heartbeat: somebody watches
         self.leases, self.grants, self.unleases = [], [], []
@@ -291,6 +291,7 @@ class FakeGuard:
         elif kind == HEARTBEAT:
             self.watched.append(bool(Heartbeat.from_buffer_copy(buf).flags & 1))
         elif kind == DROP:
+            self.on_drop()
             self.drops += 1
             if self.answer_drop:
                 m = Head(VERSION, DROPPED, c.sizeof(Head))

@@ -15,7 +15,7 @@ import pytest
 
 from holdlib import GIB, in_time, machine, person  # noqa: F401  (machine is a fixture)
 from machine import children, proc_exists
-from patience import HANG, Stopwatch, must_come, wait_for
+from patience import HANG, Stopwatch, communicate, must_come, wait_for
 
 
 # --- the main job ---
@@ -27,7 +27,7 @@ def test_hold_and_yield(machine):  # noqa: F811
     h = m.hold()
     assert h.next("start")["text"].startswith("Holding 88% of the free")
     took = h.held(0, 1)
-    assert all(e["bytes"] > 120 * GIB and e["took_ms"] < 5000 for e in took.values())
+    assert all(e["bytes"] > 120 * GIB and e["took_ms"] < 5000 * watch.stretch() for e in took.values())
     assert min(m.used()) > 120 * GIB
     # A first look is waited for, but not for ever (agent/startup.c).
     assert watch.stretch() > 1.5 or not any("not looked at" in t for t in h.texts())
@@ -106,12 +106,14 @@ def test_the_newcomer_keeps_the_device_while_it_stays(machine):  # noqa: F811
 
 def test_the_start_as_a_person_sees_it(machine):  # noqa: F811
     m = machine(gpus=4)
+    watch = Stopwatch()
     r = person(m, "--gpus", 1, ends_it="held")
     lines = r.stdout.splitlines()
     assert r.returncode == 0 and r.stderr == ""
     assert all(re.match(r"\d\d:\d\d:\d\d  \S", line) for line in lines), r.stdout
     assert "memory of GPU 1 when it is idle (" in lines[0]
-    assert "gpu 1  holding" in lines[1] or "gpu 1  held" in lines[1] or "gpu 1  idle" in lines[1]
+    late = "not looked at" in lines[1] and watch.stretch() > 1.5  # a first look is not waited for for ever
+    assert "gpu 1  holding" in lines[1] or "gpu 1  held" in lines[1] or "gpu 1  idle" in lines[1] or late, lines
     assert not re.search("gpu [023]|not selected", r.stdout)
     assert len([line for line in lines if "no other processes" in line]) <= 1
 
@@ -125,7 +127,7 @@ def test_names_of_processes_are_shown_as_text(machine, tmp_path):  # noqa: F811
     for gpu, name in enumerate(names):
         program = os.path.join(os.fsencode(tmp_path), name)
         shutil.copy(m.newcomer_path, program)
-        subprocess.Popen([program, "--device", str(gpu), "--take", "50%", "--stay", "60"],
+        subprocess.Popen([program, "--device", str(gpu), "--take", "50%", "--stay", "600"],
                          env=m.env, stdout=subprocess.DEVNULL)
     told = {e["gpu"]: e for e in (h.next("yield") for _ in names)}
     for gpu, shown in enumerate(names.values()):
@@ -202,6 +204,7 @@ def test_leave_that_leaves_nothing_is_told(machine):  # noqa: F811
 
 def test_json_tells_all_about_a_start(machine):  # noqa: F811
     m = machine(gpus=2)
+    watch = Stopwatch()
     r = person(m, "--gpus", 1, "--json", ends_it='"held"')
     events = [json.loads(line) for line in r.stdout.splitlines()]
     assert all({"time", "event", "instance", "text"} <= set(e) for e in events
@@ -212,7 +215,8 @@ def test_json_tells_all_about_a_start(machine):  # noqa: F811
     assert [d["gpu"] for d in devices] == [0, 1]
     assert {"uuid", "state", "reason", "name", "memory_total_bytes", "held_bytes", "load",
             "hold_in_s", "holder_pid"} <= set(devices[1])
-    assert devices[0]["state"] == "left" and devices[0]["reason"] == "not selected"
+    late = "not looked at" in devices[0]["reason"] and watch.stretch() > 1.5  # a first look is not waited for for ever
+    assert late or (devices[0]["state"], devices[0]["reason"]) == ("left", "not selected"), devices[0]
     assert all(e["level"] == "info" for e in events if e["event"] == "agent")
 
 
@@ -238,12 +242,16 @@ def test_looks_that_come_late_are_told(queue, why):
     guard = q.status()["guard"]["pid"]
     said = "since no processor was free: whoever comes is noticed so much later"
     if why == "driver":
-        for call_ms in 40, 100, 250:  # one that was late for want of a processor was told before, and what is not far later is not
+        os.kill(guard, signal.SIGSTOP)  # what was told before, far later than the driver is, does not hide it
+        time.sleep(0.4)
+        os.kill(guard, signal.SIGCONT)
+        must_come(lambda: q.status()["guard"]["late_ms"] > 60)
+        for call_ms in 100, 250, 600:  # what is not far slower than before is not told
             q.m.ctl("timing", "nvml-call", call_ms * 1000000)
-            shown = wait_for(lambda: (g := q.status()["guard"])["look_ms"] > 60 and g, 5)
+            shown = wait_for(lambda ms=call_ms: (g := q.status()["guard"])["look_ms"] > ms and g, 5)
             if shown:
                 break
-        assert shown and shown["late_ms"] > 60 and shown["late_looks"], q.status()["guard"]
+        assert shown and shown["late_looks"], json.dumps(q.status()["guard"])
         return
     for pause in 0.3, 0.7, 1.5:  # it is that long that no processor is free; or it was in a call, which explains it
         os.kill(guard, signal.SIGSTOP)
@@ -255,11 +263,15 @@ def test_looks_that_come_late_are_told(queue, why):
 
 
 def test_all_at_once(machine):  # noqa: F811
-    m = machine(gpus=4, speed=1)  # a newcomer takes as long as on a card, however little time the machine has
+    # A newcomer takes as long as on a card, however little time the machine has.
+    in_time(machine, {"gpus": 4, "speed": 1}, meet_one_that_wants_all)
+
+
+def meet_one_that_wants_all(m):
     h = m.hold()
     h.held(0, 1, 2, 3)
     new = m.start("--all-devices", "--take", "90%", "--stay", "1")
-    reports = [json.loads(line) for line in new.communicate(timeout=HANG)[0].splitlines()]
+    reports = [json.loads(line) for line in communicate(new)[0].splitlines()]
     assert [(r["device"], r["result"], r["retries"]) for r in reports] == [
         (i, 0, 0) for i in range(4)]
     must_come(lambda: {e["gpu"] for e in h.seen("yield")} == {0, 1, 2, 3})
@@ -288,6 +300,8 @@ def test_newcomer_while_cuda_starts(machine, init_ms):  # noqa: F811
     m = machine(gpus=1, speed=1)
     m.ctl("hang", "cuDevicePrimaryCtxRetain")
     new = m.start("--take", "50%", "--stay", 600)
+    # It has begun, and how long its start takes is settled.
+    must_come(lambda: m.env["TENURE_SIM"] in pathlib.Path(f"/proc/{new.pid}/maps").read_text())
     time.sleep(1)  # it stands before its context
     for name in ("init-warm", "init-cold", "init-card-cold"):
         m.ctl("timing", name, init_ms * 1000000)
@@ -364,20 +378,26 @@ def test_reader_that_goes_away(machine, options):  # noqa: F811
 
 def test_for(machine):  # noqa: F811
     m = machine(gpus=1)
-    start = Stopwatch()
-    h = m.hold("--for", "3s")
-    h.held(0)
-    assert h.process.wait(HANG) == 0
-    assert 2.9 < start.wall() and start.took() < 6 and m.empty()
+    for seconds in 3, 9, 27:  # until one is long enough here for it to hold in
+        start = Stopwatch()
+        h = m.hold("--for", f"{seconds}s")
+        assert h.process.wait(HANG) == 0
+        assert seconds - 0.1 < start.wall() and start.took() < seconds + 3 and m.empty()
+        if h.events("held", gpu=0):
+            break
+    assert h.events("held", gpu=0)
 
 
 def test_until(machine):  # noqa: F811
     m = machine(gpus=1)
-    start, at = Stopwatch(), time.time() + 4
-    h = m.hold("--until", time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(at)))
-    h.held(0)
-    assert h.process.wait(HANG) == 0
-    assert time.time() > at - 1 and start.took() < 6 and m.empty()
+    for seconds in 4, 10, 28:  # until one is long enough here for it to hold in
+        start, at = Stopwatch(), time.time() + seconds
+        h = m.hold("--until", time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(at)))
+        assert h.process.wait(HANG) == 0 or "has passed" in h.out.read_text()
+        assert time.time() > at - 1 and start.took() < seconds + 2 and m.empty()
+        if h.events("held", gpu=0):
+            break
+    assert h.events("held", gpu=0)
 
 
 # --- in the background ---
@@ -397,8 +417,8 @@ def test_on_status_off(machine):  # noqa: F811
     text = m.cmd("status").stdout
     assert "held" in text and "2 of 2 GPUs held" in text
 
-    again = m.cmd("on")
-    assert again.returncode == 1 and f"already running for instance default: PID {pid}" in again.stderr
+    # It is named by one that answers within a second.
+    must_come(lambda: (r := m.cmd("on")).returncode == 1 and f"already running for instance default: PID {pid}" in r.stderr)
     assert m.cmd("hold").returncode == 1
     assert m.status()["agent"]["pid"] == pid
 

@@ -42,6 +42,7 @@ static void test_raw(void **state)
 	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
 	assert_null(scan_raw_ripe(s)); /* it has changed */
 	stopped_ns += NS_PER_S;
+	assert_null(scan_raw_ripe(s)); /* nobody has looked at it since */
 	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
 	file = scan_raw_ripe(s);
 	stopped_ns = 0;
@@ -176,6 +177,7 @@ static void test_raw_again(void **state)
 	put(sp, "tmp/raw,99999999999,node1,far.sh", "#!/bin/sh\n");
 	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
 	(void)usleep(1000);
+	assert_int_equal(scan_update(s, NULL, NULL, &e), 0);
 	assert_string_equal(scan_raw_ripe(s), "5_none.sh");
 	assert_string_equal(scan_raw_ripe(s), "job.sh");
 	assert_null(scan_raw_ripe(s));

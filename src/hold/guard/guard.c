@@ -445,26 +445,30 @@ static bool tells_again(uint64_t told_ns, uint64_t now)
 
 /*
  * Where looks come late, newcomers are noticed late. The figures are told when that is first so,
- * then now and then, and when it has become twice as bad. In words only where the driver does not
- * explain it: on a card it answers late whenever a program starts (H100: 125 ms).
+ * then now and then, and when they or the driver have become twice as bad. In words only where the
+ * driver does not explain it: on a card it answers late whenever a program starts (H100: 125 ms).
  */
 static void look_at_delay(struct guard *g, uint64_t now)
 {
-	struct eyes_delay d = eyes_take_delay(g->eyes);
-	bool worse = d.late_ns > 2 * g->delay.late_ns;
+	struct eyes_delay d = eyes_take_delay(g->eyes), *all = &g->delay;
 
 	g->delay_ns = now + DELAY_NS;
-	g->delay.n_late += d.n_late;
-	if (d.late_ns > g->delay.late_ns)
-		g->delay.late_ns = d.late_ns;
-	if (d.took_ns > g->delay.took_ns)
-		g->delay.took_ns = d.took_ns;
-	if (d.late_ns > EYES_LATE_NS && (worse || tells_again(g->late_told_ns, now))) {
+	all->n_late += d.n_late;
+	if (d.late_ns > all->late_ns)
+		all->late_ns = d.late_ns;
+	if (d.took_ns > all->took_ns)
+		all->took_ns = d.took_ns;
+	if (d.late_ns > EYES_LATE_NS &&
+	    (all->late_ns > 2 * g->told.late_ns || all->took_ns > 2 * g->told.took_ns ||
+	     tells_again(g->late_told_ns, now))) {
 		g->late_told_ns = now;
+		g->told = *all;
 		event_guard_changed(g);
 	}
-	if (d.late_ns > d.took_ns + EYES_LATE_NS && (worse || tells_again(g->late_said_ns, now))) {
+	if (d.late_ns > d.took_ns + EYES_LATE_NS &&
+	    (d.late_ns > 2 * g->said || tells_again(g->late_said_ns, now))) {
 		g->late_said_ns = now;
+		g->said = d.late_ns;
 		(void)event_add(g, NULL, EVENT_NOTE,
 				"a look at what is held came %llu ms late, since no processor was "
 				"free: whoever comes is noticed so much later",

@@ -261,6 +261,8 @@ struct guard {
 	uint64_t late_told_ns;	 /* its figures were told last; 0: never */
 	uint64_t late_said_ns;	 /* and it was said in words */
 	struct eyes_delay delay; /* since the start: the worst, and how many */
+	struct eyes_delay told;	 /* as it was told then */
+	uint64_t said;		 /* late_ns, as it was said */
 	uint64_t rescan_ns;
 	uint32_t n_devs;
 	struct device devs[GPU_DEVICES_MAX];
