@@ -11,6 +11,7 @@ import subprocess
 
 import pytest
 
+import patience
 import sgelab
 import slurmlab
 from fusefs import CannotMount, Mount
@@ -77,19 +78,17 @@ def tenure(build, env):
     """Run tenure with arguments; returns the CompletedProcess with text."""
     def run(*args, timeout=HANG, **more):
         more_env = more.pop("env", {})
-        return subprocess.run([build / "tenure", *args], env={**env, **more_env}, text=True,
-                              capture_output=True, timeout=timeout, **more)
+        return patience.run([build / "tenure", *args], timeout, env={**env, **more_env}, **more)
     return run
 
 
 @pytest.fixture
 def sim(build, env, tmp_path):
     """Run CMD on a simulated machine; returns the CompletedProcess."""
-    def run(*cmd, options=(), timeout=60, check=True, **more):
+    def run(*cmd, options=(), timeout=HANG, check=True, **more):
         full = {**env, "TMPDIR": str(tmp_path), **more}
         full.pop("XDG_RUNTIME_DIR", None)
-        done = subprocess.run([build / "tenure", "sim", *map(str, options), "--", *map(str, cmd)],
-                              env=full, text=True, capture_output=True, timeout=timeout)
+        done = patience.run([build / "tenure", "sim", *options, "--", *cmd], timeout, env=full)
         if check:
             assert done.returncode == 0, done.stdout + done.stderr
         return done

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 
+import patience
 from patience import HANG, Limit, Stopwatch, must_come, start_as_on_a_card, wait_for
 
 
@@ -198,8 +199,8 @@ class Machine(Looks):
 
     # --- programs on it ---
 
-    def run(self, *cmd, timeout=60, check=True, env=None):
-        done = subprocess.run([*map(str, cmd)], env=env or self.env, text=True, timeout=timeout, capture_output=True)
+    def run(self, *cmd, timeout=HANG, check=True, env=None):
+        done = patience.run(cmd, timeout, env=env or self.env)
         if check:
             assert done.returncode == 0, (cmd, done.stdout, done.stderr)
         return done
@@ -236,7 +237,7 @@ class Machine(Looks):
 
     def newcomer(self, *args, **env):
         """Run a newcomer; what it met."""
-        return json.loads(self.start(*args, **env).communicate(timeout=HANG)[0].splitlines()[0])
+        return json.loads(patience.communicate(self.start(*args, **env))[0].splitlines()[0])
 
     # --- what is there ---
 

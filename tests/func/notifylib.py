@@ -58,8 +58,15 @@ def smtp_server(context=None, at_once=False, login=False):
         more.update(tls_context=context, require_starttls=True)
     if login:
         more.update(authenticator=box.login, auth_required=True, auth_require_tls=not at_once)
-    server = Controller(box, hostname="127.0.0.1", port=free_port(), ssl_context=context if at_once else None, **more)
-    server.start()
+    for rest in range(4, -1, -1):  # it connects to itself, which on a busy machine may take longer than it waits
+        server = Controller(box, hostname="127.0.0.1", port=free_port(), ssl_context=context if at_once else None, **more)
+        try:
+            server.start()
+            break
+        except OSError:  # a TimeoutError, or somebody else has the port
+            server.stop(no_assert=True)
+            if not rest:
+                raise
     box.url = f"smtp{'s' if at_once else ''}://localhost:{server.port}"
     try:
         yield box

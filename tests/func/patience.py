@@ -9,6 +9,7 @@ it is meant where nothing else runs, and is no lottery where something does.
 """
 import os
 import queue
+import subprocess
 import time
 
 STRETCH_MAX = 10  # however busy it is, what takes ten times its time has failed
@@ -75,6 +76,35 @@ class Limit:
     def over(self):
         # The pressure is looked at only where it matters.
         return self.watch.wall() > self.seconds and not self.left()
+
+
+def communicate(p, timeout=HANG, words=None):
+    """What a process has said, as of Popen's, within so many seconds of a machine that has time for us."""
+    limit = Limit(timeout)
+    while True:
+        try:
+            return p.communicate(words, max(limit.left(), 0.1))
+        except subprocess.TimeoutExpired:
+            if limit.over():
+                raise
+            words = None  # it has them, or will get them
+
+
+def run(args, timeout=HANG, check=False, **more):
+    """subprocess.run() with what is said as text, within so many seconds of a machine that has time for us."""
+    words = more.pop("input", None)
+    if words is not None:
+        more["stdin"] = subprocess.PIPE
+    with subprocess.Popen([*map(str, args)], text=True, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}) as p:
+        try:
+            out, errors = communicate(p, timeout, words)
+        except BaseException:
+            p.kill()
+            raise
+    done = subprocess.CompletedProcess(p.args, p.returncode, out, errors)
+    if check:
+        done.check_returncode()
+    return done
 
 
 def next_of(news, limit):

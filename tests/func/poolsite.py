@@ -5,7 +5,7 @@ import os
 import pathlib
 import subprocess
 
-from patience import HANG
+import patience
 
 SBATCH = """[ "$1" != --version ] || {{ echo slurm 22.05.8; exit; }}
 cat > {dir}/script
@@ -36,7 +36,7 @@ class Site:
             path.chmod(0o755)
 
     def run(self, *args, check=True, through=()):
-        done = subprocess.run([*map(str, through), self.tenure, *args], env=self.env, text=True, capture_output=True, timeout=HANG)
+        done = patience.run([*through, self.tenure, *args], env=self.env)
         assert not check or done.returncode == 0, done.stderr
         return done
 

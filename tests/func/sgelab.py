@@ -17,6 +17,7 @@ import pathlib
 import shutil
 import subprocess
 
+import patience
 from patience import HANG, must_come, wait_for
 
 HOST = "qa-a10-023"
@@ -86,8 +87,7 @@ class Lab:
         return ["nsenter", "-t", self.first, *user, *KINDS, f"--wd={self.share}", *map(str, argv)]
 
     def call(self, *argv, env=None, timeout=HANG, **more):
-        return subprocess.run(self.inside(*argv), env={**self.env, **(env or {})}, text=True, capture_output=True,
-                              timeout=timeout, **more)
+        return patience.run(self.inside(*argv), timeout, env={**self.env, **(env or {})}, **more)
 
     def run(self, *argv, **more):
         done = self.call(*argv, **more)

@@ -51,7 +51,7 @@ part=$lab/part
 mkdir "$part"
 qconf -sconf | sed -e '/^#/d' -e "s#^execd_spool_dir.*#execd_spool_dir $spool/execd#
 	s#^mailer.*#mailer /bin/true#; s#^load_report_time.*#load_report_time 00:00:01#
-	s#^max_unheard.*#max_unheard 00:00:03#; s#^min_uid.*#min_uid 0#; s#^min_gid.*#min_gid 0#
+	s#^max_unheard.*#max_unheard 00:01:00#; s#^min_uid.*#min_uid 0#; s#^min_gid.*#min_gid 0#
 	s#^gid_range.*#gid_range 2000-2099#" >"$part/global"
 qconf -Mconf "$part/global"
 qconf -ssconf | sed -e 's/^schedule_interval.*/schedule_interval 0:0:1/; s/^flush_submit_sec.*/flush_submit_sec 1/

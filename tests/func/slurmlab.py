@@ -20,11 +20,11 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import tempfile
 
+import patience
 from machine import Machine, children, proc_exists
-from patience import HANG, must_come
+from patience import must_come
 from warden import Warden
 
 NODES = ("qa-a10-001", "qa-a10-002")
@@ -185,8 +185,7 @@ class Lab:
     # --- its users ---
 
     def call(self, *cmd, **more):
-        return subprocess.run([*map(str, cmd)], env=self.env, text=True, capture_output=True, cwd=self.share,
-                              timeout=HANG, **more)
+        return patience.run(cmd, env=self.env, cwd=self.share, **more)
 
     def run(self, *cmd, **more):
         done = self.call(*cmd, **more)

@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from patience import wait_for
+from patience import must_come, wait_for
 
 
 def why(q, i):
@@ -32,8 +32,8 @@ def test_why_names_what_is_waited_for(queue, tmp_path):
     says(q, waits, f"waits until task {first} has ended well, and for 1 more")
     says(q, f"{batch}.2", f"waits until task {waits} has ended")
     says(q, last, f"waits until task {batch} has ended well")
-    listed = q.m.run(q.m.tenure, "list").stdout
-    assert f"after {first} and 1 more\n" in listed and f"after {waits}\n" in listed and f"after {batch}\n" in listed, listed
+    lists = [f"after {first} and 1 more\n", f"after {waits}\n", f"after {batch}\n"]
+    must_come(lambda: (listed := q.m.run(q.m.tenure, "list").stdout) and all(text in listed for text in lists))
     go.touch()
     q.wait(first, "done")
     says(q, waits, f"waits until task {second} has ended well")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Allocations: `alloc`, `start`, `allocs`, `release`, and what becomes of them on bad days."""
+import contextlib
 import json
 import os
 import pathlib
@@ -10,7 +11,7 @@ import sys
 
 import pytest
 
-from patience import HANG, must_come, wait_for
+from patience import HANG, must_come, slowness
 
 
 def allocs(q):
@@ -62,7 +63,7 @@ def test_a_session(queue):
     q = queue(gpus=4)
     q.start()
     assert "Nothing is allocated" in q.run("allocs").stdout
-    made = q.run("alloc", "training_task_1", "-g", "2").stdout
+    made = q.run("alloc", "training_task_1", "-g", "2", "--wait", "2m").stdout
     assert re.search(r"^training_task_1 \(task 1\) has GPU \d,\d of \S+; tenure start training_task_1 -- COMMAND",
                      made), made
     gpus = has(q, "training_task_1")["devices"]
@@ -232,13 +233,13 @@ def test_what_a_program_cannot_be(queue):
     assert change.returncode == 2 and "none of restart, signal and hook:COMMAND" in one_line(change.stderr)
     option = q.run("start", "a", "true", "--epochs", "3", check=False)
     assert option.returncode == 2 and "behind --: tenure start NAME -- COMMAND --epochs" in one_line(option.stderr)
-    missing = q.run("start", "a", "--", "no-such-program", check=False)
+    missing = q.run("start", "a", "--wait", "2m", "--", "no-such-program", check=False)
     assert missing.returncode == 1 and "a: there is no command \"no-such-program\" in PATH" in one_line(missing.stderr)
     assert phase(q, "a", "ended")["exit"] == 127
     # An order that is none stops nothing but itself.
     pathlib.Path(q.spool, "allocs/1,start.2").write_text("rubbish")
     must_come(lambda: "not JSON" in (allocs(q)["a"]["error"] or ""))
-    assert "it runs" in q.run("start", "a", "--", "sleep", "1000").stdout
+    assert "it runs" in q.run("start", "a", "--wait", "2m", "--", "sleep", "1000").stdout
     assert allocs(q)["a"]["order"] == 3
 
 
@@ -262,10 +263,10 @@ def test_what_it_tells_to_type_means_the_same_queue(queue):
     q = queue(gpus=1)
     q.instance = ("-i", "exp")
     q.start("--no-hold")
-    made = q.run("alloc", "a").stdout
+    made = q.run("alloc", "a", "--wait", "2m").stdout
     assert made.endswith("; tenure start -i exp a -- COMMAND runs something there\n"), made
     assert "nothing; tenure start -i exp a -- COMMAND" in one_line(q.run("allocs").stdout)
-    said = q.run("start", "a", "--", "sh", "-c", "echo it is there; exec sleep 1000").stdout
+    said = q.run("start", "a", "--wait", "2m", "--", "sh", "-c", "echo it is there; exec sleep 1000").stdout
     assert said.endswith("; tenure logs -f -i exp a\n"), said
     must_come(lambda: "it is there" in q.m.run(q.m.tenure, "logs", "-i", "exp", "a", env=q.env).stdout)
     again = one_line(q.run("start", "a", "--", "true", check=False).stderr)
@@ -281,11 +282,13 @@ def test_replace(queue):
     q = queue(gpus=1)
     q.start("--no-hold")
     q.run("alloc", "a")
-    q.run("start", "a", "--", "sh", "-c", "trap 'echo told; exit 3' TERM; sleep 1000 & wait")
+    q.run("start", "a", "--", "sh", "-c", "trap 'echo told; exit 3' TERM; echo ready; sleep 1000 & wait")
+    must_come(lambda: "\nready\n" in q.log(1))
     first = phase(q, "a", "running")
     q.run("start", "a", "--replace", "--", "sleep", "1000")
     must_come(lambda: (a := allocs(q)["a"])["order"] == 2 and a["phase"] == "running")
-    assert "told" in q.log(1) and first["order"] == 1
+    must_come(lambda: "\ntold\n" in q.log(1))
+    assert first["order"] == 1
     q.run("start", "a", "--replace", "--", "sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done")
     must_come(lambda: "\ndeaf\n" in q.log(1))
     waits = q.run("start", "a", "--replace", "--wait", "300ms", "--", "true").stdout
@@ -338,7 +341,8 @@ def test_program_goes_on_after_a_lost_shim(queue):
     phase(q, "a", "running")
     shim, keeper = shim_and_keeper(q, 1)
     for pid in keeper, shim:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # the shim ends when it sees that its keeper has
+            os.kill(pid, signal.SIGKILL)
     must_come(lambda: q.log(1).count("\nattempt 1\n") == 2)  # it does not count as a try
     assert "was running when its attempt ended" in q.log(1)
     assert phase(q, "a", "running")["order"] == 1
@@ -378,7 +382,8 @@ def test_no_agent(queue):
     assert allocs(q) == {}
 
 
-# Busy on the first of its GPUs for the share of the time that a file says; it tells of its GPUs and signals.
+# Busy on the first of its GPUs while a file says so; it tells of its GPUs and signals. One kernel lasts as long as wanted:
+# how busy it is does not depend on how often the program gets a processor.
 SCALED = """
 import os, signal, sys, time
 sys.path.insert(0, {func!r})
@@ -391,10 +396,16 @@ signal.signal(signal.SIGTERM, lambda *_: (print("asked to end", flush=True), sys
 print("begins on", os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
 cuda = Cuda()
 spin = cuda.function(b"tenure_spin")
+stop, at = cuda.stop_word()
+busy = False
 while True:
-    share = float(open(sys.argv[1]).read() or 0)
-    if share:
-        cuda.launch(spin, 0, int(share * 50e6))
+    if (open(sys.argv[1]).read() == "1") != busy:
+        busy = not busy
+        stop[0] = not busy
+        if busy:
+            cuda.launch(spin, at.value, int(3600e9))
+        else:
+            cuda.check("cuCtxSynchronize")
     time.sleep(0.05)
 """
 QUICK = ("--scale-window", "1s", "--scale-cooldown", "1s", "--scale-up", "40%", "--scale-down", "10%")
@@ -409,9 +420,9 @@ def scaled(queue, tmp_path):
     program.write_text(SCALED.format(func=str(pathlib.Path(__file__).parent), tenure=str(q.m.tenure)))
     load.write_text("0")
 
-    def busy(share):
+    def busy(whether):
         new = tmp_path / "load.new"
-        new.write_text(str(share))
+        new.write_text(str(whether))
         new.rename(load)
     q.run("alloc", "a", "-g", "1", "--gpus-max", "2", *QUICK)
     return q, busy, (sys.executable, str(program), str(load))
@@ -425,10 +436,9 @@ def test_scaled_by_a_restart(scaled):
     must_come(lambda: "asked to end\n" in q.log(1) and "begins on 0,1\n" in q.log(1), 30)
     log = q.log(1)
     assert log.index("begins on 0\n") < log.index("asked to end") < log.index("begins on 0,1\n")
-    must_come(lambda: allocs(q)["a"]["gpus"] == 2 and allocs(q)["a"]["devices"] == "0,1")
-    assert allocs(q)["a"]["order"] == 1 and allocs(q)["a"]["phase"] == "running"
+    must_come(lambda: (a := allocs(q)["a"])["gpus"] == 2 and (a["devices"], a["order"], a["phase"]) == ("0,1", 1, "running"))
     busy(0)
-    must_come(lambda: allocs(q)["a"]["gpus"] == 1 and q.log(1).count("begins on 0\n") == 2, 30)
+    must_come(lambda: allocs(q)["a"]["gpus"] == 1 and re.findall(r"^begins on (.*)", q.log(1), re.M)[-1] == "0", 30)
 
 
 def test_scaled_by_a_signal(scaled):
@@ -489,12 +499,13 @@ def test_a_hook_that_fails_or_hangs(scaled, tmp_path):
     """It is told; and what hangs neither keeps the next one away, nor the program from having ended."""
     q, busy, words = scaled
     hook = tmp_path / "hook.sh"
-    hook.write_text(f"echo $1 >> {tmp_path}/hooks; [ $(wc -l < {tmp_path}/hooks) = 2 ] || exit 3; sleep 600; true\n")
-    q.run("start", "a", "--on-change", f"hook:sh {hook} {{gpu_list}}", "--grace", "1s", "--", *words)
+    hook.write_text(f"cd {tmp_path}; [ -e first ] || {{ : >first; exit 3; }}; [ ! -e second ] || exit 3; : >second; sleep 600; true\n")
+    grace = f"{min(2 * slowness() - 1, 20):.0f}s"
+    q.run("start", "a", "--on-change", f"hook:sh {hook} {{gpu_list}}", "--grace", grace, "--", *words)
     busy(1)
     must_come(lambda: "the hook has ended (exit code 3)\n" in q.log(1), 30)
     busy(0)
-    must_come(lambda: "the hook has not ended within its --grace, 1s, and is killed\n" in q.log(1), 30)
+    must_come(lambda: f"the hook has not ended within its --grace, {grace}, and is killed\n" in q.log(1), 30)
     must_come(lambda: "the hook has ended (signal 9)\n" in q.log(1))
     busy(1)
     must_come(lambda: q.log(1).count("the hook has ended (exit code 3)\n") == 2, 30)
@@ -540,7 +551,7 @@ def test_a_node_of_its_own(queue):
     """On an engine, here this machine: nothing else runs there, and it goes with the allocation."""
     q = queue(gpus=3)
     q.start("--no-hold", "--gpus", "0")
-    said = q.run("alloc", "mine", "-g", "2", "--engine", "local", "--time", "1h", "--wait", "20s")
+    said = q.run("alloc", "mine", "-g", "2", "--engine", "local", "--time", "1h", "--wait", "2m")
     assert "mine (task 1) has GPU" in said.stdout and "its job keeps 2 GPUs of local until" in one_line(said.stderr), said
     a = has(q, "mine")
     assert a["agent"] != q.status()["agent"].get("node") and a["gpus"] == 2
@@ -674,10 +685,22 @@ def tick(q, *args):
     return q.run("tick", "default", *args).stdout
 
 
+def idle(q, n):
+    """Wait until its agent knows that so many GPUs are free."""
+    must_come(lambda: [d["state"] for d in (q.status() or {"devices": []})["devices"]].count("idle") == n)
+
+
+def in_the_past(q):
+    """What anybody wants of the base was said long ago."""
+    for wish in pathlib.Path(q.spool, "allocs").glob("base,*"):
+        os.utime(wish, (0, 0))
+
+
 def test_the_automatic_base(queue):
     """As many as are wanted while some are free; who allocates by hand, or runs anything, pushes them aside."""
     q = queue(gpus=3)
     q.start("--no-hold")
+    idle(q, 3)
     said = tick(q, "--base-gpus", "2")
     assert said.count("for a GPU that is free") == 2, said
     must_come(lambda: sorted((a["name"], a["kind"], a["state"]) for a in allocs(q).values()) ==
@@ -691,6 +714,7 @@ def test_the_automatic_base(queue):
     assert sorted(allocs(q)) == ["mine"]
     q.run("release", "mine")
     must_come(lambda: allocs(q) == {})
+    idle(q, 3)
     assert tick(q, "--base-gpus", "1").count("for a GPU that is free") == 1
     # Fewer, and none.
     must_come(lambda: [a["state"] for a in allocs(q).values()] == ["allocated"])
@@ -707,7 +731,7 @@ def test_the_base_gives_way_to_what_waits(queue):
     assert tick(q, "--base-gpus", "1") == "" and allocs(q) == {}
     q.run("stop", str(i), "--now")
     q.wait(j, "done")
-    assert "base-" in tick(q, "--base-gpus", "1")
+    must_come(lambda: "base-" in tick(q, "--base-gpus", "1"))
 
 
 def test_the_agent_looks_after_the_base(queue):
@@ -723,14 +747,16 @@ def test_the_base_is_what_anybody_wants_of_it(queue):
     """Two that look after it, of which one wants less, are no see-saw; and who is gone wants nothing any more."""
     q = queue(gpus=3)
     q.start("--no-hold")
+    idle(q, 3)
     more = ("--base-gpus", "2", "--base-by", "one")
     assert tick(q, *more).count("for a GPU that is free") == 2
     for _ in range(2):
         assert tick(q, "--base-gpus", "1", "--base-by", "other") == "" and tick(q, *more) == "" and tick(q) == ""
     assert tick(q, "--base-by", "one") == "base: allocation base-2 is given back, because fewer are wanted\n"
     must_come(lambda: list(allocs(q)) == ["base-1"])
-    # Said for so short a time that it is over when the next one looks.
-    tick(q, "--base-gpus", "1", "--base-by", "other", "--base-for", "1s")
+    # Said for a time that is over when the next one looks.
+    tick(q, "--base-gpus", "1", "--base-by", "other", "--base-for", "10m")
+    in_the_past(q)
     must_come(lambda: "is given back" in tick(q))
     must_come(lambda: allocs(q) == {})
     assert not list(pathlib.Path(q.spool, "allocs").glob("base,*"))
@@ -740,9 +766,11 @@ def test_an_agent_takes_back_a_base_that_nobody_wants(queue):
     """Of a manager that was killed, say: the agent of the node looks, though it wants none itself."""
     q = queue(gpus=2)
     q.start("--no-hold")
-    tick(q, "--base-gpus", "1", "--base-for", "1s")
+    idle(q, 2)
+    tick(q, "--base-gpus", "1")
     must_come(lambda: [a["state"] for a in allocs(q).values()] == ["allocated"])
     q.kill()  # and the next one looks as soon as it is there
+    in_the_past(q)
     q.start("--no-hold")
     must_come(lambda: allocs(q) == {}, 90)
 

@@ -5,10 +5,11 @@ import json
 import pathlib
 import re
 import subprocess
+import time
 
 import pytest
 
-from patience import HANG, must_come
+from patience import HANG, Stopwatch, must_come
 
 FAKESCO = pathlib.Path(__file__).with_name("fakesco")
 SETTINGS = "workspace=share-space; aec2=computing; image=registry/ours:v1; spec=N6lS.Iu.I80.{gpus}; mounts=0:/mnt"
@@ -58,10 +59,10 @@ class Cluster:
         return sum(c["words"][2] == verb for c in calls)
 
     def later(self, seconds):
-        """All jobs of our pools were asked for so much earlier."""
+        """All jobs of our pools were asked for so many seconds ago."""
         for path in self.root.glob("*/pools/*.job"):
             doc = json.loads(path.read_text())
-            path.write_text(json.dumps({**doc, "submitted": doc["submitted"] - seconds}))
+            path.write_text(json.dumps({**doc, "submitted": int(time.time()) - seconds}))
 
     def tick(self, *args):
         return self.run("tick", "default", *args)
@@ -82,11 +83,13 @@ def test_jobs_of_another_program_count(cluster):
     cluster.foreign("other", 8)
     cluster.alloc("a", 2, "--prefix", "NDFS_")
     assert cluster.jobs() == {"ndfs-exp7": 4, "ndfsx-exp8": 8, "other": 8, "ndfs-default-alloc-1": 2}
+    began = Stopwatch()
     said = cluster.alloc("b", 3, "--prefix", "NDFS_", code=1)
     assert "all allocations may have 8 GPUs (max_total_gpus), and 3 more would be 9 (a has 2, ndfs-exp7 (job ndfs-exp7 of " \
            "sco) has 4)" in said, said
     asked = cluster.asked("list")
-    assert "would be 9" in cluster.alloc("b", 3, "--prefix", "NDFS_", code=1) and cluster.asked("list") == asked
+    assert "would be 9" in cluster.alloc("b", 3, "--prefix", "NDFS_", code=1)
+    assert cluster.asked("list") == asked or began.wall() > 5  # for so long the answer counts
     # Who has no such prefix counts his own alone, and so does another limit.
     cluster.alloc("c", 3, code=0)
     assert "max_manual_gpus), and 2 more would be 7 (a has 2, c has 3)" in cluster.alloc("d", 2, "--prefix", "NDFS_", code=1)
@@ -150,9 +153,9 @@ def test_the_base_cancels_no_job_before_its_time(cluster):
     cluster.run("submit", "-g", "1", "--", "true")
     for _ in range(2):
         assert "given back" not in cluster.tick("--base-gpus", "1") and cluster.jobs() == BASE
-    cluster.later(100)
+    cluster.later(60)
     assert "given back" not in cluster.tick("--base-gpus", "1") and cluster.jobs() == BASE
-    cluster.later(30)
+    cluster.later(130)
     assert "base-1 is given back, because somebody waits" in cluster.tick("--base-gpus", "1")
     assert cluster.jobs() == {} and json.loads(cluster.run("allocs", "--json"))["allocations"] == []
 

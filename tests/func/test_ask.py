@@ -13,7 +13,7 @@ import time
 import pytest
 
 from machine import let_others_through
-from patience import HANG, must_come
+from patience import HANG, Stopwatch, must_come
 from watchlib import Watcher
 from weblib import Web
 
@@ -120,9 +120,9 @@ def everywhere_left(t, i, there=True):
     until = rf"left to {NAME}, who asked for it, until \d\d:\d\d"
     d = t.q.device(0)
     said = [words(t.q.run(*c)) for c in (("status",), ("devices",), ("top", "--once"), ("why", str(i)))]
-    lists = words(t.q.run("list"))
     assert all(bool(re.search(until, text)) == there for text in said), said
-    assert bool(re.search(rf"GPU 0 is left to {NAME} until \d\d:\d\d", lists)) == there, lists
+    left = rf"GPU 0 is left to {NAME} until \d\d:\d\d"
+    must_come(lambda: bool(re.search(left, words(t.q.run("list")))) == there)  # by a file that the agent writes now and then
     assert (d["left_to"], bool(d["left_until"])) == ((NAME, True) if there else (None, False))
     one, = json.loads(t.q.run("devices", "--json").stdout)["devices"]
     assert bool(one["left"]) == there
@@ -175,21 +175,23 @@ def test_whom_a_gpu_is_left_to_is_not_forgotten(two):
     t.answer("yes", "until ten")
     must_come(t.left)
     t.q.wait(i, "pending")
+    watch = Stopwatch()
     t.q.kill()
     t.q.start("--no-hold")
     must_come(lambda: t.q.device(0)["state"] == "idle" and t.q.device(0)["left_to"] == NAME)
+    again = watch.wall()
     everywhere_left(t, i)
     assert [(a["state"], a["message"], a["answer"]) for a in t.mine()] == [("yes", "please", "until ten")]
     assert t.q.task(i)["state"] == "pending"
-    # The same with a time that is nearly over.
+    # The same with a time that is nearly over when somebody asks.
+    t.q.run("pause", str(i))
     path, text = t.left(), json.loads(t.left().read_text())
     t.q.kill()
-    text["left"][0]["until_ns"] = time.time_ns() + 10**9 * 5
+    text["left"][0]["until_ns"] = time.time_ns() + int(10**9 * max(5, 4 * again))
     path.write_text(json.dumps(text))
     t.q.start("--no-hold")
     waits = t.popen("ask", "0", "--wait", uid=THIRD)
     must_come(t.asks)
-    t.q.run("pause", str(i))
     out, _ = waits.communicate(timeout=HANG)
     assert waits.returncode == 0 and "has left it meanwhile: start your program" in out
     assert [a["state"] for a in t.mine()] == ["lapsed"] and "but you did not come in time" in t.ask().stdout
@@ -620,8 +622,12 @@ def test_how_many_and_how_fast_one_user_may_ask(two):
     t = two(gpus=9)
     i = t.q.submit("--gpus", "9", "--grace", "5s", "--", t.q.newcomer, "--take", "50%", "--stay", "600")
     t.q.begun(i)
-    many = asked(t, THIRD, *[request(2)] * 64)
-    assert None in many and many[0]["asks"] == []
+
+    def many():
+        """Some of so many are refused, if they come fast enough."""
+        answers = asked(t, THIRD, *[request(2)] * 64)
+        return None in answers and (answers[0] or {}).get("asks") == []
+    must_come(many)
     codes = []
     for d in t.q.status()["devices"]:
         def once(uuid=d["uuid"].encode()):

@@ -12,8 +12,9 @@ import time
 
 import pytest
 
+from holdlib import in_time
 from machine import Machine, proc_exists
-from patience import HANG, Stopwatch, must_come, wait_for
+from patience import HANG, Stopwatch, must_come, slowness, wait_for
 
 HERE = pathlib.Path(__file__).resolve().parent
 GIB = 1 << 30
@@ -64,11 +65,14 @@ def test_ten_newcomers_at_once(machine):
     h.wait("held", 2)
     guard = h.guard()
     time.sleep(1)
-    many = [m.start("--take", "8%", "--stay", 2) for _ in range(10)]
-    results = [json.loads(p.communicate(timeout=60)[0]) for p in many]
+    many = [m.start("--take", "8%", "--stay", 600) for _ in range(10)]
+    results = [json.loads(p.stdout.readline()) for p in many]
     assert [r["result"] for r in results] == [0] * 10
     assert len(h.events("yield", 0)) == 1
     assert not h.events("yield", 1)
+    for p in many:
+        p.kill()
+        p.wait()
     h.wait("held", 3, 15)
     assert h.guard() == guard
     assert [len(d["processes"]) for d in m.show()["devices"]] == [1, 1]
@@ -76,10 +80,11 @@ def test_ten_newcomers_at_once(machine):
 
 @pytest.mark.parametrize("delay", [0.0, 0.1, 0.2, 0.3])
 def test_newcomer_while_we_allocate(machine, delay):
-    m = machine(1)
-    m.hold("--load", "none")
-    time.sleep(delay)
-    assert m.newcomer("--take", "90%")["result"] == 0
+    def attempt(m):
+        m.hold("--load", "none")
+        time.sleep(delay)
+        assert m.newcomer("--take", "90%")["result"] == 0
+    in_time(machine, {"gpus": 1}, attempt)
 
 
 def test_idle_process_that_was_there_first(machine):
@@ -97,28 +102,28 @@ def test_idle_process_that_was_there_first(machine):
 
 
 def test_newcomer_through_a_node_of_its_own(machine):
-    m = machine(2)
-    h = m.hold()
-    h.wait("held", 2)
-    time.sleep(4)  # the hint of our own start is over
-    assert m.newcomer("--take", "90%", TENURE_SIM_NODES="private")["result"] == 0
-    assert "hint_to_verdict_ms" not in h.wait("yield") or h.wait("yield")["hint_to_verdict_ms"] == 0
+    def attempt(m):
+        h = m.hold()
+        h.wait("held", 2)
+        time.sleep(4)  # the hint of our own start is over
+        assert m.newcomer("--take", "90%", TENURE_SIM_NODES="private")["result"] == 0
+        assert "hint_to_verdict_ms" not in h.wait("yield") or h.wait("yield")["hint_to_verdict_ms"] == 0
+    in_time(machine, {"gpus": 2}, attempt)
 
 
 def test_monitors_never_cause_a_yield(machine):
     m = machine(2, 0.5)
     h = m.hold()
     h.wait("held", 2)
-    looks = 0
+    looks, watch = 0, Stopwatch()
     end = time.monotonic() + 6
-    while time.monotonic() < end:
+    while time.monotonic() < end or looks <= 20:
         m.run(m.sim / "nvsmi")
         looks += 1
         time.sleep(0.1)
-    assert looks > 20
     assert not h.events("yield")
     # Nor do they keep us from reading what the devices do.
-    assert h.device(0)["age_s"] < 6
+    assert h.device(0)["age_s"] < 6 * watch.stretch()
     assert m.newcomer("--take", "90%")["result"] == 0
 
 
@@ -177,18 +182,19 @@ def test_pid_modes(machine, mode, learnt):
 
 
 def test_layouts_of_the_process_list(machine):
-    m = machine(2, 0.3)
-    h = m.hold()
-    h.wait("held", 2)
-    for i, layout in enumerate([16, 32, 24, 16]):
-        m.ctl("layout", layout)
-        time.sleep(0.4)
-        assert len(h.events("yield")) == i
-        p = m.start("--take", "50%")
-        assert json.loads(p.communicate()[0])["result"] == 0
-        assert h.wait("yield", i + 1)["pid"] == p.pid
-        h.wait("held", 3 + i)
-    assert not h.events("blind")
+    def attempt(m):
+        h = m.hold()
+        h.wait("held", 2)
+        for i, layout in enumerate([16, 32, 24, 16]):
+            m.ctl("layout", layout)
+            time.sleep(0.4)
+            assert len(h.events("yield")) == i
+            p = m.start("--take", "50%")
+            assert json.loads(p.communicate()[0])["result"] == 0
+            assert h.wait("yield", i + 1)["pid"] == p.pid
+            h.wait("held", 3 + i)
+        assert not h.events("blind")
+    in_time(machine, {"gpus": 2, "speed": 0.3}, attempt)
 
 
 # --- a driver that fails, or hangs ----------------------------------------------------------------
@@ -197,16 +203,17 @@ LIST = "nvmlDeviceGetComputeRunningProcesses_v3"
 
 
 def test_one_call_that_fails(machine):
-    m = machine(2, 0.3)
-    h = m.hold()
-    h.wait("held", 2)
-    for n in (1, 2, 7):
-        m.ctl("fail", LIST, n)
+    def attempt(m):
+        h = m.hold()
+        h.wait("held", 2)
+        for n in (1, 2, 7):
+            m.ctl("fail", LIST, n)
+            time.sleep(0.4)
+        m.ctl("fail", "nvmlDeviceGetMemoryInfo_v2", 1)
         time.sleep(0.4)
-    m.ctl("fail", "nvmlDeviceGetMemoryInfo_v2", 1)
-    time.sleep(0.4)
-    assert not h.events("blind") and not h.events("yield")
-    assert [d["state"] for d in h.status()["devices"]] == ["held", "held"]
+        assert not h.events("blind") and not h.events("yield")
+        assert [d["state"] for d in h.status()["devices"]] == ["held", "held"]
+    in_time(machine, {"gpus": 2, "speed": 0.3}, attempt)
 
 
 def test_all_calls_fail(machine):
@@ -222,23 +229,24 @@ def test_all_calls_fail(machine):
 
 
 def test_one_device_is_lost(machine):
-    m = machine(3, 0.3)
-    h = m.hold()
-    h.wait("held", 3)
-    m.ctl("lose", 1)
-    h.wait("blind", gpu=1)
-    lost = h.device(1)
-    assert "GPU is lost" in lost["reason"] and lost["hold_in_s"] is None, lost
-    listed = json.loads(m.run(m.tenure, "devices", "--json").stdout)
-    assert [d["gpu"] for d in listed["devices"]] == [0, 2]
-    assert [d["gpu"] for d in listed["unseen"]] == [1] and "GPU is lost" in listed["unseen"][0]["reason"], listed
-    assert "gpu 1  cannot be seen: " in m.run(m.tenure, "devices").stdout
-    # The others are held, and held again after a yield, as if nothing were.
-    assert m.newcomer("--take", "50%")["result"] == 0
-    h.wait("held", 2, 10, gpu=0)
-    assert not h.events("blind", 0) and not h.events("blind", 2)
-    m.ctl("restore", 1)
-    h.wait("held", 2, 15, gpu=1)
+    def attempt(m):
+        h = m.hold()
+        h.wait("held", 3)
+        m.ctl("lose", 1)
+        h.wait("blind", gpu=1)
+        lost = h.device(1)
+        assert "GPU is lost" in lost["reason"] and lost["hold_in_s"] is None, lost
+        listed = json.loads(m.run(m.tenure, "devices", "--json").stdout)
+        assert [d["gpu"] for d in listed["devices"]] == [0, 2]
+        assert [d["gpu"] for d in listed["unseen"]] == [1] and "GPU is lost" in listed["unseen"][0]["reason"], listed
+        assert "gpu 1  cannot be seen: " in m.run(m.tenure, "devices").stdout
+        # The others are held, and held again after a yield, as if nothing were.
+        assert m.newcomer("--take", "50%")["result"] == 0
+        h.wait("held", 2, 10, gpu=0)
+        assert not h.events("blind", 0) and not h.events("blind", 2)
+        m.ctl("restore", 1)
+        h.wait("held", 2, 15, gpu=1)
+    in_time(machine, {"gpus": 3, "speed": 0.3}, attempt)
 
 
 def test_nvml_hangs(machine):
@@ -278,13 +286,13 @@ def test_holder_hangs_while_it_frees(machine):
 def test_holder_hangs_while_it_allocates(machine):
     m = machine(1, 0.3)
     m.ctl("hang", "cuMemAlloc_v2")
+    t0 = Stopwatch()
     h = m.hold("--load", "none")
     h.wait("device")
     pid = wait_for(lambda: h.device()["holder_pid"])
-    t0 = Stopwatch()
     e = h.wait("failed", timeout=40)
     assert "hangs in the driver" in e["text"]
-    assert 25 < t0.wall() and t0.took() < 36
+    assert 30 <= t0.wall() and t0.took() < 36
     assert wait_for(lambda: not proc_exists(pid), 3)
     assert "hangs in the driver" in h.device()["reason"]
 
@@ -390,8 +398,8 @@ def test_clock_steps_while_we_wait(machine, tmp_path, build):
     assert 2 <= t0.wall() and t0.took() < 4
     times = {e["time"][:10] for e in h.events()}
     assert len(times) > 1  # it did step
-    assert m.newcomer("--take", "5%")["result"] == 0
     t0 = Stopwatch()
+    assert m.newcomer("--take", "5%")["result"] == 0
     h.wait("held", 2)
     assert 0.8 < t0.wall() and t0.took() < 4
     assert h.stop() < 1.5
@@ -576,14 +584,14 @@ def test_guard_is_ended(machine, signum):
 
 def test_guard_is_killed_while_we_wait(machine):
     m = machine(1, 0.3)
-    h = m.hold("--idle-for", "3s")
+    idle_for = 3 * min(slowness(), 5)
+    h = m.hold("--idle-for", f"{idle_for:.0f}s")
     h.wait("device")
-    h.wait_state(0, "idle")
-    first = h.guard()
+    first = must_come(lambda: (doc := h.status())["devices"] and doc["devices"][0]["state"] == "idle" and doc["guard"].get("pid"))
     os.kill(first, signal.SIGKILL)
     assert wait_for(lambda: h.status()["guard"].get("pid") not in (None, first))
     assert not h.events("held")
-    h.wait("held")
+    h.wait("held", 1, 10 + idle_for)
 
 
 def test_stop_just_after_a_yield(machine):
@@ -641,8 +649,8 @@ def test_end_that_cannot_be_filed(queue, env):
         q.wait(i, "running")
         fill_disk(state / "fill")
         pathlib.Path(env["HOME"], "go").touch()
-        assert wait_for(lambda: "unfiled" in q.task(i)), q.out.read_text()
-        assert q.task(i)["unfiled"]["exit"] == 7 and "No space left" in q.task(i)["unfiled"]["why"]
+        unfiled = must_come(lambda: q.task(i).get("unfiled"))
+        assert unfiled["exit"] == 7 and "No space left" in unfiled["why"]
         said = "has ended (exit code 7), and waits for its agent to commit that"
         for args in ("list",), ("why", str(i)):
             text = " ".join(q.m.run(q.m.tenure, *args).stdout.split())
@@ -657,7 +665,8 @@ def test_end_that_cannot_be_filed(queue, env):
         said = off.stderr.readline()
         assert f"cannot be written down, which is tried again and again: task {i} (" in said and "No space" in said, said
         (state / "fill").unlink()
-        assert off.wait(HANG) == 0 and q.agent.wait(HANG) == 0
-        assert "exit code 7" in q.m.run(q.m.tenure, "show", str(i)).stdout
+        must_come(lambda: off.poll() is not None and q.agent.poll() is not None, HANG)
+        assert (off.returncode, q.agent.returncode) == (0, 0)
+        must_come(lambda: "exit code 7" in q.m.run(q.m.tenure, "show", str(i)).stdout)
     finally:
         subprocess.run(["umount", "-l", state], check=False)

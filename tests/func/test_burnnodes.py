@@ -10,11 +10,20 @@ import xml.etree.ElementTree
 
 import pytest
 
+import patience
 from holdlib import GIB
 from machine import children
 from nodelib import kill_at_once, two_that_know_each_other
 from patience import HANG, Stopwatch, must_come
+from test_burn import lasting
 from test_list import Terminal
+
+
+@pytest.fixture
+def world(world):
+    """Of nodes that live, however slow they are."""
+    world.expire = "1m"
+    return world
 
 
 def command(n, *args, seconds="2s"):
@@ -23,7 +32,7 @@ def command(n, *args, seconds="2s"):
 
 def burn(n, *args, **more):
     """The finished process, its document, and the devices of each node."""
-    done = subprocess.run(command(n, *args, **more), env=n.env, text=True, capture_output=True, timeout=HANG)
+    done = patience.run(command(n, *args, **more), env=n.env)
     doc = json.loads(done.stdout) if done.stdout else None
     return done, doc, {o["node"]: o for o in doc["nodes"]} if doc else {}
 
@@ -38,7 +47,7 @@ def start(n, *args, on=(), seconds="60s"):
 
 
 def end(p):
-    out, errors = p.communicate(timeout=HANG)
+    out, errors = patience.communicate(p)
     assert out, errors
     doc = json.loads(out)
     return p.returncode, {o["node"]: o for o in doc["nodes"]}, errors
@@ -99,6 +108,7 @@ def test_one_table(world):
 
 
 def test_a_node_dies_meanwhile(world):
+    world.expire = "2s"
     a, b = two_that_know_each_other(world)
     p = start(a, on=(a, b), seconds="12s")
     kill_at_once(set(b.m.pids()) - {b.m.p.pid, *children(b.m.p.pid)})
@@ -197,7 +207,7 @@ def test_another_burn_runs_there(world):
     assert "runs already" in nodes["beta"]["trouble"]
     by_hand.send_signal(signal.SIGINT)
     by_hand.communicate(timeout=HANG)
-    p = start(a, on=(a, b), seconds="10s")
+    p = start(a, on=(a, b), seconds=lasting(10))
     done, _, nodes = burn(b)
     assert done.returncode == 3 and {n["trouble"] for n in nodes.values()} == {"another burn runs there"}
     assert all(verdicts(n) == ["not-tested"] * 2 for n in nodes.values())
@@ -224,6 +234,7 @@ def test_an_agent_of_another_version(world):
 
 
 def test_a_node_that_has_gone_before(world):
+    world.expire = "2s"
     a, b = two_that_know_each_other(world)
     kill_at_once(set(b.m.pids()) - {b.m.p.pid, *children(b.m.p.pid)})
     done, _, nodes = burn(a, seconds="1s")  # before anybody knows
@@ -240,7 +251,7 @@ def test_an_agent_that_drains_and_one_that_ends(world):
     other = b if draining is a else a
     off = draining.popen("off", "--drain")
     must_come(lambda: other.others().get(draining.name, {}).get("draining"))
-    p = start(other, on=(a, b), seconds="12s")
+    p = start(other, on=(a, b), seconds=lasting(12))
     # It ends, and so does what burns there.
     draining.run("stop", str(j), "--now")
     off.communicate(timeout=HANG)
@@ -286,9 +297,10 @@ def test_mistakes(world, args, code, why):
 def test_what_waits_is_said_on_a_terminal(world):
     """A row for each node while they go on, of which nothing is left at the end."""
     a, b = two_that_know_each_other(world)
-    t = Terminal([x for x in command(a, seconds="4s") if x != "--json"], a.env, 40, 120)
+    seconds = lasting(4)
+    t = Terminal([x for x in command(a, seconds=seconds) if x != "--json"], a.env, 40, 120)
     try:
-        must_come(lambda: re.search(r"alpha +2 +\d+ of 4 s .* testing", t.read()) and re.search(r"beta +2 +\d+ of 4 s .* testing", t.read()), 30)
+        must_come(lambda: all(re.search(rf"{n} +2 +\d+ of {seconds[:-1]} s .* testing", t.read()) for n in ("alpha", "beta")), 30)
         must_come(lambda: "VERDICT" in t.read(), 30)
         assert re.search(r"\033\[\d+A\033\[J", t.read())
     finally:

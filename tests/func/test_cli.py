@@ -15,6 +15,7 @@ import termios
 
 import pytest
 
+import patience
 from machine import let_others_through
 from patience import HANG, must_come
 
@@ -482,12 +483,18 @@ def on_terminal(cmd, env, columns=80):
 
 
 SCREENS = """
+come() {
+    n=0
+    until [ "$(tenure status --json | grep -c "$1")" -ge $2 ]; do [ $((n += 1)) -lt 200 ] || exit 8; sleep 0.1; done
+}
 tenure on --idle-for 0 --rehold-after 1s || exit 9
-newcomer --take 50% --stay 2 >/dev/null &
-sleep 1.5
+come '"state": "held"' 2
+newcomer --take 50% --stay 600 >/dev/null &
+come 'yielded to PID' 1
 for c in "devices --uuids" status doctor "config show" "config path" "sim ctl show" "sim ctl timing"; do
     tenure $c
 done
+kill $!
 tenure off
 tenure hold --idle-for 0 --for 1s --leave 2
 tenure config show --memory 38
@@ -506,9 +513,7 @@ def test_devices_are_listed_where_there_is_something_to_say(build, env):
         assert "UUID" not in out and out.count("MIG mode") == 1
         assert len(re.findall(r"^  gpu \S+  (GPU|MIG)-", run("devices", "--uuids"), re.M)) == 4
         run("on", "--gpus", "0", "--idle-for", "0")
-        must_come(lambda: "  gpu 0" not in run("status"), step=0.1)
-        out = run("status")
-        assert "  gpu 0  " not in out and "  gpu 1  not selected" in out
+        must_come(lambda: "  gpu 0" not in (out := run("status")) and "  gpu 1  not selected" in out, step=0.1)
         for command in ("status", "devices"):
             out = "\n" + run(command, COLUMNS="40")
             table = out[out.index("\nGPU ") + 1:out.index("\n  gpu ")].splitlines()
@@ -590,8 +595,7 @@ def test_screens_fit_the_terminal(build, env, columns, pid_length):
 def test_pipes_get_whole_lines(build, env):
     env = {**env, "PATH": f"{build}:{build}/sim:{env['PATH']}"}
     del env["COLUMNS"]
-    out = subprocess.run([build / "tenure", "sim", "--gpus", "2", "--", "sh", "-c", SCREENS],
-                         env=env, capture_output=True, text=True, timeout=HANG).stdout
+    out = patience.run([build / "tenure", "sim", "--gpus", "2", "--", "sh", "-c", SCREENS], env=env).stdout
     assert max(len(line) for line in out.splitlines()) > 160
     assert re.search(r"^policy  Holding .* at once\.$", out, re.M)
     assert re.search(r"^ +PID \d+, .*start your job, it yields, .* GiB \(ours\)$", out, re.M)

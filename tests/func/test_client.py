@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+import patience
 from machine import Machine
 from patience import HANG, Stopwatch, wait_for
 
@@ -32,9 +33,7 @@ class Client:
         self.agent = None
 
     def __call__(self, script, code=0, **env):
-        done = subprocess.run([self.shell, "-c", f"source '{self.client}'\n{script}"],
-                              env={**self.env, **env}, text=True, capture_output=True, timeout=60,
-                              cwd=self.tmp)
+        done = patience.run([self.shell, "-c", f"source '{self.client}'\n{script}"], env={**self.env, **env}, cwd=self.tmp)
         assert code is None or done.returncode == code, (script, done)
         return done.stdout + done.stderr
 
@@ -42,7 +41,7 @@ class Client:
         """A command that does not end, until it has said that."""
         p = subprocess.Popen([self.shell, "-c", f"source '{self.client}'; {command}"], env=self.env,
                              text=True, stdout=subprocess.PIPE, start_new_session=True)
-        late = threading.Timer(20, os.killpg, (p.pid, signal.SIGKILL))
+        late = threading.Timer(10 * HANG, os.killpg, (p.pid, signal.SIGKILL))
         late.start()
         said = ""
         while text not in said and (line := p.stdout.readline()):
@@ -331,7 +330,7 @@ def test_killed_agent_and_two_consoles(client):
     one, two = (subprocess.Popen([c.shell, "-c", f"source '{c.client}'; gpu_stop train.sh"],
                                  env=c.env, text=True, stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT) for _ in range(2))
-    out = [p.communicate(timeout=60)[0] for p in (one, two)]
+    out = [patience.communicate(p)[0] for p in (one, two)]
     assert all("which does not run" in " ".join(o.split()) and "Stopped" not in o for o in out), out
     assert not (c.dir / "control.json").exists()
     c("gpu_submit train.sh")

@@ -38,7 +38,7 @@ def caught(p):
 def test_held_while_it_waits(queue):
     q = queue()
     q.start("--no-hold")
-    busy = q.submit("--", q.newcomer, "--take", "50%", "--stay", "100")
+    busy = q.submit("--", q.newcomer, "--take", "50%", "--stay", "600")
     assert wait_for(lambda: q.device(0)["state"] == "lent")
     big = q.submit("-g", "2", "--", q.newcomer, "--all-devices", "--take", "80%", "--stay", "0.5")
     collects(q, big)
@@ -107,7 +107,7 @@ def test_collected_again_after_ctrl_z(queue):
     q.m.ctl("compute-mode", "1", "exclusive")
     q.prefix = AS_A_JOB
     q.start("--no-hold")
-    busy = q.submit("--", "sleep", "100")
+    busy = q.submit("--", "sleep", "600")
     assert wait_for(lambda: q.device(0)["state"] == "lent")
     big = q.submit("-g", "2", "--", "true")
     other = Agent(SimpleNamespace(env=q.m.env, dev_dir=q.m.env["TENURE_DEV_DIR"], tenure=q.m.tenure), "other")
@@ -130,7 +130,7 @@ def test_collected_again_after_ctrl_z(queue):
 def test_let_go_when_nobody_waits_any_more(queue):
     q = queue()
     q.start("--no-hold")
-    busy = q.submit("--", "sleep", "100")
+    busy = q.submit("--", "sleep", "600")
     assert wait_for(lambda: q.device(0)["state"] == "lent")
     big = q.submit("-g", "2", "--", "true")
     collects(q, big)

@@ -11,13 +11,15 @@ import textwrap
 
 import pytest
 
+import patience
 from patience import HANG
+from test_doctor import as_on_a_card
 
 PRELUDE = """
 import json, os, pathlib, re, signal, subprocess, sys, time
 
 sys.path.insert(0, os.environ["TEST_HELPERS"])
-from patience import HANG, Stopwatch, start_as_on_a_card, wait_for
+from patience import HANG, Stopwatch, slowness, start_as_on_a_card, wait_for
 BUILD = pathlib.Path(os.environ["TEST_BUILD"])
 HOME = pathlib.Path(os.environ["HOME"])
 FILES = HOME / ".config/gpu_occupy"
@@ -68,7 +70,7 @@ def alive(pid):
 @pytest.fixture
 def inside(build, env, tmp_path):
     """Run a script on a simulated machine of so many GPUs; its output."""
-    def run(script, gpus=2, options=("--speed", "0.1"), timeout=60, **more):
+    def run(script, gpus=2, options=("--speed", "0.1"), timeout=HANG, **more):
         full = {**env, "TMPDIR": str(tmp_path), "TEST_BUILD": str(build),
                 "TEST_SPEED": options[options.index("--speed") + 1],
                 "TEST_HELPERS": os.path.dirname(__file__), **more}
@@ -76,9 +78,7 @@ def inside(build, env, tmp_path):
         full.pop("CUDA_VISIBLE_DEVICES", None)
         path = tmp_path / "script.py"
         path.write_text(PRELUDE + textwrap.dedent(script))
-        done = subprocess.run(
-            [build / "tenure", "sim", "--gpus", str(gpus), *options, "--", sys.executable, path],
-            env=full, text=True, capture_output=True, timeout=timeout)
+        done = patience.run([build / "tenure", "sim", "--gpus", gpus, *options, "--", sys.executable, path], timeout, env=full)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
     return run
@@ -119,8 +119,9 @@ def test_occupy_from_on_to_off(inside, job):
 
 def test_occupy_waits_for_all_gpus_and_a_rise_resets_the_timer(inside):
     inside("""
+        minutes = 0.03 * min(max(1, slowness()), 10)
         ctl("foreign-memory", 1, "75.26G")
-        occupy("on", "--gpus", "0", "1", "--wait_minutes", "0.03", "--refresh_minutes", "0.005")
+        occupy("on", "--gpus", "0", "1", "--wait_minutes", f"{minutes:.3f}", "--refresh_minutes", "0.005")
         wait_log(r"^[-0-9]{10} [:0-9]{8} - INFO - GPU 1: 75.26GB used \\(threshold: 1GB\\)$")
         wait_log(r" - INFO - GPU ready check result: False$")
         wait_log(r" - INFO - GPU\\(s\\) not ready \\(high usage detected\\), waiting...$")
@@ -128,7 +129,7 @@ def test_occupy_waits_for_all_gpus_and_a_rise_resets_the_timer(inside):
         status = occupy("status")
         assert status.endswith("[Status: Currently in waiting phase - monitoring GPU usage]\\n"
                                "Use 'occupy off' to cancel waiting and exit\\n")
-        time.sleep(2.2)                     # longer than the wait: only GPU 0 was idle for it
+        time.sleep(60 * minutes + 0.4)      # longer than the wait: only GPU 0 was idle for it
         assert used()[0] < 0.1
         ctl("foreign-memory", 1, 0)
         wait_log(r"GPU ready check result: True$")
@@ -137,8 +138,8 @@ def test_occupy_waits_for_all_gpus_and_a_rise_resets_the_timer(inside):
         wait(lambda: "result: False" in LOG.read_text()[log:])
         begin = Stopwatch()
         ctl("foreign-memory", 0, 0)
-        wait(lambda: min(used()) > 30)
-        assert begin.wall() > 1.7
+        wait(lambda: min(used()) > 30, 10 + 60 * minutes)
+        assert begin.wall() > 60 * minutes - 0.1
         assert "Occupy stopped" in occupy("off")
     """)
 
@@ -553,8 +554,11 @@ def test_sentinel_launches_when_it_does(inside):
         assert launches == 1, s.lines()
         newcomer("--device", "0", "--take", "90%", "--stay", "0.5")
         s.wait(r"\\[GPU 0\\] In use by other processes. Killing stressor.")
-        s.wait(r"\\[GPU 0\\] Free. Waiting [2-5] s before launching a stressor.")
-        assert sum(l == "[GPU 0] Free. Launching stressor." for l in s.lines()) == 1 and used()[0] < 1, s.lines()
+        waiting = r"\\[GPU 0\\] Free. Waiting [1-5] s before launching a stressor."
+        s.wait(waiting)
+        before = s.lines()[:next(i for i, l in enumerate(s.lines()) if re.fullmatch(waiting, l))]
+        assert sum(l == "[GPU 0] Free. Launching stressor." for l in before) == 1, before
+        assert sum(l.startswith("[GPU 0] Allocated") for l in before) == 1, before
         wait(lambda: sum(l == "[GPU 0] Free. Launching stressor." for l in s.lines()) == 2)
         wait(lambda: used()[0] > 100)
         s.end()
@@ -603,10 +607,9 @@ def test_installed(build, env, tmp_path):
 
 def test_demonstration(build, env, tmp_path):
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    done = subprocess.run(
-        [build / "tenure", "sim", "--gpus", "4", "--", f"{root}/tools/demo", "simulated"],
-        env={**env, "TENURE_BUILD": str(build), "TMPDIR": str(tmp_path)}, text=True,
-        capture_output=True, timeout=60)
+    done = patience.run(
+        [build / "tenure", "sim", "--gpus", "4", "--", "sh", "-c", f"{as_on_a_card()}exec {root}/tools/demo simulated"],
+        env={**env, "T": build / "tenure", "TENURE_BUILD": str(build), "TMPDIR": str(tmp_path)})
     assert done.returncode == 0, done.stdout + done.stderr
     for line in [r"gpu 0  held .* in .* s", r"gpu 0  yielded to PID \d+ \(.*newcomer\)",
                  r"  newcomer's start -> its first allocation: CUDA_SUCCESS +[0-9.]+ m?s",

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+import patience
 from machine import Machine, proc_exists
 from patience import HANG, must_come, wait_for
 
@@ -55,6 +56,11 @@ class Compete:
     def state(self):
         return json.loads((self.dir / "logs/uni_id.json").read_text())
 
+    def ends(self):
+        """Its exit code."""
+        assert wait_for(lambda: self.p.poll() is not None, HANG), self.out()
+        return self.p.returncode
+
     def close(self):
         if self.p and self.p.poll() is None:
             self.p.terminate()
@@ -86,7 +92,7 @@ echo {uni_id} >> a
 "echo $CUDA_VISIBLE_DEVICES > b"
 20
 """)
-    assert c.p.wait(HANG) == 0, c.out()
+    assert c.ends() == 0, c.out()
     work = c.dir / "work"
     a = (work / "a").read_text().split()
     assert a[0] == str(work) and {a[1], (work / "b").read_text().strip()} <= {"0", "1"}
@@ -212,9 +218,7 @@ def test_runs_the_manuals_examples_unchanged(build, env, tmp_path):
     (project / "scripts/run_pipeline.sh").write_text(RUN_PIPELINE)
     (project / "scripts/note.py").write_text(NOTE)
     try:
-        done = subprocess.run(
-            ["bash", "-c", f"cd {c.dir}; nohup {c.program} command_bk.txt > /dev/null 2>&1 & wait"],
-            env=c.m.env, timeout=60)
+        done = patience.run(["bash", "-c", f"cd {c.dir}; nohup {c.program} command_bk.txt > /dev/null 2>&1 & wait"], env=c.m.env)
         log = (c.dir / "logs/compete_gpu.log").read_text()
         assert done.returncode == 0 and "all tasks have ended" in log, log
         assert "gpus all, the last 1 left to others" in log and "gpu 9  left" in log
@@ -354,7 +358,7 @@ def test_killed_while_it_reads(compete):
     time.sleep(0.5)  # its child is told by the kernel
     assert 20 < len(list(home.glob("*/pending/*"))) < 3000
     c.start("echo new >> marks\n1,1\n")
-    assert c.p.wait(60) == 0, c.out()
+    assert c.ends() == 0, c.out()
     assert (c.dir / "work/marks").read_text() == "new\n"
 
 
@@ -370,7 +374,7 @@ def test_tasks_that_could_not_be_let_go(compete, faultfs, tmp_path):
     c.start("echo new >> marks\n1,1\n")
     must_come(lambda: "instance compete" in c.out())
     assert "going on with" not in c.out(), c.out()
-    assert c.p.wait(60) == 0, c.out()
+    assert c.ends() == 0, c.out()
     assert (c.dir / "work/marks").read_text() == "new\n"
 
 
@@ -479,7 +483,7 @@ def test_ends_where_no_agent_can_begin(compete):
     c.m.ctl("nvml", "lost")
     for pid in guard, agent:
         os.kill(pid, signal.SIGKILL)
-    assert c.p.wait(HANG) == 1, c.out()
+    assert c.ends() == 1, c.out()
     out = c.out()
     assert out.count("cannot see any GPU") == 3 and "there can be no agent; what waits is run by the next start" in out
 

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+import patience
 from patience import Stopwatch, must_come, start_as_on_a_card
 
 
@@ -22,6 +23,19 @@ def sim(tenure, build):
             assert r.returncode == 0, r.stdout + r.stderr
         return r
     return run
+
+
+def until(condition):
+    """Of a shell line: it goes on when that is so, or after so many looks that it will never be."""
+    return f"n=0; until {condition} || [ $((n += 1)) -gt 200 ]; do sleep 0.1; done; "
+
+
+def status_says(words):
+    return until(f"$T status --json | grep -q '{words}'")
+
+
+# A newcomer that says in a file when it has its memory, and stays until it is killed.
+NEWCOMER = "$N --device 0 --take 2G --stay 600 {}>$HOME/newcomer & P=$!; " + until("grep -q result $HOME/newcomer")
 
 
 def findings(text):
@@ -48,9 +62,7 @@ def test_devices(sim):
 
 
 def test_devices_names_who_is_there(sim):
-    line = ("$N --device 0 --take 2G --stay 20 >/dev/null & P=$!; sleep 1.5; $T devices --json; "
-            "kill $P; wait; echo; echo $P")
-    out = sim(line).stdout
+    out = sim(NEWCOMER.format("") + "$T devices --json; kill $P; wait; echo; echo $P").stdout
     text, pid = out.rsplit("\n", 2)[0], out.split()[-1]
     zero = json.loads(text)["devices"][0]
     assert zero["reason"].startswith(f"PID {pid} (") and "newcomer" in zero["reason"]
@@ -77,9 +89,8 @@ sys.stdin.read()
 
 
 def test_devices_fits_the_terminal(sim):
-    line = ("$T on --gpus 1 --refresh 100ms --idle-for 0 >/dev/null; sleep 1.5; "
-            "$N --device 0 --take 2G --stay 20 --touch --retry >/dev/null & P=$!; sleep 1.5; "
-            "$T devices; kill $P; $T off >/dev/null")
+    line = ("$T on --gpus 1 --refresh 100ms --idle-for 0 >/dev/null; " + status_says('"state": "held"') +
+            NEWCOMER.format("--touch --retry ") + "$T devices; kill $P; $T off >/dev/null")
     out = sim(line, "--gpus", "2").stdout
     assert "tenure-hold: idle, start your job" in out and "(ours)" in out and "newcomer" in out
     assert all(len(row) <= 80 for row in out.splitlines()), out
@@ -136,7 +147,10 @@ def test_doctor_launch_holds_and_learns(sim):
 
 
 def test_doctor_launch_measures_a_yield(sim):
-    y = findings(sim(f"{as_on_a_card()}$T doctor --launch --json").stdout)["yield"]
+    for _ in range(3):  # a machine that is busy for a moment is told of, rightly
+        y = findings(sim(f"{as_on_a_card()}$T doctor --launch --json").stdout)["yield"]
+        if y["result"] == "ok":
+            break
     assert y["result"] == "ok", y
     m = re.fullmatch(r"a newcomer was seen (\d+) ms after its first open, all was free ([0-9.]+) ms "
                      r"later, (\d+) ms before its first allocation", y["text"])
@@ -183,9 +197,8 @@ def test_devices_and_doctor_when_nvml_fails(sim, fault, said):
 
 
 def test_devices_says_what_the_guard_says(sim):
-    line = ("$N --device 0 --take 2G --stay 20 >/dev/null & P=$!; sleep 1.5; "
-            "$T on --refresh 100ms --idle-for 0 >/dev/null; sleep 1; "
-            "$T devices --json >$HOME/d; $T status --json >$HOME/s; $T off >/dev/null; kill $P; "
+    line = (NEWCOMER.format("") + "$T on --refresh 100ms --idle-for 0 >/dev/null; " +
+            status_says('"reason": "PID .*GiB"') + "$T devices --json >$HOME/d; $T status --json >$HOME/s; $T off >/dev/null; kill $P; "
             "cat $HOME/d; echo; cat $HOME/s")
     decoder, out = json.JSONDecoder(), sim(line).stdout
     devices, end = decoder.raw_decode(out)
@@ -195,8 +208,7 @@ def test_devices_says_what_the_guard_says(sim):
 
 
 def test_doctor_launch_leaves_a_busy_device_alone(sim):
-    line = "$N --take 2G --stay 20 >/dev/null & P=$!; sleep 1.5; $T doctor --launch --json; kill $P"
-    f = findings(sim(line).stdout)
+    f = findings(sim(NEWCOMER.format("") + "$T doctor --launch --json; kill $P").stdout)
     assert f["launch"]["result"] == "warn" and "no device is idle" in f["launch"]["text"]
 
 
@@ -251,14 +263,14 @@ def test_doctor_without_inotify_instances(tenure, build):
     if subprocess.run([*own, "true"], capture_output=True).returncode:
         pytest.skip("needs unshare -U")
     line = " ".join(map(shlex.quote, own)) + " $T doctor %s --json"
-    for options in ("", "--launch"):
-        r = tenure("sim", "--", "sh", "-c", line % options, env={"T": str(build / "tenure")},
-                   timeout=60)
+    for options, before in (("", ""), ("--launch", as_on_a_card())):
+        r = tenure("sim", "--", "sh", "-c", before + line % options, env={"T": str(build / "tenure")})
         f = findings(r.stdout)["inotify"]
         assert f["result"] == "warn" and "no inotify instance is left" in f["text"]
         assert "max_user_instances" in f["advice"] and "watches" not in f["advice"]
         promise = json.loads(r.stdout)["promise"]
-        assert "not seen here" in promise and "mostly before" in promise
+        late = options and "noticed, and late" in promise  # on a machine that was busy for a moment
+        assert late or ("not seen here" in promise and "mostly before" in promise), promise
 
 
 # --- the copy of the program that the guard runs from ---
@@ -293,10 +305,9 @@ def test_where_the_guard_runs_from(env, build, tmp_path, old_kernel, before, pla
     def copies():
         return {p for d in TEMPORARY for p in pathlib.Path(d).glob("tenure-??????/tenure")}
     before_it = copies()
-    r = subprocess.run(["unshare", "-pfm", "--kill-child", "--mount-proc", "sh", "-c", script],
-                       env={**env, "T": str(build / "tenure"), "OLD": old_kernel["LD_PRELOAD"],
-                            "TMPDIR": str(tmp_path), "TENURE_ROOT": str(tmp_path / "queue")},
-                       capture_output=True, text=True, timeout=60)
+    r = patience.run(["unshare", "-pfm", "--kill-child", "--mount-proc", "sh", "-c", script],
+                     env={**env, "T": str(build / "tenure"), "OLD": old_kernel["LD_PRELOAD"],
+                          "TMPDIR": str(tmp_path), "TENURE_ROOT": str(tmp_path / "queue")})
     assert r.returncode == 0, r.stdout + r.stderr
     assert "it runs" in r.stdout
     doc, end = json.JSONDecoder().raw_decode(r.stdout[r.stdout.index("{"):])

@@ -50,7 +50,7 @@ class Holder:
             with self.telling, contextlib.suppress(BrokenPipeError):
                 if not self.silent and time.monotonic() >= due:
                     self.send(HEARTBEAT)
-                    due = time.monotonic() + 0.5
+                    due = time.monotonic() + 0.1
 
     def hush(self):
         with self.telling:

@@ -11,12 +11,13 @@ import pytest
 
 from holdlib import GIB, machine, person  # noqa: F401  (machine is a fixture)
 from machine import DURATION, QUICK
-from patience import HANG, Limit, Stopwatch, must_come
+from patience import HANG, Limit, Stopwatch, must_come, start_as_on_a_card
 
 
 def test_leave(machine):  # noqa: F811
     m = machine(gpus=3)
     h = m.hold("--leave", "1")
+    h.next("start")
     start = Stopwatch()
     assert "left for others" in h.next("device", text="gpu 2  left: left for others by default (leave 1)")["text"]
     assert start.took() < 0.7  # not when the guard next tells of everything
@@ -185,6 +186,7 @@ def test_each_instance_holds_by_its_own_rule(machine):  # noqa: F811
     quick.held(0, limit=5)
     assert m.device(0, "--instance", "slow")["reason"] == "held for quick"
     assert m.device(1, "--instance", "slow")["state"] == "idle"
+    m.slow = start_as_on_a_card(m.ctl, m.speed, m.slow)
     r = m.cmd("doctor", "--launch", timeout=60)
     assert "held 1.0 GiB" in r.stdout and "FAIL" not in r.stdout, r.stdout
     # What nobody quicker wants is the first one's again, by its rule.
@@ -339,7 +341,7 @@ def test_my_cgroup(cgroup, machine):  # noqa: F811
     time.sleep(1.5)
     assert m.device(0)["state"] == "held" and m.device(0)["yields"] == 0
     m.newcomer("--take", "1G", "--stay", "1")  # of another cgroup
-    assert m.device(0)["yields"] == 1
+    must_come(lambda: m.device(0)["yields"] == 1)
     new.kill()
     new.wait()
     h.send_signal(signal.SIGINT)
@@ -353,7 +355,6 @@ def test_status_counts_what_this_instance_holds(machine):  # noqa: F811
     h.held(0)
     second = ["--instance", "second"]
     m.cmd("on", *second, "--gpus", "0,1", "--idle-for", "5m")
-    said = " ".join(m.cmd("status", *second).stdout.split())
-    assert "nothing held; 1 idle; 1 held by other instances" in said, said
+    must_come(lambda: "nothing held; 1 idle; 1 held by other instances" in " ".join(m.cmd("status", *second).stdout.split()))
     m.cmd("off", *second)
     assert h.end() == 0

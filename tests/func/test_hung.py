@@ -16,7 +16,7 @@ import pytest
 
 from machine import proc_exists, until
 from nodelib import World
-from patience import HANG, Stopwatch, must_come, wait_for
+from patience import HANG, Stopwatch, communicate, must_come, wait_for
 from test_task import GO, drivers, drv, pid_in, unique  # noqa: F401, pylint: disable=unused-import
 
 PPOLL = "271"
@@ -43,8 +43,16 @@ def ours_never_waits(pid, seconds=0.5):
     """The first thread of a shim is seen in ppoll, and in no other call that takes time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        assert waits_in(pid)[0] in (PPOLL, "running")
+        try:
+            call = waits_in(pid)[0]
+        except (FileNotFoundError, IndexError):  # it has ended meanwhile
+            return
+        assert call in (PPOLL, "running")
         time.sleep(0.01)
+
+
+def text_of(path):
+    return path.read_text() if path.exists() else ""
 
 
 def started(drv, fs, t, *argv, **more):  # noqa: F811
@@ -53,21 +61,28 @@ def started(drv, fs, t, *argv, **more):  # noqa: F811
               log=fs.path / f"{t}.log", log_limit=1 << 20, go=False, **more)
     shim = drv.wait("prepared", t)["pid"]
     drv.say(f"go {t}")
-    drv.wait("started", t)
-    return shim, pid_in(fs.below / f"{t}.pid")
+    pid = drv.wait("started", t)["task"]
+    must_come(lambda: text_of(fs.below / f"{t}.pid") == f"{pid}\n" or not proc_exists(pid))
+    return shim, pid
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_time_is_over_while_the_log_hangs(drv, fs, way):  # noqa: F811
-    t = unique("time")
-    shim, pid = started(drv, fs, t, "sleep", "1000", timeout_ms=2500)
-    fs.hang(way)
-    hung = Stopwatch()
+    for ms in 2500, 5000, 10000:  # until one is long enough here for the log to hang before it is over
+        t = unique("time")
+        shim, pid = started(drv, fs, t, "sleep", "1000", timeout_ms=ms)
+        fs.hang(way)
+        hung = Stopwatch()
+        lives = proc_exists(pid)
+        if lives:
+            break
+        fs.go_on()
+    assert lives
     ours_never_waits(shim, 1)
-    end = drv.wait("ended", t, timeout=8)
+    end = drv.wait("ended", t, timeout=ms / 1000 + 5.5)
     assert end["cause"] == "timeout" and not proc_exists(pid)
     assert drv.record(t)["cause"] == "timeout"
-    assert hung.took() < 6
+    assert hung.took() < ms / 1000 + 3.5
     drv.wait("gone", t)
     fs.go_on()
     must_come(lambda: not proc_exists(shim))
@@ -146,7 +161,7 @@ def can_be_seen(pid):
     """Whether /proc tells of it at once, in a process that can be left behind."""
     with subprocess.Popen(["cat", f"/proc/{pid}/stat"], stdout=subprocess.PIPE) as cat:
         try:
-            return bool(cat.communicate(timeout=2)[0])
+            return bool(communicate(cat, 2)[0])
         except subprocess.TimeoutExpired:
             cat.kill()
             return False
@@ -164,27 +179,31 @@ def children(pid):
 @pytest.mark.parametrize("way", ["hang", "stuck"])
 def test_a_log_that_cannot_be_closed(drv, fs, tmp_path, way):  # noqa: F811
     """The first process hangs before its program, where it can be ended and seen; fenced, it never comes to it."""
-    t, ran = unique("close"), tmp_path / "ran"
-    spool = fs.path / "spool"
-    for path in spool / "agents/other", spool / "running/claim", spool / "tmp/x":
-        path.parent.mkdir(parents=True)
-        path.touch()
-    drv.start(t, "sh", "-c", f"echo ran >> {ran}; sleep 60", log=fs.path / f"{t}.log", go=False, heartbeat_dir=str(spool),
-              heartbeat_file="agents/beat", heartbeat_agent="n1", claim="running/claim", heartbeat_ms=200, fence_timeout_ms=2000)
-    shim = drv.wait("prepared", t)["pid"]
-    fs.rule("flush", way)
-    try:
-        drv.say(f"go {t}")
-        hung = Stopwatch()
-        pid = must_come(lambda: children(shim))[0]
-        assert can_be_seen(pid)
-        ours_never_waits(shim, 1)
-        assert drv.wait("ended", t, timeout=5)["cause"] == "fenced"
-        assert hung.took() < 3
-    finally:
-        fs.clear()
-    must_come(lambda: not proc_exists(shim))
-    assert not ran.exists()
+    ran = tmp_path / "ran"
+    for ms in 2000, 6000, 18000:  # until one is long enough here for that process to be found in
+        t, spool = unique("close"), fs.path / f"spool-{ms}"
+        for path in spool / "agents/other", spool / "running/claim", spool / "tmp/x":
+            path.parent.mkdir(parents=True)
+            path.touch()
+        drv.start(t, "sh", "-c", f"echo ran >> {ran}; sleep 60", log=fs.path / f"{t}.log", go=False, heartbeat_dir=str(spool),
+                  heartbeat_file="agents/beat", heartbeat_agent="n1", claim="running/claim", heartbeat_ms=200, fence_timeout_ms=ms)
+        shim = drv.wait("prepared", t)["pid"]
+        fs.rule("flush", way)
+        try:
+            drv.say(f"go {t}")
+            hung = Stopwatch()
+            found = wait_for(lambda s=shim: children(s), ms / 1000)
+            seen = found and can_be_seen(found[0])
+            ours_never_waits(shim, 1)
+            assert drv.wait("ended", t, timeout=ms / 1000 + 3)["cause"] == "fenced"
+            assert hung.took() < ms / 1000 + 1
+        finally:
+            fs.clear()
+        must_come(lambda s=shim: not proc_exists(s))
+        assert not ran.exists()
+        if seen:
+            break
+    assert seen
 
 
 def test_a_strangers_process_that_hangs_in_its_execve(drv, fs):  # noqa: F811
@@ -249,7 +268,8 @@ except BlockingIOError:
     os.write(ledger, f"TWICE {os.getpid()}\\n".encode())
 if os.fork() == 0:
     os.setsid()
-time.sleep(float(sys.argv[2]))
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.02)
 if os.environ["TENURE_TASK_TOKEN"]:
     os.write(ledger, b"over\\n")
 """
@@ -285,7 +305,7 @@ def test_the_file_server_of_one_node_hangs(nodes, tmp_path, way):
     a, b = nodes("alpha"), nodes("beta")
     ledger = tmp_path / "ledger"
     a.start()
-    i = a.submit("-g", "0", "-r", "9", "--grace", "30s", "--", "python3", "-c", LEDGER, str(ledger), "12")
+    i = a.submit("-g", "0", "-r", "9", "--grace", "30s", "--", "python3", "-c", LEDGER, str(ledger), str(tmp_path / "go"))
     assert wait_for(lambda: len(ledger_of(ledger)) == 1)
     b.start()
     assert wait_for(lambda: "beta" in a.others() and "alpha" in b.others())
@@ -297,6 +317,8 @@ def test_the_file_server_of_one_node_hangs(nodes, tmp_path, way):
     ours_never_waits(shim, 1)
     assert wait_for(lambda: not proc_exists(task), 10)
     assert hung.took() < 5
+    assert wait_for(lambda: len(ledger_of(ledger)) == 2, 40)
+    (tmp_path / "go").touch()
     b.wait(i, "done", 40)  # so it was this node
     a.fs.go_on()
     assert [line[0] for line in ledger_of(ledger)] == ["begun", "begun", "over", "over"], ledger_of(ledger)
@@ -307,17 +329,30 @@ def test_limits_and_stops_while_the_only_mount_hangs(nodes, tmp_path):
     """One node: a time limit is kept, and an agent that hears of a stop carries it out."""
     a = nodes("alpha")
     a.start()
-    ledgers = [tmp_path / "limit", tmp_path / "stop"]
-    for ledger, more in zip(ledgers, (["--timeout", "4s"], [])):
-        a.submit("-g", "0", *more, "--grace", "1s", "--", "python3", "-c", LEDGER, str(ledger), "60")
-    assert wait_for(lambda: all(len(ledger_of(ledger)) == 1 for ledger in ledgers))
-    limited, stopped = (int(ledger_of(ledger)[0][1]) for ledger in ledgers)
+
+    def begin(name, *more):
+        """Its id, and its PID, where it came so far before its time was over."""
+        ledger = tmp_path / name
+        i = a.submit("-g", "0", *more, "--grace", "1s", "--", "python3", "-c", LEDGER, str(ledger), str(tmp_path / "never"))
+        must_come(lambda: ledger_of(ledger) or a.task(i)["state"] == "failed")
+        return i, int((ledger_of(ledger) or [["", 0]])[0][1])
+
+    def promises_nothing(i):
+        return any('"promise_ms":0' in f.read_text() for f in (a.spool / "agents").glob(f"{i},e*"))
     # Each shim has looked whether others are there: until then it keeps the promise of those that have any.
-    assert wait_for(lambda: sum('"promise_ms":0' in f.read_text() for f in (a.spool / "agents").glob("*,e*")) == 2), \
-        list((a.spool / "agents").iterdir())
-    a.fs.hang("stopped")
+    i, stopped = begin("stop")
+    must_come(lambda: promises_nothing(i))
+    for seconds in 4, 8, 16, 32:  # until one is long enough here for all that before it is over
+        i, limited = begin(f"limit-{seconds}", "--timeout", f"{seconds}s")
+        known = limited and wait_for(lambda i=i, pid=limited: not proc_exists(pid) or promises_nothing(i))
+        a.fs.hang("stopped")
+        known = known and proc_exists(limited)
+        if known:
+            break
+        a.fs.go_on()
+    assert known
     try:
-        assert wait_for(lambda: not proc_exists(limited), 8)
+        assert wait_for(lambda: not proc_exists(limited), seconds + 4)
         assert proc_exists(stopped)
         off = a.popen("off", "--stop-tasks")
         assert wait_for(lambda: not proc_exists(stopped), 5)

@@ -158,7 +158,7 @@ def test_two_agents(queue, other):
     q.start()
     assert wait_for(lambda: q.held() == [0, 1]), q.out.read_text()
     o = other(q)
-    use = [q.newcomer, "--take", "60%", "--stay", "0.2"]
+    use = [q.newcomer, "--take", "60%", "--stay", "0.2", "--retry"]
     ours = [q.submit("-g", str(1 + n % 2), "--", *use) for n in range(5)]
     theirs = [o.submit("-g", str(1 + n % 2), "--", *use) for n in range(5)]
     assert wait_for(lambda: set(o.states().values()) == {"done"}, 30), (o.states(), o.out.read_text())
@@ -177,7 +177,7 @@ def test_two_agents(queue, other):
 def test_what_is_held_for_a_task_of_another_instance(queue, other):
     q = queue(gpus=2)
     q.start()
-    first = q.submit("--", q.newcomer, "--take", "60%", "--stay", "60")
+    first = q.submit("--", q.newcomer, "--take", "60%", "--stay", "600")
     q.begun(first)
     large = q.submit("-g", "2", "--", q.newcomer, "--take", "60%", "--stay", "0.5")
     assert wait_for(lambda: "held for it" in q.why(large)), q.why(large)

@@ -173,7 +173,8 @@ def test_without_nvml(machine):
     without an amount of memory, and back when they are over; nothing is held, and nobody shares what cannot be measured."""
     a = machine.job("a", CUDA_VISIBLE_DEVICES="0,3", LD_LIBRARY_PATH="")
     a.start()
-    assert a.gpus("unseen") == {0, 3} and not a.status()["guard"]["sees"]
+    must_come(lambda: a.gpus("unseen") == {0, 3})
+    assert not a.status()["guard"]["sees"]
     assert "cannot see the GPUs, so nothing is held, and tasks alone use them" in " ".join(a.run("status").stdout.split())
     i = a.submit("-g", "2", "-m", "20G", "--", "sleep", "600")
     a.wait(i, "running")
@@ -257,10 +258,10 @@ def test_a_job_on_a_node_without_a_driver(build, env, tmp_path):
 
     def run(*args):
         return subprocess.run([tenure, *args], env=spare, text=True, capture_output=True, timeout=HANG)
+    assert int(run("submit", "-g", "0", "--", "true").stdout) == 1
     with open(tmp_path / "out", "wb") as out:
         agent = subprocess.Popen([tenure, "agent", "--on-empty", "exit", "--empty-for", "1s"], env=spare, stdout=out,
                                  stderr=subprocess.STDOUT)
-    assert int(run("submit", "-g", "0", "--", "true").stdout) == 1
     assert agent.wait(HANG) == 0, (tmp_path / "out").read_text()
     assert json.loads(run("show", "1", "--json").stdout)["state"] == "done"
 
@@ -295,9 +296,9 @@ def went_back(node, i, because):
     assert because in doc["again_because"] and "not counted as a try" in doc["again_because"], doc
 
 
-def a_task(node, tmp_path, *options):
+def a_task(node, tmp_path):
     """One that runs until it is ended, but when it runs again; a word in a file says that it began."""
-    i = node.submit("-g", "0", *options, "--", "sh", "-c",
+    i = node.submit("-g", "0", "--", "sh", "-c",
                     f"[ -e {tmp_path}/begun ] && exit; touch {tmp_path}/begun; exec sleep 600")
     must_come((tmp_path / "begun").exists)
     return i
@@ -306,15 +307,31 @@ def a_task(node, tmp_path, *options):
 def test_deadline_reached_while_a_task_runs(machine, tmp_path):
     """The agent leaves two minutes before the end; the task goes back, and runs under the next agent."""
     a = machine.job("a", TENURE_LOCAL_GPUS="1")
-    a.start("--time", "123s", "--idle-for", "0")
-    i = a_task(a, tmp_path, "--retries", "0")
-    doc = json.loads(a.run("instances", "--json").stdout)["nodes"][0]
-    assert doc["job"]["deadline"] and a.status()["job"]["deadline"] == doc["job"]["deadline"]
-    assert f"local a, which ends at {doc['job']['deadline'][:10]} {doc['job']['deadline'][11:16]}" in a.run("status").stdout
-    assert "ENDS" in a.run("instances").stdout
-    assert a.agent.wait(HANG) == 0
+    begun, over = tmp_path / "begun", tmp_path / "over"
+    i = a.submit("-g", "0", "--retries", "0", "--", "sh", "-c", f"touch {begun}; {until(over)}")
+
+    def looked():
+        """What four commands say while it runs; None: the agent has gone meanwhile."""
+        said = [a.run(*cmd, check=False).stdout for cmd in (["instances", "--json"], ["status", "--json"], ["status"], ["instances"])]
+        return said if a.agent.poll() is None and not a.said("the job ends in") else None
+    for whole in 123, 126, 132, 144, 168:  # until one is long enough here for it to be looked at in
+        begun.unlink(missing_ok=True)
+        a.out.write_text("")
+        a.start_unready("--time", f"{whole}s", "--idle-for", "0")
+        must_come(lambda: begun.exists() or a.agent.poll() is not None)
+        said = looked()
+        must_come(lambda: a.agent.poll() is not None, HANG)
+        assert a.agent.returncode == 0
+        if said:
+            break
+    assert said, a.out.read_text()
+    doc = json.loads(said[0])["nodes"][0]
+    assert doc["job"]["deadline"] and json.loads(said[1])["job"]["deadline"] == doc["job"]["deadline"]
+    assert f"local a, which ends at {doc['job']['deadline'][:10]} {doc['job']['deadline'][11:16]}" in said[2]
+    assert "ENDS" in said[3]
     assert a.said("the job ends in 2m at most: nothing more is started or held; what runs (1 task) is stopped and requeued")
     went_back(a, i, "expired: the job of its agent ends")
+    over.touch()
     b = machine.job("b", TENURE_LOCAL_GPUS="1")
     b.start()
     b.wait(i, "done")

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 
+from machine import until
 from patience import must_come, wait_for
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/json.md"
@@ -89,16 +90,18 @@ def test_members(queue, world, tmp_path):
 
     def doc(*cmd):
         return json.loads(q.m.run(q.m.tenure, *map(str, cmd)).stdout)
-    submitted = lines("submit", "--json", "-g", "1", "-n", "used", "--", q.newcomer, "--take", "60%", "--stay", "2")
+    end = tmp_path / "end"
+    submitted = lines("submit", "--json", "-g", "1", "-n", "used", "--", "sh", "-c",
+                      f"{q.newcomer} --take 60% --stay 600 & {until(end)}; kill $!; wait")
     used = submitted[0]["id"]
-    runs = q.submit("-g", "1", "--gpus-max", "1", "-l", "week", "-n", "runs", "--timeout", "1h", "--", "sleep", "60")
+    runs = q.submit("-g", "1", "--gpus-max", "1", "-l", "week", "-n", "runs", "--timeout", "1h", "--", "sleep", "600")
     array = q.submit("-g", "0", "-n", "array", "--array", "3-5%1", "--", "sh", "-c",
-                     "[ $TENURE_ARRAY_INDEX != 3 ] && sleep 60; exit 3")
+                     "[ $TENURE_ARRAY_INDEX != 3 ] && sleep 600; exit 3")
     sweep = q.submit("-g", "0", "--sweep", "a=1,2", "--on-end", "echo over", "--", "true")
     commands = tmp_path / "commands"
     commands.write_text("sleep 0\nfalse\n")
     listed = q.submit("-g", "0", "--from", commands)
-    left = q.submit("-g", "0", "-n", "left", "-o", tmp_path / "out", "-e", tmp_path / "err", "--", "sh", "-c", "sleep 60 & exit 3")
+    left = q.submit("-g", "0", "-n", "left", "-o", tmp_path / "out", "-e", tmp_path / "err", "--", "sh", "-c", "sleep 600 & exit 3")
     again = q.submit("-g", "0", "-r", "2", "--retry-every", "1", "--backoff", "1h", "--", "false")
     never = q.submit("-g", "all", "-l", "week", "--", "true")
     q.m.run(q.m.tenure, "pause", "week")
@@ -112,6 +115,9 @@ def test_members(queue, world, tmp_path):
     ran = lines("run", "--json", "-g", "0", "-l", "other", "--", "true")
     imported = tmp_path / "command.txt"
     imported.write_text("true\n1,2\n")
+    # How busy it is is known of whole seconds, and not of the first one.
+    must_come(lambda: any((d["use"] or "").endswith(f" task {used}") and d["state"] == "lent" and d["for_s"] > 4 for d in q.status()["devices"]), 30)
+    end.touch()
     assert wait_for(lambda: q.task(used)["state"] == "done" and "not_before" in q.task(again) and
                     q.task(listed)["state"] == q.task(absent)["state"] == "failed" and
                     "ending_since" in doc("show", ending, "--json") and "command_exit" in doc("show", left, "--json") and

@@ -73,8 +73,9 @@ class Pool:
 
 @pytest.fixture
 def pool(build, env, tmp_path):
-    with FakeKubernetes(tmp_path, {"gpu-a": (4, "NVIDIA-A10"), "gpu-b": (8, "NVIDIA-H200")}) as cluster:
+    with FakeKubernetes(tmp_path, {"gpu-a": (4, "NVIDIA-A10"), "gpu-b": (8, "NVIDIA-H200")}, grace_s=60) as cluster:
         yield Pool(build, env, tmp_path, cluster)
+        cluster.grace_s = 10
 
 
 def test_a_job_runs_and_knows_what_it_is(pool):

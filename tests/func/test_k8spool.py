@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+import patience
 from fakek8s import FakeKubernetes
 from patience import HANG, must_come, wait_for
 
@@ -25,7 +26,7 @@ class Site:
                     "TENURE_ROOT": str(self.root), "TENURE_INSTANCE": "exp1"}
 
     def run(self, *args, code=0):
-        done = subprocess.run([self.tenure, *args], env=self.env, text=True, capture_output=True, timeout=HANG, cwd="/")
+        done = patience.run([self.tenure, *args], env=self.env, cwd="/")
         assert code is None or done.returncode == code, (args, done)
         return done.stdout if code == 0 else done.stdout + done.stderr
 
@@ -48,8 +49,9 @@ class Site:
 
 @pytest.fixture
 def site(build, env, tmp_path):
-    with FakeKubernetes(tmp_path, {"gpu-a": (4, "NVIDIA-A10"), "gpu-b": (8, "NVIDIA-H200")}) as cluster:
+    with FakeKubernetes(tmp_path, {"gpu-a": (4, "NVIDIA-A10"), "gpu-b": (8, "NVIDIA-H200")}, grace_s=60) as cluster:
         yield Site(build, env, tmp_path, cluster)
+        cluster.grace_s = 10
 
 
 def test_the_life_of_a_pool(site):

@@ -44,15 +44,18 @@ def test_lane_has_one_owner(world, tmp_path):
     # One that only the other node can run: nobody waits for who had the lane.
     b.run("off")
     b.agent.wait(HANG)
-    first = a.submit("-l", "one", "-g", "0", "--", "true")
+    first_go, last_go = tmp_path / "first", tmp_path / "last"
+    first = a.submit("-l", "one", "-g", "0", "--", "sh", "-c", until(first_go))
+    must_come(lambda: owner(a, "one") == "alpha")
+    first_go.touch()
     a.wait(first, "done")
-    assert owner(a, "one") == "alpha"
     b.start()
     a.run("off")
     a.agent.wait(HANG)
-    last = b.submit("-l", "one", "-g", "0", "--", "true")
+    last = b.submit("-l", "one", "-g", "0", "--", "sh", "-c", until(last_go))
+    must_come(lambda: owner(b, "one") == "beta")
+    last_go.touch()
     b.wait(last, "done")
-    assert owner(b, "one") == "beta"
 
 
 def test_lane_of_a_dead_node(world, tmp_path):
@@ -71,12 +74,12 @@ def test_lane_of_a_dead_node(world, tmp_path):
     shims = a.shims()
     a.kill()
     kill_at_once([*shims, pid])
+    must_come(lambda: owner(b, "one") == "beta", 30)
     go.touch()
     for i in tasks:
         b.wait(i, "done", 30)
     begun = [line for line in lines(mark) if line.startswith("begun")]
     assert len(begun) == 4 and len(lines(mark)) == 7
-    assert owner(b, "one") == "beta"
 
 
 def test_limit_of_an_array_on_two_nodes(world, tmp_path):

@@ -65,16 +65,19 @@ def test_peak_of_its_name(queue):
     assert auto(q, i)["bytes"] == said["bytes"]
 
 
-def test_waits_for_what_is_learned_meanwhile(queue):
+def test_waits_for_what_is_learned_meanwhile(queue, tmp_path):
     """Who waits is planned with what is known when it starts, not when it was submitted."""
     q = queue(gpus=1)
     q.start("--no-hold")
-    first = q.submit("-n", "fit", "--", q.newcomer, "--take", "30%", "--stay", "4")
+    go = tmp_path / "go"
+    first = q.submit("-n", "fit", "--", "sh", "-c", f"{q.newcomer} --take 30% --stay 600 & {until(go)}; kill $!; wait")
     q.begun(first)
+    must_come(lambda: (d := q.device(0))["state"] == "lent" and d["memory_used_bytes"] > 0.25 * d["memory_total_bytes"])
     rest = q.submit("-n", "fit", "-m", "auto", "--shared", "--array", "1-2", "--", "sh", "-c",
                     "echo asks for $TENURE_GPU_MEMORY; sleep 3")
     # Nothing is known, so that it does not share.
     assert auto(q, rest)["bytes"] is None and "not known yet, and so whole GPUs" in q.why(rest)
+    go.touch()
     q.wait(first, "done")
     q.wait(rest, "done", timeout=40)
     bytes_ = int(1.1 * peak(q, first)) // 2**20 * 2**20
@@ -158,7 +161,7 @@ def test_forecast_holds(queue, tmp_path):
     text = " ".join(q.run("list", "--when").stdout.split())
     assert f"{third} pending 500 1 - other - needs 1 GPU, 0 are free, starts " in text and text.count("(estimate)") == 3, text
     (tmp_path / "go").touch()
-    q.wait(second, "running")
+    must_come(lambda: q.task(second)["state"] in ("running", "done"))
     q.wait(third, "running", timeout=40)
     started = must_come(lambda: json.loads(q.run("show", str(third), "--json").stdout).get("started"))
     moments = [datetime.datetime.fromisoformat(t) for t in (when["from"], started, when["to"])]

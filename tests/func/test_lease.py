@@ -16,7 +16,7 @@ from fakeagent import (ALONE, GRANTED_STAGE, HOLD_WHILE, LEASE_STATE, LEASE_TAKE
 from fakeguard import GRANTED, GUARD, HELLO, LEASE, LEASE_REPLY, WELCOME, Head, Hello, Lease, message
 from holdlib import GIB
 from machine import Machine, proc_exists
-from patience import HANG, Stopwatch, must_come
+from patience import HANG, Stopwatch, must_come, start_as_on_a_card
 
 
 @pytest.fixture
@@ -139,6 +139,7 @@ def test_a_thief_finds_no_gap(machine):
     shim = Shim(m)
     late = 0
     for n in range(1, 101, 2):
+        m.slow = start_as_on_a_card(m.ctl, m.speed, m.slow)
         late += one_task(m, a, n, shim) + one_task(m, a, n + 1, shim)
         a.held(0)
     r = t.end()
@@ -146,9 +147,12 @@ def test_a_thief_finds_no_gap(machine):
     # Memory has to be free before the task's first allocation, and is behind its end until it is taken back or the next
     # one of the chain has it: 150 times, or twice for each where the next one is late. For how long is bench/handover's.
     assert 50 <= r["free"]["times"] <= 200, r
-    t = Thief(m, "--want", "empty", "--", m.newcomer_path, "--take", "90%")
-    time.sleep(0.5)
-    r = t.end()
+    for _ in range(3):  # until it has had a processor
+        t = Thief(m, "--want", "empty", "--", m.newcomer_path, "--take", "90%")
+        time.sleep(0.5)
+        r = t.end()
+        if r["polls"]:
+            break
     assert r["polls"] and r["free"]["times"] == r["empty"]["times"] == 0, r
     # At a fifth of the real times the guard has 3 ms; what else runs here may take them from it.
     assert late <= 3
@@ -499,7 +503,8 @@ def test_a_task_that_never_uses_the_gpu_leaves_it_held(machine):
     shim.wait()
     a.listen(0.2)
     assert a.state(0) == "held"
-    assert a.unlease(1).took_ns < 1e9
+    watch = Stopwatch()
+    assert a.unlease(1).took_ns < 1e9 * watch.stretch()
     a.listen(0.3)
     assert a.state(0) == "held" and a.devices[0].holder_pid == holder
     assert not a.seen("lent") and not a.seen("returned")
@@ -656,7 +661,11 @@ def test_agent_killed(machine, step):
     time.sleep(0.5)
     a = Agent(m)
     want = {"promised": {1: PROMISED}, "granted": {1: GRANTED_STAGE}, "used": {1: USED}, "over": {}}
-    assert leases(a) == want[step]
+    found = leases(a)
+    if step == "over" and found:  # that it is over is about to be seen
+        assert found == want["used"] and a.next(UNLEASED, task=1).by_itself
+    else:
+        assert found == want[step]
     a.policy()
     if step == "promised":
         assert a.lease(1, 0).code == 0 and a.grant(1, shim.pid).code == 0

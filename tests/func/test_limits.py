@@ -56,7 +56,7 @@ def test_descriptors_are_limited(queue, tmp_path):
     q.start("--no-hold")
     ran = tmp_path / "ran"
     i = q.submit("-g", "0", "--array", "1-60", "--", "sh", "-c",
-                 f"ulimit -n >> {ran}; while ! [ -e {tmp_path}/go ]; do sleep 0.2; done")
+                 f"ulimit -n >> {ran}; while ! [ -e {tmp_path}/go ]; do sleep 1; done")
     assert wait_for(lambda: ran.exists() and ran.read_text().split() == ["64"] * 60, 20), ran.read_text()
     q.kill()
     q.prefix = ["prlimit", "--nofile=72:72"]

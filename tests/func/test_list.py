@@ -214,7 +214,7 @@ def test_watch_into_a_pipe(queue):
         p.communicate()
 
 
-def test_watch_status(queue):
+def test_watch_status(queue, tmp_path):
     """It waits for an agent, and shows its status then."""
     q = queue()
     q.submit("-g", "0", "--paused", "--", "true")
@@ -223,10 +223,14 @@ def test_watch_status(queue):
         must_come(lambda: t.frames() and any("tenure is not running" in plain(line) for line in t.frames()[-1]))
         q.start("--no-hold")
         must_come(lambda: any("queue   1 wait" in plain(line) for line in t.frames()[-1]))
-        p = subprocess.run(["timeout", "-s", "INT", "1", q.m.tenure, "status", "--json", "--every", "100ms"], env=q.m.env, text=True,
-                           stdout=subprocess.PIPE, check=False)
-        docs = [json.loads(line) for line in p.stdout.splitlines()]
-        assert docs and all(d["queue"]["waiting"] == 1 for d in docs)
+        out = tmp_path / "docs"
+        with open(out, "wb") as f:
+            p = subprocess.Popen([q.m.tenure, "status", "--json", "--every", "100ms"], env=q.m.env, stdout=f)
+        must_come(lambda: out.read_text().count("\n") > 1)
+        p.send_signal(signal.SIGINT)
+        p.wait(HANG)
+        docs = [json.loads(line) for line in out.read_text().split("\n")[:-1]]  # the last line may be cut off
+        assert all(d["queue"]["waiting"] == 1 for d in docs)
     finally:
         t.close()
 

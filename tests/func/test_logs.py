@@ -9,7 +9,7 @@ import tempfile
 
 import pytest
 
-from patience import HANG, wait_for
+from patience import HANG, must_come, wait_for
 
 HERE = pathlib.Path(__file__).parent
 
@@ -174,13 +174,22 @@ def test_follow_a_log_that_is_cut_again_and_again(queue, tmp_path):
     subprocess.run(["cc", "-shared", "-fPIC", "-o", slow, HERE / "slowread.c", "-ldl"], check=True)
     q = queue()
     q.start("--no-hold", "--log-limit", "1M")
-    i = q.submit("-g", "0", "--", "python3", "-uc", """
-import time
+    go, followed = tmp_path / "go", tmp_path / "followed"
+    i = q.submit("-g", "0", "--", "python3", "-uc", f"""
+import os, time
+print("there")
+while not os.path.exists("{go}"): time.sleep(0.01)
 for step in range(60):
-    print("".join(f"{step:02d}.{n:06d} " + "x" * 90 + "\\n" for n in range(900)), end="")
+    print("".join(f"{{step:02d}}.{{n:06d}} " + "x" * 90 + "\\n" for n in range(900)), end="")
     time.sleep(0.02)""")
-    out = q.m.run(q.m.tenure, "logs", "-f", str(i), env={**q.m.env, "LD_PRELOAD": str(slow), "ASAN_OPTIONS":
-                                                         "verify_asan_link_order=0"}).stdout
+    with open(followed, "wb") as f:
+        follow = subprocess.Popen([q.m.tenure, "logs", "-f", str(i)], stdout=f,
+                                  env={**q.m.env, "LD_PRELOAD": str(slow), "ASAN_OPTIONS": "verify_asan_link_order=0"})
+    must_come(lambda: "\nthere\n" in followed.read_text())
+    go.touch()
+    must_come(lambda: follow.poll() is not None, HANG)
+    assert follow.returncode == 0
+    out = followed.read_text()
     lines = [line.split()[0] for line in out.splitlines() if re.match(r"\d\d\.\d{6} x{90}$", line)]
     assert lines == sorted(set(lines)) and len(lines) > 10000 and lines[-1] == "59.000899", len(lines)
     assert "\0" not in out

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+import patience
 from conftest import ROOT
 from patience import HANG
 from test_cli import commands
@@ -93,8 +94,7 @@ def test_pages_of_the_older_tools(build, tmp_path, name):
 
 
 def test_pages_are_installed(build, tmp_path):
-    subprocess.run(["meson", "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", tmp_path], check=True,
-                   capture_output=True, timeout=60)
+    patience.run(["meson", "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", tmp_path], check=True)
     found = {p.name for p in tmp_path.glob("**/man/man1/*")}
     assert {"tenure.1", "tenure-on.1", *(f"{name}.1" for name in PROGRAMS)} <= found
 

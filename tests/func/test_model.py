@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from patience import Limit, next_of
+from patience import Limit, must_come, next_of, wait_for
 from watchlib import Teller
 
 
@@ -36,7 +36,8 @@ class Looker:
 
     def close(self):
         self.p.stdin.close()
-        return self.p.wait(10)
+        must_come(lambda: self.p.poll() is not None)
+        return self.p.returncode
 
 
 @pytest.fixture
@@ -86,12 +87,11 @@ def test_the_same_rows_as_a_list_has(queue, looker):
     def has_all(s):
         return {"runs", "waits", "paused", "batch"} <= {t["name"] for t in s["tasks"]} and s["ended"] and \
             len([t for t in s["tasks"] if t["state"] == "running" and t.get("devices")]) == 2
-    now = m.until(has_all)
-    listed = q.rows()
-    for t in [*listed, *now["tasks"], *now["ended"]]:
-        t.pop("ran_s", None)
-        t.pop("forecast", None)
-    assert now["ended"] + now["tasks"] == listed
+
+    def bare(tasks):
+        return [{k: v for k, v in t.items() if k not in ("ran_s", "forecast")} for t in tasks]
+    # Either of them may be a moment older than the other.
+    now = m.until(lambda s: has_all(s) and wait_for(lambda: bare(s["ended"] + s["tasks"]) == bare(q.rows()), 3))
     assert now["nodes"][0]["agent"] == q.status()["host"] and len(now["nodes"][0]["gpus"]) == 2
 
 

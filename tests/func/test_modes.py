@@ -22,7 +22,7 @@ def test_exclusive_mode(queue):
     # Somebody who comes there first wins, and is named.
     q.m.run(q.m.tenure, "stop", str(both), "--now")
     q.wait(waits, "done")
-    other = q.m.start("--take", "10G", "--stay", "60", CUDA_VISIBLE_DEVICES="0")
+    other = q.m.start("--take", "10G", "--stay", "600", CUDA_VISIBLE_DEVICES="0")
     assert wait_for(lambda: f"PID {other.pid}" in q.device(0)["reason"])
     both = q.submit("-g", "2", "--", "true")
     assert f"GPU 0 taken by PID {other.pid} ({name()}, newcomer)" in q.why(both)

@@ -198,7 +198,8 @@ def test_the_monitor_goes_on_until_it_is_told_to_end(cluster, tools, tmp_path):
         shown = b""
         while shown.count(b"Summary - Running") < 2:
             shown += os.read(master, 65536)
-        assert shown.count(b"\x1b[H\x1b[J") == 2 and cluster.asked() == 1
+        # A third look may have begun.
+        assert shown.count(b"\x1b[H\x1b[J") - shown.count(b"Summary - Running") in (0, 1) and cluster.asked() == 1
         p.send_signal(signal.SIGTERM)
         assert p.wait(HANG) == 0
     finally:

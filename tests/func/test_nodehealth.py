@@ -13,7 +13,7 @@ import pytest
 
 from holdlib import GIB, machine  # noqa: F401  (machine is a fixture)
 from machine import children
-from patience import Stopwatch, must_come, wait_for
+from patience import Stopwatch, communicate, must_come, wait_for
 
 PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs/health.md").read_text()
 SAFE = re.compile(r"[A-Za-z0-9 .,:;()/\-+_%?]{1,479}")
@@ -45,9 +45,10 @@ def test_good_cards(machine):  # noqa: F811
     m = machine(gpus=4)
     assert health(m) == (0, "ok: 4 GPUs") and health(m, "--quiet") == (0, "")
     assert health(m, "--gpus", "1,3") == (0, "ok: 2 GPUs") and health(m, "--expect", "4") == (0, "ok: 4 GPUs")
+    watch = Stopwatch()
     doc = document(m)
     assert (doc["verdict"], doc["text"], doc["gpus"], doc["reasons"]) == ("good", "ok: 4 GPUs", 4, [])
-    assert doc["took_s"] < 9 and doc["driver"] and [d["gpu"] for d in doc["devices"]] == [0, 1, 2, 3]
+    assert doc["took_s"] < 9 * watch.stretch() and doc["driver"] and [d["gpu"] for d in doc["devices"]] == [0, 1, 2, 3]
     assert all(d["verdict"] == "good" and d["reasons"] == [] and d["cuda"] is None and d["health"]["energy_j"] is not None
                for d in doc["devices"])
 
@@ -108,7 +109,7 @@ def test_pages_that_were_retired(machine):  # noqa: F811
 
 def heat(m):
     """The first card is too hot, and has work, which is returned."""
-    busy = m.start("--take", "1G", "--stay", "60")
+    busy = m.start("--take", "1G", "--stay", "600")
     busy.stdout.readline()
     m.ctl("health", 0, "heat", 60)
     must_come(lambda: json.loads(m.cmd("devices", "--json").stdout)["devices"][0]["health"]["faults"] == ["hot"])
@@ -128,18 +129,32 @@ def test_heat_that_stays(machine):  # noqa: F811
 def test_heat_that_passes(machine):  # noqa: F811
     """A peak is not what a card is called bad for."""
     m = machine(gpus=1)
-    busy = heat(m)
-    p = subprocess.Popen([m.tenure, "health", "--timeout", "20s"], env=m.env, stdout=subprocess.PIPE, text=True)
-    m.ctl("health", 0, "heat", 0)
-    assert p.communicate(timeout=60)[0] == "ok: 1 GPU\n"
-    busy.kill()
+    for _ in range(3):  # it has to pass within two seconds
+        busy = heat(m)
+        p = subprocess.Popen([m.tenure, "health", "--timeout", "20s"], env=m.env, stdout=subprocess.PIPE, text=True)
+        m.ctl("health", 0, "heat", 0)
+        said = communicate(p)[0]
+        busy.kill()
+        if said == "ok: 1 GPU\n":
+            break
+    assert said == "ok: 1 GPU\n"
+
+
+def without_time_to_look_again(m, *args):
+    """The document where a first look fits into the limit; a second one takes 2.5 s more, and so never fits into the first ones."""
+    for limit_ms in 1000, 2000, 2500, 2500, 2500, 3000, 4000, 6000:
+        doc = document(m, *args, "--timeout", f"{limit_ms}ms")
+        assert doc["exit_code"] != 1 or limit_ms > 2500, doc
+        if doc["exit_code"] == 0:
+            break
+    return doc
 
 
 def test_heat_without_time_to_look_again(machine):  # noqa: F811
     """A limit that is shorter than that is no reason to call it bad, nor to say that the driver hangs."""
     m = machine(gpus=1)
     busy = heat(m)
-    doc = document(m, "--timeout", "2s")
+    doc = without_time_to_look_again(m)
     assert doc["text"] == "ok: 1 GPU" and "too hot" in doc["devices"][0]["notes"][0]
     busy.kill()
 
@@ -211,17 +226,25 @@ def test_driver_that_fails(machine, function, error, code, said):  # noqa: F811
 def test_driver_that_hangs(machine, function, where):  # noqa: F811
     m = machine()
     m.ctl("hang", function)
-    watch = Stopwatch()
-    rc, line = health(m, "--timeout", "1s", "--cuda")
-    assert rc == 3 and line.startswith("not tested: the driver has not answered within 1.") and line.endswith(where), line
-    assert watch.took() < 5 and nobody_is_left(m)
+    for seconds in 1, 3, 9:  # until one is long enough here to come so far in
+        watch = Stopwatch()
+        rc, line = health(m, "--timeout", f"{seconds}s", "--cuda")
+        said = re.match(r"not tested: the driver has not answered within (\d+\.\d) s, ", line)
+        assert rc == 3 and said and float(said[1]) >= seconds, line
+        assert watch.took() < seconds + 4 and nobody_is_left(m)
+        if line.endswith(where):
+            break
+    assert line.endswith(where), line
 
 
 def test_what_was_found_before_it_hangs(machine):  # noqa: F811
     m = machine()
     m.ctl("health", 0, "rows-failed", 1)
     m.ctl("hang", "cuInit")
-    rc, line = health(m, "--timeout", "1s", "--cuda")
+    for seconds in 1, 3, 9:  # until one is long enough here to look in
+        rc, line = health(m, "--timeout", f"{seconds}s", "--cuda")
+        if rc == 1:
+            break
     assert rc == 1 and line.startswith("bad: GPU 0 (") and "the driver has not answered" in line
 
 
@@ -264,13 +287,13 @@ def test_free(machine):  # noqa: F811
     """What a job has left, seen or not; not what is about to go."""
     m = machine(gpus=2)
     assert health(m, "--free") == (0, "ok: 2 GPUs")
-    new = m.start("--device", 1, "--take", "2G", "--stay", "60")
+    new = m.start("--device", 1, "--take", "2G", "--stay", "600")
     new.stdout.readline()
     must_come(lambda: m.used()[1] > GIB)
     assert health(m) == (0, "ok: 2 GPUs") and health(m, "--gpus", "0", "--free") == (0, "ok: 1 GPU")
     rc, line = health(m, "--free")
     assert rc == 1 and re.search(rf"^bad: GPU 1 \(.*\): somebody uses it: PID {new.pid} \(newcomer\)$", line), line
-    doc = document(m, "--free", "--timeout", "1s")
+    doc = without_time_to_look_again(m, "--free")
     assert doc["exit_code"] == 0 and "--timeout left no time" in doc["devices"][1]["notes"][0]
     p = subprocess.Popen([m.tenure, "health", "--free"], env=m.env, stdout=subprocess.PIPE, text=True)
     must_come(lambda: children(p.pid))
@@ -523,7 +546,7 @@ def lab(build, env, tmp_path):
             path = tmp_path / name
             path.write_text(script(name).replace(*change).replace(
                 "#!/bin/sh\n", f"#!/bin/sh\ntrap 'touch {tmp_path}/looked-$SLURMD_NODENAME' EXIT; set -a; . {tmp_path}/slurm/env-$SLURMD_NODENAME; set +a; PATH={slurmlab.PATH}; export SLURM_CONF={tmp_path}/slurm/slurm.conf\n")
-                .replace("/usr/bin/tenure", str(build / "tenure")).replace("/var/lib/", f"{tmp_path}/$SLURMD_NODENAME-"))
+                .replace("/usr/bin/tenure health", f"{build / 'tenure'} health --timeout 60s").replace("/var/lib/", f"{tmp_path}/$SLURMD_NODENAME-"))
             path.chmod(0o755)
             more += f"\n{setting}={path}"
         made.append(slurmlab.Lab(build, env, tmp_path, more=more))

@@ -52,7 +52,7 @@ def test_name_of_an_agent_that_has_adopted_nothing(world, tmp_path):
     mark = tmp_path / "marks"
     a = world.node("alpha")
     a.start()
-    i = a.submit("-g", "0", "-l", "one", "--", *marking(mark, 30))
+    i = a.submit("-g", "0", "-l", "one", "--", *marking(mark, 600))
     a.wait(i, "running")
     a.kill()
     events, away = a.spool / "events", a.spool / "elsewhere"

@@ -185,18 +185,20 @@ def test_the_engine_is_asked_once_a_minute(cluster):
         cluster.nodes()
     assert cluster.asked() == 1
     cluster.age(32)
-    assert re.match(r"slurm, 3\ds ago\n", cluster.tenure("nodes").stdout) and cluster.asked() == 1
+    assert re.match(r"slurm, (3[2-9]|[45]\d)s ago\n", cluster.tenure("nodes").stdout) and cluster.asked() == 1
     cluster.age(30)
     assert cluster.tenure("nodes").stdout.startswith("slurm\n") and cluster.asked() == 2
     assert cluster.remembered().stat().st_mode & 0o777 == 0o600 and cluster.cache.stat().st_mode & 0o777 == 0o700
 
 
 def test_fresh_asks_anew_but_not_all_the_time(cluster):
+    watch = Stopwatch()
     for _ in range(3):
         cluster.nodes("--fresh")
-    assert cluster.asked() == 1
+    asked = cluster.asked()
+    assert 1 <= asked <= 1 + watch.wall() // 5
     cluster.age(6)
-    assert cluster.doc("--fresh")["engines"][0]["cached"] is False and cluster.asked() == 2
+    assert cluster.doc("--fresh")["engines"][0]["cached"] is False and cluster.asked() == asked + 1
 
 
 def test_other_settings_and_other_clusters_are_asked_by_themselves(cluster):
@@ -231,13 +233,14 @@ def test_an_engine_that_fails_shows_what_it_said_before(cluster):
     cluster.nodes()
     cluster.age(300)
     cluster.answers(before="echo 'sinfo: error: Unable to contact slurm controller' >&2; exit 1")
+    watch = Stopwatch()
     done = cluster.tenure("nodes", "slurm")
     assert done.returncode == 1 and HEAD in done.stdout and re.match(r"slurm, 5m 0\ds ago", done.stdout)
     assert re.search(r"cannot count the GPUs of slurm: sinfo: .*Unable to contact slurm controller.*; "
                      r"what is shown is what it said 5m 0\ds ago", said_of(done)), done.stderr
     doc = cluster.doc("slurm", code=1)["engines"][0]
     assert "Unable to contact" in doc["error"] and doc["total"] == 28 and doc["age_s"] >= 300
-    assert cluster.asked() == 2, "one that has just failed is not asked again at once"
+    assert cluster.asked() == 2 or watch.wall() > 5, "one that has just failed is not asked again at once"
     cluster.answers()
     cluster.age(6)
     assert cluster.doc("slurm")["engines"][0]["error"] is None
@@ -547,7 +550,7 @@ def test_watching_goes_on(build, env, tmp_path):
         shown = tmp_path / "shown"
         with open(shown, "wb") as out:
             p = subprocess.Popen([m.tenure, "nodes", "local", "-w"], env=m.env, stdout=out)
-        must_come(lambda: shown.read_text().count("Total GPUs: 2") == 2)
+        must_come(lambda: shown.read_text().count("Total GPUs: 2") >= 2)
         p.terminate()
         p.wait(HANG)
         assert "\x1b" not in shown.read_text() and "\n\nthis machine" in shown.read_text()
@@ -580,7 +583,7 @@ def test_watching_many_nodes_keeps_the_sums_on_the_screen(cluster):
     t = Terminal([cluster.build / "tenure", "nodes", "--watch"], cluster.env, 24, 80)
     try:
         lines = must_come(lambda: t.frames() and t.frames()[0], HANG)
-        assert re.match(r"tenure nodes, every (1m|59\.?\d*s), ", plain(lines[0])), lines
+        assert re.match(r"tenure nodes, every (1m|5\d\.?\d*s), ", plain(lines[0])), lines
         assert len(lines) <= 24 and any("Total Nodes: 100" in line for line in lines[:4]), lines
         last = next(line for line in reversed(lines) if line)
         assert f"and {100 - sum('qa-a10-0' in line for line in lines)} more; --free lists" in last, lines

@@ -287,8 +287,12 @@ def test_the_end_of_an_agent_is_told_beforehand(told, receiver):
 def test_several_within_a_while_come_as_one(told, receiver):
     q = told({"hook": hook(receiver, digest="3s")})
     q.start("--no-hold")
+    pid = notifier(q)
+    must_come(lambda: list(pathlib.Path(q.spool, "notify").glob("*.json")))
+    os.kill(pid, signal.SIGSTOP)  # it hears of all three within a moment, however long they take
     for name in ("a", "b", "c"):
         q.wait(q.submit("-g", "0", "-n", name, "--", "false"), "failed")
+    os.kill(pid, signal.SIGCONT)
     must_come(lambda: sorted(tasks(receiver)) == ["a", "b", "c"])
     first = receiver.good()[0]
     assert len(receiver.posts) < 3 and first["event"] == "digest" and "events\n" in first["text"]

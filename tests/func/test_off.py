@@ -7,14 +7,14 @@ import subprocess
 import time
 
 from machine import proc_exists
-from patience import HANG, wait_for
+from patience import HANG, must_come, wait_for
 
 
 def test_status_and_off(queue):
     q = queue()
     q.submit("-g", "7", "--", "true")
     q.start("--no-hold")
-    i = q.submit("-g", "1", "-n", "shown", "--", "sleep", "60")
+    i = q.submit("-g", "1", "-n", "shown", "--", "sleep", "600")
     assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["running"])
     task = q.status()["queue"]["tasks"][0]
     assert task["for_s"] >= 0 and task["gpus"] in ([0], [1]) and task["log"].startswith("logs/")
@@ -34,19 +34,25 @@ def test_status_and_off(queue):
     q.wait(i, "cancelled", 1)
 
 
+def refused(q, because):
+    """An end with the tasks; a shim has half a second to say that it is there."""
+    for how in "--stop-tasks", "--drain":
+        def told(how=how):
+            said = q.m.run(q.m.tenure, "off", how, check=False)
+            assert said.returncode == 1 and not said.stdout, said
+            return because in " ".join(said.stderr.split())
+        must_come(told)
+
+
 def test_off_of_tasks_without_an_agent(queue):
     """Tasks that were to end and run on because their agent was killed are no "nothing to do"."""
     q = queue()
     assert q.m.run(q.m.tenure, "off", "--stop-tasks").stdout.startswith("Nothing to do")
     q.start("--no-hold")
-    i = q.submit("-g", "0", "--", "sh", "-c", "echo begun; exec sleep 60")
+    i = q.submit("-g", "0", "--", "sh", "-c", "echo begun; exec sleep 600")
     assert wait_for(lambda: "\nbegun\n" in (q.log(i) or ""))
     q.kill()
-    for how in "--stop-tasks", "--drain":
-        said = q.m.run(q.m.tenure, "off", how, check=False)
-        text = " ".join(said.stderr.split())
-        assert said.returncode == 1 and not said.stdout, said
-        assert f"task {i} runs on here without an agent: tenure on starts an agent that takes over what runs" in text
+    refused(q, f"task {i} runs on here without an agent: tenure on starts an agent that takes over what runs")
     assert q.m.run(q.m.tenure, "off").returncode == 0
     # An agent that was just started ends what it takes over, too, and its queue is not empty before it is open.
     q.start_unready("--no-hold")
@@ -54,7 +60,7 @@ def test_off_of_tasks_without_an_agent(queue):
     assert q.task(i)["state"] == "cancelled"
     # Killed while it is waited for.
     q.start("--no-hold")
-    i = q.submit("-g", "0", "--", "sh", "-c", "echo begun; exec sleep 60")
+    i = q.submit("-g", "0", "--", "sh", "-c", "echo begun; exec sleep 600")
     assert wait_for(lambda: "\nbegun\n" in (q.log(i) or ""))
     off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, text=True, stderr=subprocess.PIPE)
     assert wait_for(lambda: q.status()["queue"]["draining"])
@@ -69,18 +75,14 @@ def test_off_of_a_task_whose_shim_is_dead(queue):
     """Whether what it started still runs nobody can say but the next agent: it is not said to run, and not to have ended."""
     q = queue()
     q.start("--no-hold")
-    lives, dead = (q.submit("-g", "0", "--", "sh", "-c", "echo begun; exec sleep 60") for _ in range(2))
+    lives, dead = (q.submit("-g", "0", "--", "sh", "-c", "echo begun; exec sleep 600") for _ in range(2))
     assert wait_for(lambda: all("\nbegun\n" in (q.log(i) or "") for i in (lives, dead)))
     shim = q.shim(dead)
     q.kill()
     os.kill(shim, signal.SIGKILL)
     assert wait_for(lambda: not proc_exists(shim))
-    for how in "--stop-tasks", "--drain":
-        said = q.m.run(q.m.tenure, "off", how, check=False)
-        text = " ".join(said.stderr.split())
-        assert said.returncode == 1 and not said.stdout, said
-        assert (f"task {lives} runs on here without an agent, and task {dead} was not committed, so that it is not known "
-                "whether it runs: tenure on starts an agent that") in text, text
+    refused(q, f"task {lives} runs on here without an agent, and task {dead} was not committed, so that it is not known "
+               "whether it runs: tenure on starts an agent that")
     q.start("--no-hold")
     assert q.m.run(q.m.tenure, "off", "--stop-tasks").returncode == 0
     assert q.m.run(q.m.tenure, "off", "--stop-tasks").stdout.startswith("Nothing to do")
@@ -129,7 +131,7 @@ def test_shutdown_and_log_limit(queue):
     big = q.submit("-g", "0", "--", "sh", "-c", "yes | head -c 5000000; echo the end")
     q.wait(big, "done")
     assert len(q.log(big)) < 1_100_000 and "the end" in q.log(big)
-    i = q.submit("-g", "0", "--", "sleep", "60")
+    i = q.submit("-g", "0", "--", "sleep", "600")
     q.wait(i, "running")
     assert q.m.run(q.m.tenure, "shutdown").stdout.endswith("is shutting down; 1 task runs on\n")
     assert q.agent.wait(HANG) == 0 and q.task(i)["state"] == "running"

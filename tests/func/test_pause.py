@@ -10,7 +10,7 @@ def test_pause_of_a_lane(queue):
     """It is the lane that is paused, with what comes later, and not for this agent alone."""
     q = queue()
     q.start("--no-hold")
-    runs = q.submit("-g", "0", "-l", "week", "--", "sleep", "60")
+    runs = q.submit("-g", "0", "-l", "week", "--", "sleep", "600")
     q.wait(runs, "running")
     waits = q.submit("-g", "0", "-l", "week", "--", "true")
     assert q.m.run(q.m.tenure, "pause", "week").stdout == "lane week is paused\n"

@@ -30,7 +30,7 @@ def test_a_newcomer_preempts(queue):
     q.start()
     assert wait_for(lambda: q.held() == [0])
     weak = q.submit("--preemptible", "--grace", "5s", "--", q.newcomer, "--take", "50%",
-                    "--stay", "60")
+                    "--stay", "600")
     q.begun(weak)
     other = q.m.start("--take", "10G", "--stay", "600")
     assert wait_for(lambda: q.task(weak)["state"] == "pending"), q.out.read_text()
@@ -69,10 +69,10 @@ def test_those_that_do_not(queue):
     """One that is not preemptible, and one that shares: beside others is what that asked for."""
     q = queue(gpus=2)
     q.start("--no-hold")
-    firm = q.submit("--", q.newcomer, "--take", "20%", "--stay", "60")
+    firm = q.submit("--", q.newcomer, "--take", "20%", "--stay", "600")
     q.begun(firm)
     shares = q.submit("--preemptible", "--shared", "-m", "30G", "--", q.newcomer, "--take", "20G",
-                      "--stay", "60")
+                      "--stay", "600")
     q.begun(shares)
     for gpu in "0", "1":
         other = q.m.start("--take", "10G", "--stay", "600", CUDA_VISIBLE_DEVICES=gpu)
@@ -85,7 +85,7 @@ def test_those_that_do_not(queue):
 def test_shared_starts_beside_others(queue):
     q = queue(gpus=1)
     q.start("--no-hold")
-    q.m.start("--take", "20G", "--stay", "60")
+    q.m.start("--take", "20G", "--stay", "600")
     assert wait_for(lambda: q.device(0)["state"] == "busy")
     shares = q.submit("--shared", "-m", "30G", "--", q.newcomer, "--take", "20G")
     q.wait(shares, "done")
@@ -102,7 +102,7 @@ def test_newcomer_while_no_agent_is_there(queue, tmp_path):
     q.start("--no-hold")
     marks = tmp_path / "marks"
     weak = q.submit("--preemptible", "--", "sh", "-c",
-                    f"{q.newcomer} --take 10% --stay 60 & exec \"$@\"", "sh",
+                    f"{q.newcomer} --take 10% --stay 600 & exec \"$@\"", "sh",
                     *slow_to_end(marks, 0.3))
     assert wait_for(has(marks, "begun"))
     assert wait_for(lambda: q.device(0)["state"] == "lent")

@@ -112,7 +112,7 @@ def test_runs_on_without_the_agent(queue, tmp_path):
 def test_shim_killed(queue):
     q = queue()
     q.start("--no-hold")
-    i = q.submit("-g", "0", "--", "sh", "-c", "echo $$; setsid sleep 60 & sleep 60")
+    i = q.submit("-g", "0", "--", "sh", "-c", "echo $$; setsid sleep 600 & sleep 600")
     q.wait(i, "running")
     assert wait_for(lambda: q.status()["queue"]["tasks"] and q.status()["queue"]["tasks"][0]["pid"])
     os.kill(q.status()["queue"]["tasks"][0]["pid"], signal.SIGKILL)
@@ -126,7 +126,7 @@ def test_bare_file_and_control_json(queue):
     q.start("--no-hold")
     tmp = os.path.join(q.spool, "tmp/x")
     with open(tmp, "w", encoding="utf-8") as f:
-        f.write("#!/bin/sh\necho from a file in $PWD as $LOGNAME with $PATH and $SHELL\nsleep 30\n")
+        f.write("#!/bin/sh\necho from a file in $PWD as $LOGNAME with $PATH and $SHELL\nsleep 600\n")
     os.rename(tmp, os.path.join(q.spool, "pending/001_\u4f60\u597d.sh"))
     assert wait_for(lambda: [r for r in q.rows() if r["state"] == "running"], 15)
     row = q.rows()[0]
@@ -317,7 +317,7 @@ def test_delegated_cgroup_ends_all(queue, delegated):
     q.prefix = ["sh", "-c", f'echo $$ > {delegated}/cgroup.procs; exec "$@"', "sh"]
     q.start("--no-hold")
     assert not os.path.exists(f"{delegated}/tenure-left")
-    i = q.submit("-g", "0", "--grace", "1s", "--", "sh", "-c", "trap '' TERM; (setsid sleep 60 &); while :; do sleep 1; done")
+    i = q.submit("-g", "0", "--grace", "1s", "--", "sh", "-c", "trap '' TERM; (setsid sleep 600 &); while :; do sleep 1; done")
     q.wait(i, "running")
     assert wait_for(lambda: [d for d in os.listdir(delegated) if d.startswith("tenure-")])
     own = next(d for d in os.listdir(delegated) if d.startswith("tenure-"))

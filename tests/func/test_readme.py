@@ -9,14 +9,16 @@ import time
 
 import pytest
 
-from machine import Machine
-from patience import wait_for
+import patience
+from machine import DURATION, Machine
+from patience import must_come, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
-UNSTABLE = [(r"PID \d+", "PID N"), (r"job \d+\.\d+", "job N"), (r"GPU-[0-9a-f-]{36}", "GPU-UUID"), (r"after \d+ ms", "after N ms"), (r", for \d+s$", ", for Ns"), (r"\b\d+s(?= +on )", "Ns"),
+UNSTABLE = [(r"PID \d+", "PID N"), (r"job \d+\.\d+", "job N"), (r"GPU-[0-9a-f-]{36}", "GPU-UUID"), (r"after \d+ ms", "after N ms"),
+            (rf", for {DURATION}$", ", for Ns"), (rf"\b{DURATION}(?= +on )", "Ns"),
             (rf"\b(?:n7|{re.escape(platform.node())})\b", "HERE"), (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "THEN"),
-            (r"^(  \d  (?:held|left) +)\d+s ", r"\1Ns "), (r"\b\d+ %( +\d+  \d+ C  light)$", r"N %\1")]
+            (rf"^(  \d  (?:held|left) +){DURATION} ", r"\1Ns "), (r"\b\d+ %( +\d+  \d+ C  light)$", r"N %\1")]
 
 
 def sessions(text):
@@ -46,17 +48,41 @@ def test_there_are_sessions():
     assert all(len(steps) >= 3 for steps in SHOWN.values())
 
 
+# Tasks of a page that take a while, as they are run: until the page waits for them.
+STAY = [("sleep 5\\n'", "until [ -e go ]; do sleep 0.05; done\\n'"), ("time.sleep(5)", "while not os.path.exists('go'): time.sleep(0.05)")]
+
+
+def waited(home, said, args, **more):
+    """What a `wait` prints. It tells what a task waits for when that takes more than a second and a half: the tasks end when
+    it has, where the page has that, and it is no matter otherwise."""
+    out, noted = home.parent / "waited", "note: " in said
+    with open(out, "wb") as f:
+        p = subprocess.Popen(args, stdout=f, stderr=subprocess.STDOUT, **more)
+    must_come(lambda: not noted or "note: " in out.read_text() or p.poll() is not None)
+    (home / "go").touch()
+    patience.communicate(p)
+    return "".join(line for line in out.read_text().splitlines(True) if noted or not line.startswith("tenure: note: task "))
+
+
 @pytest.mark.parametrize("name", SHOWN)
 def test_the_session_is_true(build, env, home, tmp_path, name):
     m = Machine(build, {**env, "COLUMNS": "200"}, tmp_path, 4, 1)
     try:
         for command, said in SHOWN[name]:
-            def run(line=command):
-                return stable(subprocess.run(["bash", "-c", line], env={**m.env, "PATH": f"{build}:{os.defpath}"}, cwd=home,
-                                             text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60).stdout, home)
-            if re.match(r"tenure (list|why|logs|status|instances|nodes)", command):
-                wait_for(lambda: run() == stable(said, home), 5)
-            assert run() == stable(said, home), command
+            args, where = ["bash", "-c", command], {"env": {**m.env, "PATH": f"{build}:{os.defpath}"}, "cwd": home}
+            for shown, by in STAY:
+                args[2] = args[2].replace(shown, by)
+
+            def run(args=args, where=where):
+                return stable(patience.run(args, stderr=subprocess.STDOUT, **where).stdout, home)
+            if command.startswith("tenure wait"):
+                got = stable(waited(home, said, args, **where), home)
+            elif re.match(r"tenure (list|why|logs|status|instances|nodes)", command):
+                # What matched once may have changed since.
+                got = wait_for(lambda said=said: (got := run()) == stable(said, home) and got, 5) or run()
+            else:
+                got = run()
+            assert got == stable(said, home), command
             if command.startswith("tenure on"):
                 time.sleep(0.5)
     finally:

@@ -20,7 +20,7 @@ def test_retry_of_elements(queue, tmp_path):
     i = q.submit("-g", "0", "-n", "many", "--array", "1-5", "--", "sh", "-c",
                  f"echo $TENURE_ARRAY_INDEX >> {marks}; "
                  f"[ -e {mark} ] || [ $TENURE_ARRAY_INDEX -lt 4 ] || exit 3; "
-                 f"[ $TENURE_ARRAY_INDEX != 3 ] || [ -e {mark} ] || sleep 60")
+                 f"[ $TENURE_ARRAY_INDEX != 3 ] || [ -e {mark} ] || sleep 600")
 
     def counts():
         c = elements(q, i)
@@ -155,13 +155,11 @@ def test_status_says_what_awaits_retry(queue):
     q.start("--no-hold")
     again = q.submit("-g", "0", "-r", "1", "--", "false")
     q.wait(again, "failed")
-    queue_now = q.status()["queue"]
-    assert queue_now["retried"] == 1 and queue_now["awaiting_retry"] == 0
+    must_come(lambda: (now := q.status()["queue"])["retried"] == 1 and now["awaiting_retry"] == 0)
     i = q.submit("-g", "0", "-r", "9", "--backoff", "1h", "--", "false")
     # Also for a moment between its first attempts, which follow at once.
-    text = must_come(lambda: next((t for t in [q.m.run(q.m.tenure, "status").stdout]
-                                   if "queue   1 wait, 0 run, 0 done, 1 failed, 1 awaiting retry" in t), None))
-    assert "last heartbeat 0." in text, text
+    must_come(lambda: "queue   1 wait, 0 run, 0 done, 1 failed, 1 awaiting retry" in (t := q.m.run(q.m.tenure, "status").stdout) and
+              "last heartbeat 0." in t)
     q.m.run(q.m.tenure, "stop", str(i))
     assert wait_for(lambda: q.status()["queue"]["awaiting_retry"] == 0)
 
@@ -169,6 +167,7 @@ def test_status_says_what_awaits_retry(queue):
 def test_back_off_of_an_element_that_another_node_tried(world, tmp_path):
     """It waits in the plan of a node that has no room for it while another one runs it: what that node takes over is
     no longer what waits there, and is not begun before its back-off has ended."""
+    world.expire = "10s"
     a, b = world.node("alpha"), world.node("beta")
     mark, go = tmp_path / "marks", tmp_path / "go"
     b.start("--cpu-tasks", "1")
@@ -182,7 +181,7 @@ def test_back_off_of_an_element_that_another_node_tried(world, tmp_path):
     a.kill()
     go.touch()
     assert wait_for(lambda: not any(map(proc_exists, shims)))
-    assert wait_for(lambda: b.out.read_text().count("try 1 of 4") == 2, 20), b.out.read_text()
+    assert wait_for(lambda: b.out.read_text().count("try 1 of 4") == 2, 30), b.out.read_text()
     b.run("stop", str(blocker))
     b.wait(blocker, "cancelled")
     assert "next in" in " ".join(b.run("why", f"{i}.1").stdout.split())

@@ -4,9 +4,8 @@ import json
 import os
 import signal
 import subprocess
-import time
 
-from patience import HANG, Stopwatch, wait_for
+from patience import HANG, Stopwatch, must_come, wait_for
 
 
 def test_what_says_not_what_runs_it(queue, tmp_path):
@@ -22,7 +21,7 @@ def test_what_says_not_what_runs_it(queue, tmp_path):
         assert q.run("run", "-g", "0", str(path), "a", "b c").stdout == said
 
 
-def test_run(queue):
+def test_run(queue, tmp_path):
     q = queue()
     q.start("--no-hold")
     none = q.m.run(q.m.tenure, "run", "-g", "0", "--", "/no/such/program", check=False)
@@ -33,20 +32,23 @@ def test_run(queue):
                    check=False)
     assert done.returncode == 5 and done.stdout == "one\ntwo\n", done
     p = subprocess.Popen([q.m.tenure, "run", "-g", "0", "-n", "long", "--", "sh", "-c",
-                          "echo begun; sleep 60"], env=q.m.env, text=True, stdin=subprocess.DEVNULL,
+                          "echo begun; sleep 600"], env=q.m.env, text=True, stdin=subprocess.DEVNULL,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert p.stdout.readline() == "begun\n"
     p.send_signal(signal.SIGINT)
     err = p.communicate(timeout=HANG)[1]
     assert p.returncode == 1 and "is stopping" in err and "was stopped" in err
-    p = subprocess.Popen([q.m.tenure, "run", "-g", "0", "-n", "deaf", "--", "sh", "-c",
-                          "trap '' TERM; echo begun; sleep 3; sleep 60"], env=q.m.env, text=True,
-                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    errors = tmp_path / "errors"
+    with open(errors, "wb") as f:
+        p = subprocess.Popen([q.m.tenure, "run", "-g", "0", "-n", "deaf", "--", "sh", "-c",
+                              "trap '' TERM; echo begun; sleep 3; sleep 600"], env=q.m.env, text=True,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=f)
     assert p.stdout.readline() == "begun\n"
     p.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    must_come(lambda: "is stopping; Ctrl-C again detaches" in errors.read_text())
     p.send_signal(signal.SIGINT)
-    said = p.communicate(timeout=HANG)[1]  # it was told to end, and so does not run on
+    p.communicate(timeout=HANG)
+    said = errors.read_text()  # it was told to end, and so does not run on
     assert p.returncode == 130 and "is stopping and has its grace time" in said and "runs on" not in said, said
     q.m.run(q.m.tenure, "stop", "deaf", "--now")
 

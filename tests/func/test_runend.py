@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from machine import children, proc_exists
-from patience import wait_for
+from patience import must_come, wait_for
 
 
 def run_dir(q):
@@ -34,6 +34,19 @@ def test_shim_that_cannot_be_had(queue, tmp_path):
         i = q.submit("-g", "0", "--no-requeue", "--", "sh", "-c", f"echo ran >> {tmp_path}/ran")
         assert wait_for(lambda: "not counted as a try" in q.why(i)), (q.why(i), q.task(i), q.out.read_text())
         assert q.task(i)["state"] == "pending" and not (tmp_path / "ran").exists()
+
+
+def fork_server(q):
+    """The child of its agent that starts the shims."""
+    def found():
+        for pid in children(q.agent.pid):
+            try:
+                if pathlib.Path(f"/proc/{pid}/comm").read_bytes() == b"tenure-shims\n":
+                    return pid
+            except OSError:  # it has ended since
+                pass
+        return None
+    return must_come(found)
 
 
 @pytest.fixture
@@ -90,15 +103,14 @@ def test_agent_killed_while_a_start_is_given_up(queue, stopped, tmp_path):
     q = queue(gpus=1)
     q.start("--no-hold")
     token = next_token(q)
-    fork_server = next(pid for pid in children(q.agent.pid)
-                  if pathlib.Path(f"/proc/{pid}/comm").read_bytes() == b"tenure-shims\n")
-    stopped(fork_server)
+    starter = fork_server(q)
+    stopped(starter)
     weak = q.submit("-g", "1", "--preemptible", "--", "sh", "-c", f"echo weak >> {tmp_path}/ran")
     assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["starting"]), q.status()
     firm = q.submit("-g", "1", "--", "sh", "-c", f"echo firm >> {tmp_path}/ran")
     assert wait_for(lambda: f"GPU 0 used by task {weak}" in q.why(firm)), q.why(firm)
     q.kill()
-    os.kill(fork_server, signal.SIGCONT)
+    os.kill(starter, signal.SIGCONT)
     record = run_dir(q) / f"{token}.json"
     assert wait_for(record.exists), list(run_dir(q).iterdir())
     assert '"cause": "requeue"' in record.read_text(), record.read_text()
@@ -137,7 +149,7 @@ def test_looking_for_a_lost_shim_fails(queue, tmp_path):
     q.start("--no-hold")
     token = next_token(q)
     ran = tmp_path / "ran"
-    i = q.submit("-g", "1", "--", "sh", "-c", f"echo $$ >> {ran}; exec sleep 60")
+    i = q.submit("-g", "1", "--", "sh", "-c", f"echo $$ >> {ran}; exec sleep 600")
     assert wait_for(ran.exists)
     in_the_way = run_dir(q) / f"{token}.void"
     in_the_way.mkdir()  # stands for a disk that is full
@@ -188,12 +200,13 @@ def test_killed_shim_keeps_nobody_waiting(queue, tmp_path):
     goes_on_beside(q, i, pid)
 
 
-def test_killed_shim_and_agent_keep_nobody_waiting(queue, tmp_path):
+def test_killed_shim_and_agent_keep_nobody_waiting(queue, stopped, tmp_path):
     """The same where the next agent finds what is left."""
     q = queue(gpus=1)
     q.start("--no-hold")
     i, pid = begin_deaf(q, tmp_path)
     shim = q.shim(i)
+    stopped(fork_server(q))  # which ends by itself, after ten seconds, what is left of shims that are gone
     q.kill()
     os.kill(shim, signal.SIGKILL)
     q.start("--no-hold")
@@ -254,7 +267,7 @@ def test_stop_of_a_shim_that_does_not_listen(queue, stopped, tmp_path):
     assert wait_for(lambda: deaf.exists() and deaf.read_text())
     shim = q.shim(i)
     stopped(shim)
-    q.m.run("sh", "-c", 'for n in $(seq 500); do "$0" stop "$1"; done', q.m.tenure, str(i))
+    q.m.run(q.m.tenure, "stop", *[str(i)] * 500)  # each word is asked of the agent by itself
     q.m.run(q.m.tenure, "stop", "--now", str(i))
     os.kill(shim, signal.SIGCONT)
     q.wait(i, "cancelled")

@@ -19,8 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = 20  # of an agent: with the 14th one a change has been written down everywhere, and told
 QUICK = ("--scale-window", "1s", "--scale-cooldown", "1s")
 
-# One process for each GPU of the file, busy for the share of the time that `load` says. While `stays` is there, none
-# of them ends.
+# One process for each GPU of the file, busy while `load` says so. While `stays` is there, none of them ends.
 PROGRAM = """
 import os, subprocess, sys, time
 load, stays, gpus = sys.argv[1], sys.argv[2], {}
@@ -36,6 +35,7 @@ while True:
     time.sleep(0.05)
 """
 
+# One kernel lasts as long as wanted: how busy it is does not depend on how often the program gets a processor.
 WORKER = """
 import sys, time
 sys.path.insert(0, {func!r})
@@ -44,11 +44,18 @@ os.environ["TEST_TENURE"] = {tenure!r}
 from simlib import Cuda
 cuda = Cuda()
 spin = cuda.function(b"tenure_spin")
+stop, at = cuda.stop_word()
+busy = False
 while True:
     with open(sys.argv[1]) as f:
-        share = float(f.read() or 0)
-    if share:
-        cuda.launch(spin, 0, int(share * 50e6))
+        wanted = f.read() == "1"
+    if wanted != busy:
+        busy = wanted
+        stop[0] = not busy
+        if busy:
+            cuda.launch(spin, at.value, int(3600e9))
+        else:
+            cuda.check("cuCtxSynchronize")
     time.sleep(0.05)
 """
 
@@ -64,9 +71,9 @@ class Program:
         self.busy(0)
         self.id = None
 
-    def busy(self, share):
+    def busy(self, whether):
         new = self.load.with_suffix(".new")
-        new.write_text(str(share))
+        new.write_text(str(whether))
         new.rename(self.load)
 
     def submit(self, *args, command=None, wait=True):
@@ -309,13 +316,13 @@ def test_a_program_that_does_not_listen(scaled):
     q, p = scaled(2)
     p.busy(1)
     p.submit("-g", "1", "--gpus-max", "2", command=(p.worker, p.load))
-    p.has(0, 1)
+    must_come(lambda: p.gpus() == [0, 1], 30)  # it has ten seconds to come to it, and so has the newcomer
     newcomer = q.m.start("--take", "10G", "--stay", "600", CUDA_VISIBLE_DEVICES="1")
     p.has(0)
     must_come(lambda: events(q, "scaled")[-1]["reason"] == "taken")
     must_come(lambda: f"PID {newcomer.pid}" in (q.device(1)["reason"] or ""))
     newcomer.kill()
-    p.has(0, 1)
+    must_come(lambda: p.gpus() == [0, 1], 30)
     p.has(0)
     must_come(lambda: events(q, "scaled")[-1]["reason"] == "unused")
     p.why("it did not come to the last one that it got")

@@ -65,7 +65,7 @@ def test_words_about_tasks(queue):
     assert say("edit", "waits", "timeout=10m") == f"{waits} waits is changed"
     q.start("--no-hold")
     bad = q.submit("-g", "0", "-n", "bad", "--", "sh", "-c", "exit 3")
-    runs = q.submit("-g", "0", "-n", "runs", "--", "sleep", "60")
+    runs = q.submit("-g", "0", "-n", "runs", "--", "sleep", "600")
     q.wait(bad, "failed")
     q.wait(runs, "running")
     ended = f"task {bad} (bad) has ended already: failed, with exit code 3, 20"
@@ -96,7 +96,7 @@ def test_list_elements(queue):
     q = queue()
     q.start("--no-hold")
     i = q.submit("-g", "0", "-n", "many", "-l", "week", "-p", "7", "--array", "1-5%1", "--", "sh", "-c",
-                 "[ $TENURE_ARRAY_INDEX = 1 ] && exit; [ $TENURE_ARRAY_INDEX = 2 ] && exit 3; sleep 60")
+                 "[ $TENURE_ARRAY_INDEX = 1 ] && exit; [ $TENURE_ARRAY_INDEX = 2 ] && exit 3; sleep 600")
     assert wait_for(lambda: [r["element"] for r in q.rows("-s", "running")] == [3]), (q.rows(), q.out.read_text())
     runs, batch = q.rows()
     assert (runs["name"], runs["lane"], runs["priority"], runs["gpus"]) == ("many", "week", 7, 0)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The engine of Grid Engine against a real one (sgelab.py), by enginedrv."""
+import contextlib
 import errno
 import json
 import re
 
 import pytest
 
-from patience import must_come
+from patience import must_come, wait_for
 from sgelab import SETTINGS, Pool
 
 REFUSED, UNSURE = 1, 2
@@ -30,7 +31,7 @@ def test_a_job_runs_and_knows_what_it_is(sge, pool):
 
 
 def test_it_is_found_by_its_name_and_its_token(sge, pool):
-    number = pool.submit("/bin/sleep", "60", minutes=10)
+    number = pool.submit("/bin/sleep", "600", minutes=10)
     job = pool.comes("running")
     assert (job["id"], job["name"], job["node"], job["reason"]) == (number, pool.name, "qa-a10-023", None)
     assert job["end_ns"] - job["start_ns"] == 600e9
@@ -50,7 +51,7 @@ def test_the_script_is_kept(sge, pool):
 
 def test_cancel_one_that_runs_one_that_waits_and_one_that_is_gone(sge, pool):
     waits = Pool(sge)
-    runs = [pool.submit("/bin/sleep", "60", gpus=4), waits.submit("/bin/sleep", "60")]
+    runs = [pool.submit("/bin/sleep", "600", gpus=4), waits.submit("/bin/sleep", "600")]
     pool.comes("running")
     waits.comes("waiting")
     assert sge.driver("cancel", *runs, "4711")["r"] == 0
@@ -61,7 +62,7 @@ def test_cancel_one_that_runs_one_that_waits_and_one_that_is_gone(sge, pool):
 
 def test_why_it_waits(sge, pool):
     other = Pool(sge)
-    other.submit("/bin/sleep", "60", gpus=4)
+    other.submit("/bin/sleep", "600", gpus=4)
     other.comes("running")
     number, more = pool.submit("/bin/true", gpus=2), Pool(sge)
     more.submit("/bin/true", gpus=3)
@@ -95,38 +96,53 @@ def signals_logged(path, at_usr2=":"):
     return ["/bin/bash", "-c", f"{traps}; echo up >>{path}; while true; do sleep 0.1; done"]
 
 
-def test_the_signals_before_the_end(sge, pool):
+@contextlib.contextmanager
+def notify(sge, time):
+    """So long a job has between its warning and its end."""
+    sge.run("qconf", "-mattr", "queue", "notify", time, "gpu")
+    try:
+        yield
+    finally:
+        sge.run("qconf", "-mattr", "queue", "notify", "00:00:01", "gpu")
+
+
+def test_the_signals_before_the_end(sge):
     """h_rt with -notify: USR2, and KILL after the queue's notify time; s_rt: USR1. Grid Engine looks at the next limit
     90 s after a signal, so that a warning sooner than that before the end puts the end off: here they are two jobs."""
-    warned = Pool(sge)
-    drop = ["-l h_rt", "-l s_rt"]
-    warned.submit(*signals_logged(warned.dir / "signals"), drop=drop, options=["-l s_rt=0:0:2"])
-    pool.submit(*signals_logged(pool.dir / "signals"), drop=drop, options=["-l h_rt=0:0:3"])
-    pool.comes("running")
-    must_come(lambda: "USR1" in (warned.dir / "signals").read_text(), 20)
-    assert warned.job()["state"] == "running"
-    pool.ends()
-    assert (pool.dir / "signals").read_text().split() == ["up", "USR2"]
+    with notify(sge, "00:00:05"):
+        for seconds in 2, 8, 32:  # until both have begun to listen when that is over
+            warned, killed = pools = Pool(sge), Pool(sge)
+            for p, limit in (warned, f"-l s_rt=0:0:{seconds}"), (killed, f"-l h_rt=0:0:{seconds + 1}"):
+                p.submit(*signals_logged(p.dir / "signals"), drop=["-l h_rt", "-l s_rt"], options=[limit])
+            must_come(lambda pools=pools: all((p.dir / "signals").exists() or not p.job() for p in pools), 20, 0.1)
+            if all((p.dir / "signals").exists() for p in pools):
+                break
+        must_come(lambda: "USR1" in (warned.dir / "signals").read_text(), seconds + 20)
+        assert warned.job()["state"] == "running"
+        assert wait_for(lambda: killed.job() is None, seconds + 20, 0.1), f"{killed.job()}\n{sge.tell()}"
+    assert (killed.dir / "signals").read_text().split() == ["up", "USR2"]
     assert (warned.dir / "signals").read_text().split() == ["up", "USR1"]
 
 
 def test_a_cancelled_one_is_warned(sge, pool):
     """It has to end by itself, as agents do: the KILL behind the warning may never come, because the shepherd keeps but one
     signal, and one that ends the notify time is lost where the next signal of a report comes before it was acted upon."""
-    log = pool.dir / "signals"
-    number = pool.submit(*signals_logged(log, "exit 0"))
-    pool.comes("running")
-    must_come(log.exists)
-    assert sge.driver("cancel", number)["r"] == 0
-    assert pool.comes("ending")
-    pool.ends()
+    log, go = pool.dir / "signals", pool.dir / "go"
+    with notify(sge, "00:01:00"):
+        number = pool.submit(*signals_logged(log, f"until [ -e {go} ]; do sleep 0.1; done; exit 0"))
+        pool.comes("running")
+        must_come(log.exists)
+        assert sge.driver("cancel", number)["r"] == 0
+        assert pool.comes("ending")
+        go.touch()
+        pool.ends()
     assert log.read_text().split() == ["up", "USR2"]
 
 
 def test_a_requeued_job_is_another_allocation(sge, pool):
     """Grid Engine says RESTARTED=1 however often that was."""
     log = pool.dir / "runs"
-    number = pool.submit("/bin/sh", "-c", f"{sge.build}/tests/enginedrv sge inside >>{log}; exec sleep 60",
+    number = pool.submit("/bin/sh", "-c", f"{sge.build}/tests/enginedrv sge inside >>{log}; exec sleep 600",
                          options=["-r y"])
 
     def runs(n):
@@ -158,7 +174,7 @@ def test_a_request_that_no_queue_takes_is_refused(sge, pool):
 def test_when_a_job_would_start(sge, pool):
     now = sge.driver("when", request=pool.request("/bin/true", gpus=4))
     assert (now["r"], now["words"]) == (0, "at once") and now["ns"] > 0
-    pool.submit("/bin/sleep", "60")
+    pool.submit("/bin/sleep", "600")
     pool.comes("running")
     later = sge.driver("when", request=pool.request("/bin/true", gpus=4))
     assert (later["r"], later["ns"]) == (0, 0)
@@ -178,7 +194,7 @@ def test_nodes_on_which_agents_did_not_come_up_are_left_out(sge, pool):
 
 def test_what_there_is(sge, pool, tmp_path):
     assert sge.driver("probe", settings=SETTINGS)["r"] == 0
-    pool.submit("/bin/sleep", "60", gpus=3)
+    pool.submit("/bin/sleep", "600", gpus=3)
     pool.comes("running")
     answer = sge.driver("inventory", settings=[*SETTINGS, "types=h200=qa-h200-*,a10=@crc_gpu"])
     assert answer["nodes"] == [{"name": "qa-a10-023", "type": "a10", "why": None, "total": 4, "used": 3, "free": 1,
@@ -193,7 +209,7 @@ def test_what_there_is(sge, pool, tmp_path):
 def test_a_host_in_two_queues_is_counted_once(sge, pool):
     sge.run("bash", "-c", "qconf -sq gpu | sed 's/^qname.*/qname twice/' >twice; qconf -Aq twice")
     try:
-        pool.submit("/bin/sleep", "60", settings=["queue=twice", "complex=gpu"])
+        pool.submit("/bin/sleep", "600", settings=["queue=twice", "complex=gpu"])
         pool.comes("running")
         node, = sge.driver("inventory", settings=["complex=gpu"])["nodes"]
         assert (node["total"], node["used"], node["free"]) == (4, 1, 3)
@@ -235,7 +251,7 @@ def test_a_resource_that_counts_by_slot(sge, pool):
     sge.run("qconf", "-Ap", pool.dir / "smp")
     sge.run("qconf", "-aattr", "queue", "pe_list", "smp", "gpu")
     settings = ["queue=gpu", "complex=sgpu", "count=slot", "pe=smp"]
-    pool.submit("/bin/sh", "-c", "echo $NSLOTS $TENURE_SGE_GPUS; exec sleep 60", gpus=3, settings=settings)
+    pool.submit("/bin/sh", "-c", "echo $NSLOTS $TENURE_SGE_GPUS; exec sleep 600", gpus=3, settings=settings)
     pool.comes("running")
     assert must_come(pool.output.read_text) == "3 3\n"
     node, = sge.driver("inventory", settings=settings)["nodes"]
@@ -245,11 +261,17 @@ def test_a_resource_that_counts_by_slot(sge, pool):
     sge.close()  # the next test has one as it was
 
 
+def max_unheard(sge, time):
+    """After so long without a word of its execd a host is dead to Grid Engine."""
+    sge.run("bash", "-c", f"qconf -sconf | sed 's/^max_unheard.*/max_unheard {time}/' >global; qconf -Mconf global")
+
+
 def test_a_dead_host_has_nothing_free(sge, pool):
     """Grid Engine still says hc:gpu_card=2 of it, and that its job runs: which it does."""
     log = pool.dir / "alive"
     pool.submit("/bin/sh", "-c", f"while date +%s%N >{log}; do sleep 0.1; done", gpus=2)
     pool.comes("running")
+    max_unheard(sge, "00:00:03")
     sge.kill_execd()
     node, = must_come(lambda: not (n := sge.driver("inventory", settings=SETTINGS)["nodes"])[0]["usable"] and n, 30, 0.2)
     assert (node["total"], node["used"], node["free"]) == (4, 2, 0)
@@ -274,7 +296,7 @@ def test_a_qmaster_that_hangs_leaves_it_unsure(sge, pool):
     sge.signal("sge_qmaster", "STOP")
     limit = {"ENGINE_LIMIT_MS": "1000"}
     assert sge.driver("jobs", "t-", env=limit)["r"] == -errno.ETIMEDOUT
-    answer = sge.driver("submit", request=pool.request("/bin/sleep", "60"), env=limit)
+    answer = sge.driver("submit", request=pool.request("/bin/sleep", "600"), env=limit)
     assert answer["r"] == UNSURE and "has not answered" in answer["error"], answer
     sge.signal("sge_qmaster", "CONT")
     must_come(lambda: sge.driver("jobs", pool.name)["r"] == 0)
@@ -287,7 +309,7 @@ def test_a_site_s_defaults_change_nothing_of_what_is_read(sge, pool):
     defaults = sge.dir / "root/lab/common/sge_qstat"
     defaults.write_text("-s p\n")
     try:
-        pool.submit("/bin/sleep", "60")
+        pool.submit("/bin/sleep", "600")
         pool.comes("running")
         node, = sge.driver("inventory", settings=SETTINGS)["nodes"]
         assert node["used"] == 1

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+import patience
 from patience import HANG, Stopwatch
 
 REFUSED, UNSURE = 1, 2
@@ -62,9 +63,10 @@ class Cluster:
         return file.read_text().splitlines() if file.exists() else []
 
     def call(self, verb, *args, request=None, settings=(), **env):
-        done = subprocess.run([self.build / "tests/enginedrv", "sge", verb, *args], text=True, capture_output=True,
-                              input=json.dumps(request, default=str) if request else None, timeout=HANG,
-                              env={**self.env, "ENGINE_SETTINGS": "\n".join(settings), **env}, check=True)
+        done = patience.run([self.build / "tests/enginedrv", "sge", verb, *args],
+                            input=json.dumps(request, default=str) if request else None,
+                            env={**self.env, "ENGINE_SETTINGS": "\n".join(settings), **env})
+        assert done.returncode == 0, done
         return json.loads(done.stdout)
 
     def submit(self, verb="submit", limit=15000, **more):

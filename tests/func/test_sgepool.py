@@ -63,9 +63,9 @@ def test_a_pool_runs_a_task_and_its_job_ends_when_idle(sge, pool):
     script = pool.up("-g", "2", "--dry-run", "--", "#$ -p -5")
     assert "#$ -l gpu=2\n" in script and "#$ -p -5\n" in script
     assert sge.jobs() == []
+    i = pool.submit("-g", "2", "--", "true")
     said = pool.up("-g", "2", "--idle-exit", "1s", "--", "#$ -p -5")
     assert "(sge)" in said
-    i = pool.submit("-g", "2", "--", "true")
     pool.comes(i, "done")
     must_come(lambda: sge.jobs() == [], 30, 0.1)
 
@@ -92,8 +92,12 @@ def test_what_a_killed_job_leaves_behind_ends_itself(sge, pool):
     i = pool.submit("-g", "1", "--", "sleep", "600")
     pool.comes(i, "running")
     sge.run("qdel", pool.job())
+
+    def is_left():
+        args = sge.run("ps", "-eo", "args")
+        return " agent --root " not in args and "\nsleep 600\n" in args
+    must_come(is_left, 20, 0.1)  # for ten seconds
     must_come(lambda: sge.jobs() == [], 20, 0.1)
-    assert sge.pids("sleep")
     must_come(lambda: not sge.call("pgrep", "-f", "^(tenure[- ](guard|hold|shim)|sleep 600)").stdout, 30, 0.2)
 
 

@@ -2,12 +2,13 @@
 """Slurm's commands on their bad days: scripts of that name, first on PATH. No Slurm is needed."""
 import errno
 import json
-import subprocess
+import os
 
 import pytest
 
-from machine import proc_exists
-from patience import HANG, Stopwatch
+import patience
+from machine import read_proc
+from patience import Stopwatch, must_come
 
 REFUSED, UNSURE = 1, 2  # engine.h
 REQUEST = {"name": "tenure-exp1-k1", "title": "tenure-exp1", "token": "k1", "gpus": 1, "dir": "/", "output": "/k1.out",
@@ -28,8 +29,18 @@ class Fakes:
         path.chmod(0o755)
 
     def run(self, program, *args, request=None, **more):
-        return subprocess.run([program, *args], env={**self.env, **more}, text=True, capture_output=True, timeout=HANG,
-                              input=json.dumps(request) if request else "")
+        return patience.run([program, *args], env={**self.env, **more}, input=json.dumps(request) if request else "")
+
+    def running(self):
+        """PIDs of the commands that run."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.fsencode(self.dir) in read_proc(pid, "cmdline"):
+                    found.append(int(pid))
+            except OSError:
+                pass
+        return found
 
     def call(self, *args, **more):
         done = self.run(self.build / "tests/enginedrv", "slurm", *args, **more)
@@ -66,13 +77,13 @@ def test_commands_without_a_cluster_say_so(fakes):
         assert answer["r"] == -errno.ENOENT and "no configuration: neither SLURM_CONF" in answer["error"]
 
 
-def test_hanging_commands_are_ended_and_a_submission_is_unsure(fakes, tmp_path):
+def test_hanging_commands_are_ended_and_a_submission_is_unsure(fakes):
     for name in ("sbatch", "squeue", "scancel", "sinfo"):
-        fakes.put(name, f"echo $$ > {tmp_path}/pid; sleep 600 & wait")
+        fakes.put(name, "sleep 600 & wait")
     for args in (("jobs", "t"), ("cancel", "1"), ("inventory",)):
         answer = fakes.call(*args, ENGINE_LIMIT_MS="300")
         assert answer["r"] == -errno.ETIMEDOUT and "has not answered" in answer["error"]
-        assert not proc_exists(int((tmp_path / "pid").read_text()))
+        must_come(lambda: not fakes.running())
     assert fakes.call("submit", request=REQUEST, ENGINE_LIMIT_MS="300")["r"] == UNSURE
 
 

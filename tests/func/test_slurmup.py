@@ -78,7 +78,7 @@ def test_two_nodes_run_what_waits_and_go(slurm, cluster, tmp_path):
     rows = [cluster.await_task("exp1", t, "running") for t in tasks]
     assert {r["agent"] for r in rows} == {f"qa-a10-00{n}-slurm.{n}.0" for n in (1, 2)}
     assert {name.rpartition("-")[0] for name, _ in slurm.jobs().values()} == {"tenure-exp1-main"}
-    agent = must_come(lambda: (a := cluster.agents("exp1"))[0]["job"]["deadline"] and a[0])
+    agent = must_come(lambda: (a := cluster.agents("exp1")) and a[0]["job"]["deadline"] and a[0])
     assert (agent["job"]["engine"], agent["job"]["pool"]) == ("slurm", "main")
     cluster.tick("exp1")
     assert {(j["state"], j["node"]) for j in cluster.jobs("exp1")} == {("running", f"qa-a10-00{n}") for n in (1, 2)}
@@ -215,10 +215,10 @@ def test_a_relay_goes_on_with_nobody_there(slurm, cluster, tmp_path):
                "--agent-option=--signal-lead=1s")
     agents = [cluster.await_task("exp1", task, "running")["agent"]]
     behind = must_come(lambda: slurm.run("squeue", "-h", "-t", "PENDING", "-o", "%i %r %E").split(), 30, 0.2)
-    assert behind[:2] == ["2", "Dependency"] and behind[2].startswith("afterany:1"), behind
+    assert behind[1] == "Dependency" and behind[2].startswith(f"afterany:{int(behind[0]) - 1}"), behind
     agents.append(must_come(lambda: (r := cluster.row("exp1", task))["state"] == "running" and r["agent"] not in agents and r["agent"], 60, 0.3))
-    now = int(agents[1].partition("-slurm.")[2].partition(".")[0])
-    assert agents[0].endswith("-slurm.1.0") and now > 1 and slurm.jobs()[1][1] == "COMPLETED"
+    first, now = (int(a.partition("-slurm.")[2].partition(".")[0]) for a in agents)
+    assert now > first and slurm.jobs()[first][1] == "COMPLETED"
     shown = json.loads(cluster.run("show", "-i", "exp1", str(task), "--json"))
     assert "the job of its agent ends" in shown["again_because"] and "not counted as a try" in shown["again_because"], shown
     go.touch()
@@ -289,7 +289,7 @@ def test_a_burn_of_two_nodes(slurm, cluster):
 def test_an_allocation_is_a_job_of_its_own(slurm, cluster):
     """resource-manager.md's session on a cluster: allocate, start, look, release."""
     said = cluster.run("alloc", "exp_train", "-i", "exp1", "-g", "2", "--engine", "slurm", "--type", "a10", "--time", "1h",
-                       "--prefix", "ndfs", "--wait", "60s")
+                       "--prefix", "ndfs", "--wait", "600s")
     assert "submitted job 1 (slurm)" in said and "exp_train (task 1) has " in said, said
     (name, state), = slurm.jobs().values()
     assert name.startswith("ndfs-exp1-alloc-1-") and state == "RUNNING", (name, state)
@@ -373,10 +373,12 @@ def test_the_base_of_the_older_managers_monitor(slurm, cluster, build):
 def test_the_older_managers_page_unchanged(slurm, cluster, build):
     """Its lines as they are typed, on a login node: nothing says that there is a Slurm."""
     with typed_session(build, slurm.env, slurm.share) as (text, monitor):
-        check_session(text, 8)
+        def status():
+            return slurm.run(str(build / "compat/gpu-resource-manager"), "--status")
+        check_session(text, 8, status)
         pools = {p["pool"]: p["gpus"] for p in cluster.shown("resource-manager")["pools"]}
         assert sorted(pools.values())[-1] == 4 and pools[min(p for p in pools if pools[p] == 1)] == 1, "as many as were asked for"
-        must_come(lambda: "Task exp_train: 4 GPUs on qa-a10-00" in slurm.run(str(build / "compat/gpu-resource-manager"), "--status"), 90)
+        must_come(lambda: "Task exp_train: 4 GPUs on qa-a10-00" in status(), 90)
         os.kill(monitor, signal.SIGTERM)
         must_come(lambda: "GPU Resource Manager stopped" in (slurm.share / "gpu_manager.log").read_text(), 60)
     for name in ("training_task_1", "exp_train"):

@@ -18,6 +18,7 @@ import time
 
 import pytest
 
+import patience
 from fakeguard import address, endpoint, hash_of, socket_dir
 from patience import HANG, Stopwatch, wait_for
 
@@ -54,10 +55,8 @@ class World:
         self.started.append(p)
         return p
 
-    def run(self, *args, check=True, env=None, timeout=60):
-        done = subprocess.run([self.tenure, *map(str, args)], env=env or self.env, user=self.user,
-                              group=self.user, extra_groups=[], cwd="/", text=True, capture_output=True,
-                              timeout=timeout)
+    def run(self, *args, check=True, env=None, timeout=HANG):
+        done = patience.run([self.tenure, *args], timeout, env=env or self.env, user=self.user, group=self.user, extra_groups=[], cwd="/")
         if check:
             assert done.returncode == 0, (args, done.stdout, done.stderr)
         return done
@@ -463,7 +462,7 @@ def test_two_that_start_at_once(queue):
     for _ in range(5):
         all_ = [subprocess.Popen([q.m.tenure, "on", "--no-hold"], env=q.m.env, stdout=subprocess.DEVNULL,
                                  stderr=subprocess.PIPE, text=True) for _ in range(6)]
-        said = [p.communicate(timeout=HANG)[1] for p in all_]
+        said = [patience.communicate(p)[1] for p in all_]
         # Who comes to one that runs already has it take the options, which changes nothing here.
         codes = [p.returncode for p in all_]
         assert 0 in codes and set(codes) <= {0, 1}, said

@@ -16,9 +16,9 @@ from queuelib import elements
 def test_stop_running_and_waiting(queue):
     q = queue()
     q.start("--no-hold")
-    one = q.submit("-g", "0", "-l", "week", "-n", "first", "--", "sleep", "60")
-    two = q.submit("-g", "0", "-l", "week", "-n", "second", "--", "sleep", "60")
-    deaf = q.submit("-g", "0", "-n", "deaf", "--", "sh", "-c", "trap '' TERM; sleep 60; sleep 60")
+    one = q.submit("-g", "0", "-l", "week", "-n", "first", "--", "sleep", "600")
+    two = q.submit("-g", "0", "-l", "week", "-n", "second", "--", "sleep", "600")
+    deaf = q.submit("-g", "0", "-n", "deaf", "--", "sh", "-c", "trap '' TERM; sleep 600; sleep 600")
     q.wait(one, "running")
     q.wait(deaf, "running")
     said = q.m.run(q.m.tenure, "stop", "week").stdout
@@ -34,7 +34,7 @@ def test_stop_running_and_waiting(queue):
 
 def test_stop_elements(queue, tmp_path):
     q = queue()
-    i = q.submit("-g", "0", "--array", "1-4%1", "--", "sleep", "60")
+    i = q.submit("-g", "0", "--array", "1-4%1", "--", "sleep", "600")
     assert q.m.run(q.m.tenure, "stop", f"{i}.4").stdout.startswith(f"{i}.4")
     assert elements(q, i)["cancelled"] == 1
     q.start("--no-hold")
@@ -47,7 +47,7 @@ def test_stop_elements(queue, tmp_path):
     assert wait_for(lambda: [t["element"] for t in q.status()["queue"]["tasks"]] == [2])
     q.m.run(q.m.tenure, "stop", f"{i}.2")
     q.wait(i, "cancelled")
-    j = q.submit("-g", "0", "-n", "many", "--array", "1-4%2", "--", "sleep", "60")
+    j = q.submit("-g", "0", "-n", "many", "--array", "1-4%2", "--", "sleep", "600")
     assert wait_for(lambda: q.status()["queue"]["running"] == 2)
     q.m.run(q.m.tenure, "stop", "many")
     q.wait(j, "cancelled")
@@ -58,7 +58,7 @@ def test_stop_elements(queue, tmp_path):
 def test_stop_without_the_agent(queue):
     q = queue()
     q.start("--no-hold")
-    i = q.submit("-g", "0", "--", "sleep", "60")
+    i = q.submit("-g", "0", "--", "sleep", "600")
     q.wait(i, "running")
     q.kill()
     failed = q.m.run(q.m.tenure, "stop", str(i), check=False)
@@ -72,6 +72,7 @@ def test_stop_without_the_agent(queue):
 @pytest.mark.parametrize("array", [[], ["--array", "1-2"]], ids=["single", "element"])
 def test_stopped_while_its_end_is_written(world, faultfs, tmp_path, way, array):
     """Its attempt has failed and another one is to follow: who was told that it is stopped finds it so."""
+    world.expire = "20s"
     mount = faultfs(tmp_path / "below", tmp_path / "mnt")
     mark, go = tmp_path / "marks", tmp_path / "go"
     a = world.node("alpha", root=mount.path)
@@ -121,6 +122,7 @@ class Asked:
 
 def test_stopped_while_another_node_claims_it(world, faultfs, tmp_path):
     """An agent that was just about to claim it says that it does not have it, and not that it is told to end."""
+    world.expire = "20s"
     mount = faultfs(tmp_path / "below", tmp_path / "mnt")
     a, b = world.node("alpha", root=mount.path), world.node("beta", root=mount.below)
     a.start()
@@ -140,6 +142,7 @@ def test_stopped_while_another_node_claims_it(world, faultfs, tmp_path):
 @pytest.mark.parametrize("keeps", [True, False], ids=["kept", "not kept"])
 def test_stopped_while_it_is_claimed(world, faultfs, tmp_path, keeps):
     """That it is to end is written into its claim before anybody is told so, or that it could not be is said, too."""
+    world.expire = "20s"
     disk = faultfs(tmp_path / "below", tmp_path / "disk")
     mount = faultfs(disk.path, tmp_path / "mnt")
     a, other = world.node("alpha", root=mount.path), world.node("beta", root=disk.below)

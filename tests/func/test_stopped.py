@@ -2,6 +2,7 @@
 """Processes of ours that are stopped: by Ctrl-Z, by SIGSTOP. Nothing may stay held that nobody can
 yield or end (invariant 2)."""
 import contextlib
+import json
 import os
 import pathlib
 import select
@@ -11,7 +12,8 @@ import time
 
 import pytest
 
-from machine import AS_A_JOB, Machine, proc_exists
+import patience
+from machine import AS_A_JOB, Machine, proc_exists, until
 from patience import HANG, Stopwatch, must_come
 
 
@@ -120,7 +122,7 @@ def test_ctrl_z_lets_go_and_fg_holds_again(machine):
     t0 = Stopwatch()
     must_come(lambda: state(h.pid) == "T", 2)
     assert t0.took() < 1.2
-    assert m.empty()
+    assert m.empty() or t0.wall() > 1 and must_come(m.empty, 1)  # it waits a second for the guard
     time.sleep(1)
     assert m.empty()
     h.process.send_signal(signal.SIGCONT)
@@ -151,12 +153,14 @@ def test_off_says_that_the_agent_is_stopped(machine):
 
 def test_stopped_agent_holds_nothing_after_ten_seconds(machine):
     m, h = holding(machine)
+    before = Stopwatch()
+    m.status()  # it has told the guard nothing since that is older than this
     h.process.send_signal(signal.SIGSTOP)
     t0 = Stopwatch()
-    time.sleep(5)
-    assert len(m.holders()) == 2
-    must_come(m.empty, 10)
-    assert 8.5 < t0.wall() and t0.took() < 13
+    must_come(lambda: len(m.holders()) < 2, 12)
+    assert 8.5 < before.wall()
+    must_come(m.empty, 3)
+    assert t0.took() < 13
     time.sleep(1)
     assert m.empty()
     h.process.send_signal(signal.SIGCONT)
@@ -168,9 +172,12 @@ def test_stopped_guard_holds_nothing_after_two_seconds(machine):
     m, h = holding(machine)
     guard, holder = stop_guard_and_holder(m, gpu=1)
     t0 = Stopwatch()
-    must_come(lambda: m.holders() == [holder] and not m.used()[0], 5)
+
+    def gone():
+        states = [state(p) for p in (guard, holder) if proc_exists(p)]  # after ten seconds of silence the agent ends it
+        return m.holders() == [holder] and not m.used()[0] and states
+    assert must_come(gone, 5) == ["T", "T"]
     assert t0.took() < 3.5
-    assert state(guard) == state(holder) == "T"
     assert m.newcomer("--take", "90%")["result"] == 0
     e = h.next("agent", 14)
     assert f"GPU 1 (PID {holder}) did not let go without its guard" in e["text"]
@@ -210,10 +217,12 @@ def test_newcomer_of_a_holder_that_was_just_stopped(machine):
     m = machine(gpus=1, speed=1)
     h = m.hold("--load", "none")
     h.held(0)
-    holder = m.device(0)["holder_pid"]
+    holder, go = m.device(0)["holder_pid"], m.tmp / "go"
+    p = m.start("--take", "90%", "--retry", prefix=("sh", "-c", f'{until(go)}; exec "$@"', "sh"))  # it starts within five seconds
     stop_outside_of_driver(m, holder)
     watch = Stopwatch()
-    assert m.newcomer("--take", "90%", "--retry")["last_result"] == 0
+    go.touch()
+    assert json.loads(patience.communicate(p)[0].splitlines()[0])["last_result"] == 0
     assert "was stopped" in h.next("failed", gpu=0)["text"]
     assert h.next("yield", gpu=0)["verdict_to_freed_ms"] < 600 * watch.stretch()  # SIGKILL: 140-200
     assert not proc_exists(holder)

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+import patience
 from machine import proc_exists
 from patience import HANG, must_come, wait_for
 
@@ -49,8 +50,7 @@ class Site:
         (self.fake / "config.json").write_text(json.dumps({"worker": worker, "env": env, **more}))
 
     def run(self, *argv, code=0, **env):
-        done = subprocess.run([str(a) for a in argv], env={**self.env, **env}, text=True, capture_output=True,
-                              timeout=HANG, cwd=self.tmp)
+        done = patience.run(argv, env={**self.env, **env}, cwd=self.tmp)
         assert code is None or done.returncode == code, (argv, done)
         return done.stdout + done.stderr
 

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+import patience
 from machine import proc_exists
 from patience import HANG, wait_for
 from queuelib import Queue
@@ -253,9 +254,8 @@ def test_sweep(body, build, env, tmp_path):
     probe = subprocess.run([*NAMESPACE, "true"], capture_output=True)
     if probe.returncode:
         pytest.skip(f"no PID namespace here: {probe.stderr.decode()}")
-    done = subprocess.run([*NAMESPACE, "/usr/bin/python3", HERE, body, build, tmp_path],
-                          env={**env, "PYTHONPATH": str(HERE.parent)}, text=True,
-                          capture_output=True, timeout=120)
+    done = patience.run([*NAMESPACE, "/usr/bin/python3", HERE, body, build, tmp_path], 120,
+                        env={**env, "PYTHONPATH": str(HERE.parent)})
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -296,7 +296,6 @@ finally:
     inside.kill(), outside.kill()
 """
     (tmp_path / "script.py").write_text(script)
-    done = subprocess.run([build / "tenure", "sim", "--", sys.executable, tmp_path / "script.py", tmp_path / "mark",
-                           build / "tenure"], env={**env, "TMPDIR": str(tmp_path)}, text=True, capture_output=True,
-                          timeout=60)
+    done = patience.run([build / "tenure", "sim", "--", sys.executable, tmp_path / "script.py", tmp_path / "mark", build / "tenure"],
+                        env={**env, "TMPDIR": str(tmp_path)})
     assert done.returncode == 0, done

@@ -177,15 +177,16 @@ def unique(name):
 
 
 def test_exit_codes_log_and_record(drv):
-    t = unique("exit")
+    t, began = unique("exit"), time.monotonic_ns()
     end = drv.run(t, "sh", "-c", "echo out; echo err >&2; exit 3")
+    took = time.monotonic_ns() - began
     assert (end["outcome"], end["exit_code"], end["cause"]) == ("exited", 3, "self")
     log = drv.whole_log(t)
     assert "=== command   sh -c 'echo out; echo err >&2; exit 3'\n" in log and "\nout\nerr\n=== ended" in log and "exit code 3" in log
     rec = drv.record(t)
     assert rec["outcome"] == "exited" and rec["exit_code"] == 3 and rec["token"] == t
     assert rec["boot_id"] == pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert 0 < rec["run_ns"] < 5e9 and rec["max_rss_bytes"] > 100000
+    assert 0 < rec["run_ns"] < took and rec["max_rss_bytes"] > 100000
     t = unique("sig")
     end = drv.run(t, "sh", "-c", "kill -SEGV $$")
     assert (end["outcome"], end["signal"]) == ("signalled", 11)
@@ -365,13 +366,16 @@ while :; do sleep 60; done""")
 
 
 def test_stop_of_the_leader_lets_it_tell_its_own(drv, tmp_path):
-    t = unique("leader")
-    drv.start(t, "sh", "-c", "trap 'echo saved; exit 0' USR1; sh -c \"trap 'echo CHILD-GOT-IT' USR1; echo up; "
-              "while :; do sleep 0.1; done\" & while :; do sleep 0.05; done", flags=END_TREE)
-    drv.wait("started", t)
-    must_come(lambda: "up\n" in drv.log(t))
-    drv.say(f"stop {t} {int(signal.SIGUSR1)} 3000 {LEADER}")
-    end = drv.wait("ended", t)
+    for grace_ms in 3000, 9000:  # in which it comes to its trap
+        t = unique("leader")
+        drv.start(t, "sh", "-c", "trap 'echo saved; exit 0' USR1; sh -c \"trap 'echo CHILD-GOT-IT' USR1; echo up; "
+                  "while :; do sleep 0.1; done\" & while :; do sleep 0.05; done", flags=END_TREE)
+        drv.wait("started", t)
+        must_come(lambda t=t: "up\n" in drv.log(t))
+        drv.say(f"stop {t} {int(signal.SIGUSR1)} {grace_ms} {LEADER}")
+        end = drv.wait("ended", t, 20)
+        if end["outcome"] == "exited":
+            break
     assert end["outcome"] == "exited" and "saved" in drv.whole_log(t)
 
 
@@ -424,9 +428,12 @@ def test_wall_clock_that_jumps_changes_no_duration(build, tmp_path, drivers, mon
     monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "jump.so"))
     drv = drivers()
     monkeypatch.delenv("LD_PRELOAD")
-    t = unique("jump")
-    end = drv.run(t, "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done", timeout_ms=400, grace_ms=300)
-    assert (end["cause"], end["signal"]) == ("timeout", 9) and 0.7e9 < end["run_ns"] < 5e9
+    for ms in 400, 1600, 6400:  # by then the shell ignores TERM
+        t, began = unique("jump"), time.monotonic_ns()
+        end = drv.run(t, "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done", timeout_ms=ms, grace_ms=300)
+        if end["signal"] == 9:
+            break
+    assert (end["cause"], end["signal"]) == ("timeout", 9) and (ms + 300) * 1e6 < end["run_ns"] < time.monotonic_ns() - began
     rec = drv.record(t)
     assert abs(rec["ended_wall_ns"] - rec["started_wall_ns"]) > 86400e9 / 2
 
@@ -459,9 +466,9 @@ def test_ends_only_with_its_tree(drv, tmp_path):
     end = drv.wait("ended", t)
     assert end["exit_code"] == 6 and end["run_ns"] > end["leader_ns"] + 0.2e9
     assert "late\n=== ended" in drv.whole_log(t)
-    t = unique("cut")
+    t, began = unique("cut"), time.monotonic_ns()
     end = drv.run(t, "sh", "-c", "(setsid sleep 1000 &) ; exit 0", flags=END_TREE)
-    assert end["exit_code"] == 0 and end["cause"] == "self" and end["run_ns"] < 5e9
+    assert end["exit_code"] == 0 and end["cause"] == "self" and end["run_ns"] < time.monotonic_ns() - began
 
 
 def test_zombies_do_not_keep_it(drv):
@@ -477,7 +484,7 @@ def test_other_users_processes_are_left_alone(drv, tmp_path):
     t = unique("other")
     pid = tmp_path / "pid"
     drv.start(t, "sh", "-c", f"python3 -c \"import os; os.setresuid(65534,65534,65534); "
-              f"os.execvp('sleep', ['sleep', '20'])\" & echo $! > {pid}; sleep 20")
+              f"os.execvp('sleep', ['sleep', '600'])\" & echo $! > {pid}; sleep 600")
     other = pid_in(pid)
     must_come(lambda: "Uid:\t65534" in pathlib.Path(f"/proc/{other}/status").read_text())
     drv.say(f"stop {t} 15 200 {TREE}")
@@ -691,15 +698,22 @@ def test_shim_told_to_end_with_its_task(drv, at_term, ended):
 @pytest.mark.parametrize("leaves", [False, True])
 def test_shim_told_to_end_a_moment_after_its_task(drv, leaves):
     """Who tells all of them does it one after another, and the task may have ended in between."""
-    t = unique("late")
-    drv.start(t, "sh", "-c", ("sleep 100 & " if leaves else "") + "echo set; exec sleep 100")
-    m = drv.wait("started", t)
-    must_come(lambda: "\nset\n" in drv.log(t))
-    os.kill(m["task"], signal.SIGTERM)
-    must_come(lambda: state_of(m["task"]) == "Z", step=0.002)
-    os.kill(m["pid"], signal.SIGTERM)
-    end = drv.wait("ended", t)
-    assert (end["cause"], end["outcome"], end["signal"]) == ("term", "signalled", 15)
+    for _ in range(10):
+        t = unique("late")
+        drv.start(t, "sh", "-c", ("sleep 100 & " if leaves else "") + "echo set; exec sleep 100")
+        m = drv.wait("started", t)
+        must_come(lambda t=t: "\nset\n" in drv.log(t))
+        began = time.monotonic()
+        os.kill(m["task"], signal.SIGTERM)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it was too late, and that is reaped
+            while state_of(m["task"]) != "Z":
+                time.sleep(0.002)
+            os.kill(m["pid"], signal.SIGTERM)
+        in_time = time.monotonic() - began < 0.5  # for so long its shim is in doubt
+        end = drv.wait("ended", t)
+        if in_time:
+            break
+    assert in_time and (end["cause"], end["outcome"], end["signal"]) == ("term", "signalled", 15)
 
 
 def test_task_that_somebody_terminates(drv):
@@ -832,6 +846,7 @@ for i in range(600000):
     if i % 1000 == 0: sys.stdout.flush(); time.sleep(0.004)
 """, log=log, log_limit=8 << 20)
     most = 0
+    drv.wait("started", t)  # its log is there
     try:
         while True:
             try:
@@ -865,7 +880,7 @@ def swept(drv, text, pids):
 
 def test_sweep_gpu_ends_what_stays_and_spares_tasks(drv):
     t = unique("keep")
-    drv.start(t, "sleep", "30")
+    drv.start(t, "sleep", "600")
     task = drv.wait("started", t)["task"]
     with subprocess.Popen(["sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done"], start_new_session=True,
                           stdout=subprocess.PIPE) as stray:
@@ -878,14 +893,14 @@ def test_sweep_gpu_ends_what_stays_and_spares_tasks(drv):
         assert "pattern" in swept(drv, f"sweep gpu list trap {listed}", pids)[stray.pid]
         swept(drv, f"sweep gpu end - {listed}", pids)
         assert stray.wait(HANG) == -signal.SIGKILL
-    drv.say(f"stop {t} 15 500 0")
+    drv.say(f"stop {t} 15 60000 0")
     assert drv.wait("ended", t)["signal"] == 15
 
 
 def test_sweep_python_lists_who_is_spared(drv):
     """Only listed: a real sweep would end the Python processes of whoever runs the tests."""
     t = unique("py")
-    code = "import time; time.sleep(30)"
+    code = "import time; time.sleep(600)"
     drv.start(t, sys.executable, "-c", code)
     task = drv.wait("started", t)["task"]
     stray = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)

@@ -6,6 +6,7 @@ import pathlib
 import re
 
 import pytest
+from machine import DURATION
 from patience import wait_for
 from queuelib import Queue
 
@@ -33,7 +34,7 @@ def plain(value, q):
         value = "TIME" if TIME.match(value) else value.replace(str(q.spool), "SPOOL").replace(q.host, "NODE")
         for pattern, word in ((r"GPU-[0-9a-f-]{36}", "UUID"), (r",u\d+", ",uN"), (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "WHEN"),
                               (r"/\d{4}-\d\d-\d\d/", "/DAY/"), (r"PID \d+", "PID N"), (r"\b\d+ variables", "N variables"),
-                              (r"^(ran|cwd|host|user|uid|umask) .*", r"\1 .."), (r"(?<= )\d+m?s(?= +on )", "N")):
+                              (r"^(ran|cwd|host|user|uid|umask) .*", r"\1 .."), (rf"(?<= ){DURATION}(?= +on )", "N")):
             value = re.sub(pattern, word, value)
     return value
 

@@ -10,6 +10,7 @@ import tempfile
 
 import pytest
 
+import patience
 from patience import HANG
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -372,8 +373,9 @@ def test_bootstrap_knows_every_program_that_is_installed(tree, build):
 
 def test_packed_suite_finds_its_parts(build, tmp_path):
     env = {**os.environ, "TENURE_BUILD": str(build)}
-    subprocess.run([ROOT / "tests/gpu/pack", tmp_path / "pack"], env=env, check=True, timeout=60)
-    r = subprocess.run([tmp_path / "pack/with", tmp_path / "pack/run"], env=env, text=True, capture_output=True, timeout=60)
+    packed = patience.run([ROOT / "tests/gpu/pack", tmp_path / "pack"], env=env)
+    assert packed.returncode == 0, packed
+    r = patience.run([tmp_path / "pack/with", tmp_path / "pack/run"], env=env)
     assert "run: no facts binary" not in r.stderr and "facts: " in r.stderr + r.stdout, r
 
 

@@ -11,7 +11,6 @@ import signal
 import struct
 import subprocess
 import termios
-import time
 
 import pytest
 
@@ -190,10 +189,10 @@ UP, DOWN, ENTER, TAB, BACK_TAB = "\033OA", "\033OB", "\r", "\t", "\033[Z"
 def test_one_look_as_text(queue, top_built):
     q = queue(gpus=2)
     q.start()
-    guest = subprocess.Popen([q.newcomer, "--take", "40%", "--stay", "60"], env=q.env, stdout=subprocess.PIPE)
+    guest = subprocess.Popen([q.newcomer, "--take", "40%", "--stay", "600", "--retry"], env=q.env, stdout=subprocess.PIPE)
     guest.stdout.readline()  # it has its memory, on the first GPU
     try:
-        runs = q.submit("-n", "runs", "-l", "week", "--timeout", "2h", "--", "sleep", "60")
+        runs = q.submit("-n", "runs", "-l", "week", "--timeout", "2h", "--", "sleep", "600")
         q.wait(runs, "running")
         q.submit("-n", "waits", "-l", "week", "-g", "2", "--", "true")
         q.wait(q.submit("-g", "0", "-n", "broken", "--", "sh", "-c", "exit 3"), "failed")
@@ -222,6 +221,7 @@ def test_one_look_of_who_comes_late_to_it(queue, top_built, tmp_path):
     q = queue()
     q.start("--no-hold")
     q.wait(q.submit("-g", "0", "-n", "short", "--", "true"), "done")
+    must_come(lambda: "task 1 (short) is done" in " ".join(q.run("events").stdout.split()))
     shown = q.m.run(q.m.tenure, "top", "--once", env={**q.env, "LD_PRELOAD": str(slow),
                                                                  "ASAN_OPTIONS": "verify_asan_link_order=0"}).stdout
     assert re.search(r"EVENTS\n(?s:.*) task 1 \(short\) is done\n", shown), shown
@@ -320,8 +320,8 @@ def test_events_and_gpus_are_rows_too(queue, terminal):
     q.start()
     first = q.submit("-n", "first", "--", "sh", "-c", "echo hello from it; exec sleep 600")
     q.wait(first, "running")
+    must_come(lambda: "held 122" in q.run("events").stdout)  # the last event for now
     t = terminal(q)
-    t.until("held 122")  # the last event for now
     t.until(f"task {first} (first) has started")
     t.type(TAB + ENTER)  # the GPU, and all of it
     t.until(re.compile("^memory total +140.4 GiB", re.M), re.compile(rf"^for +{DURATION} *$", re.M), "uuid", "lines 1 to 23 of")
@@ -555,10 +555,11 @@ def test_why_nothing_is_told(queue, terminal):
             w.close()
     q.agent.send_signal(signal.SIGSTOP)
     try:
-        shown = q.run("top", "--once").stdout
+        # It looks for seven seconds, of which it waits five for an agent that says nothing.
+        shown = must_come(lambda: (s := q.run("top", "--once").stdout) and f"the agent (PID {q.agent.pid}) is stopped" in s and s)
     finally:
         q.agent.send_signal(signal.SIGCONT)
-    assert f"the agent (PID {q.agent.pid}) is stopped" in shown and "none is known" not in shown
+    assert "none is known" not in shown
 
 
 def test_the_agent_comes_and_goes(queue, terminal):

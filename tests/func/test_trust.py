@@ -10,6 +10,7 @@ import tempfile
 
 import pytest
 
+import patience
 from patience import HANG, wait_for
 
 
@@ -31,9 +32,8 @@ class User:
                     "TENURE_SITE_CONFIG": str(world / "site.yaml")}
 
     def run(self, *args, **more):
-        return subprocess.run(["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups",
-                               *map(str, args)], env=self.env, cwd="/", text=True, capture_output=True,
-                              timeout=60, **more)
+        return patience.run(["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups", *args],
+                            env=self.env, cwd="/", **more)
 
     def tenure(self, *args):
         return self.run(self.world / "tenure", *args)

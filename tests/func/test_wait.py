@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """`tenure wait`: for what never comes by itself, and for what the agent does not know."""
 import os
+import re
 import subprocess
 
-from patience import HANG
+from patience import HANG, must_come
 
 
 def test_wait_for_what_the_agent_does_not_know(queue):
@@ -12,12 +13,13 @@ def test_wait_for_what_the_agent_does_not_know(queue):
     q.start("--no-hold")
     os.rename(q.spool, q.spool + ".moved")
     i = q.submit("-g", "0", "--", "true")
-    waits = subprocess.Popen([q.m.tenure, "wait", "--timeout", "1m", str(i)], env=q.m.env, text=True,
+    waits = subprocess.Popen([q.m.tenure, "wait", "--timeout", "1m", str(i)], env={**q.m.env, "COLUMNS": "400"}, text=True,
                              stderr=subprocess.PIPE)
-    assert "not in the queue" in waits.stderr.readline()
+    # An agent that has not looked within a second and a half says so.
+    assert re.search("not in the queue|has not seen it yet", waits.stderr.readline())
     waits.kill()
     waits.communicate()
-    assert "not in the queue" in q.why(i)
+    must_come(lambda: "not in the queue" in q.why(i))
 
 
 def test_wait_says_what_never_comes_by_itself(queue):

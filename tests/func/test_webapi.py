@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What can be asked of `tenure serve` and done by it; each answer is checked against web/openapi.json (weblib.check)."""
 import datetime
+import http.client
 import json
 import os
 import pathlib
@@ -130,7 +131,7 @@ def test_a_task_from_its_submission_to_its_end(web):
     assert (row["state"], row["name"], row["lane"], row["exit"]) == ("done", "one", "l", 0)
     shown = w.get(f"/api/v1/tasks/{i}").json
     assert shown["state"] == "done" and shown["task"]["name"] == "one"
-    log = w.get(f"/api/v1/tasks/{i}/log")
+    log = must_come(lambda: "=== ended" in (a := w.get(f"/api/v1/tasks/{i}/log")).text and a)
     assert log.status == 200 and "hello\nof mine\n" in log.text and f"{w.env['HOME']}\n" in log.text
     events.close()
 
@@ -190,15 +191,20 @@ def test_who_does_not_read_delays_nobody(web, tmp_path):
     w.node.run("submit", "--from", str(lines))
     ended = {awake.next(event="task-ended", limit=60)[1]["task"] for _ in range(400)}
     assert ended == set(range(1, 401))
-    seen, patience = 0, Limit(60)
-    while not patience.over():
-        line = asleep.answer.readline().decode()
-        if line.startswith("data: "):
-            doc = json.loads(line[6:])
-            seen += doc.get("event") == "task-ended"
-            seen += doc.get("events", 0)  # lost
-        if seen >= 400:
-            break
+    seen, ident, last, patience = 0, None, None, Limit(60)
+    while seen < 400 and not patience.over():
+        try:
+            line = asleep.answer.readline().decode()
+        except (http.client.HTTPException, ConnectionError):
+            line = ""
+        if not line:  # who takes nothing for 15 s is cut off, and comes again
+            asleep.close()
+            asleep = Events(w, **({"Last-Event-ID": last} if last else {}))
+        elif line.startswith("id: "):
+            ident = line[4:].strip()
+        elif line.startswith("data: "):
+            doc, last = json.loads(line[6:]), ident
+            seen += (doc.get("event") == "task-ended") + doc.get("events", 0)  # lost
     assert seen >= 400
     asleep.close()
     awake.close()
@@ -405,7 +411,7 @@ def test_what_a_task_prints_stays_text(web):
     says = "\033]0;title\007\033[31m<script>alert(1)</script>"
     i = submit(w, argv=["printf", "%s", says], gpus=0)
     must_come(lambda: w.get(f"/api/v1/tasks/{i}").json["state"] == "done")
-    answer = w.get(f"/api/v1/tasks/{i}/log")
+    answer = must_come(lambda: "=== ended" in (a := w.get(f"/api/v1/tasks/{i}/log")).text and a)
     assert says in answer.text  # byte by byte, for who looks at it elsewhere
     assert answer.kind == "text/plain" and answer.headers["X-Content-Type-Options"] == "nosniff"
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
@@ -469,8 +475,7 @@ def test_a_key_is_done_once(web):
         w.ask("POST", "/api/v1/tasks", task, {"Idempotency-Key": "crowd"}))) for _ in range(8)]
     for t in threads:
         t.start()
-    for t in threads:
-        t.join(HANG)
+    must_come(lambda: not any(t.is_alive() for t in threads), HANG)
     assert {a.status for a in answers} <= {201, 409} and len({a.json["id"] for a in answers if a.status == 201}) == 1
     node = w.node
     w.process.kill()
@@ -502,7 +507,7 @@ def test_the_last_day_of_devices(web, queue):
     # How fine it is follows from how much there is to tell.
     assert read("")["step_s"] == 20 and read("/0")["step_s"] == 20
     recent = read("", f"?since={doc['now'] - 3600}&step=60")
-    assert recent["seconds"] in range(3600, 3620) and all(t >= doc["now"] - 3660 for t in recent["devices"][0]["samples"]["t"])
+    assert 3599 <= recent["seconds"] <= 3601 + recent["now"] - doc["now"] and all(t >= doc["now"] - 3660 for t in recent["devices"][0]["samples"]["t"])
     for since in (0, doc["now"] + 5000):
         assert read("", f"?since={since}&step=3600")["seconds"] in (86400, 10)
     # One device, by its UUID or its number.
@@ -535,8 +540,7 @@ def test_commands_and_what_the_agent_is_asked_beside_each_other(web):
     threads = [threading.Thread(target=ask, args=(n,)) for n in range(3)]
     for t in threads:
         t.start()
-    for t in threads:
-        t.join(HANG)
+    must_come(lambda: not any(t.is_alive() for t in threads), HANG)
     assert set(answers) <= {200, 429} and answers.count(200) > 60
 
 
@@ -545,7 +549,7 @@ def test_ranges_of_a_log(web):
     i = submit(w, command="printf 0123456789", gpus=0)
     must_come(lambda: w.get(f"/api/v1/tasks/{i}").json["state"] == "done")
     path = f"/api/v1/tasks/{i}/log"
-    whole = w.get(path)
+    whole = must_come(lambda: "=== ended" in (a := w.get(path)).text and a)
     assert "0123456789" in whole.text and whole.headers["Accept-Ranges"] == "bytes"
     n = len(whole.body)
     for asked, first, last in (("0-3", 0, 3), ("4-", 4, n - 1), ("-5", n - 5, n - 1), (f"2-{n + 100}", 2, n - 1)):
@@ -691,10 +695,10 @@ def test_a_heartbeat_grows_older_while_the_file_server_does_not_answer(world, fa
             return (node["age_s"], node["gpus_age_s"]) if node and node["gpus_age_s"] is not None else None
         assert must_come(ages)[0] < HANG
         disks[0].rule("all", "hang")
-        must_come(lambda: min(ages()) > 5)
+        must_come(lambda: (a := ages()) and min(a) > 5)
         assert w.get("/api/v1/health").status == 200
         disks[0].clear()
-        must_come(lambda: max(ages()) < 5)
+        must_come(lambda: (a := ages()) and max(a) < 5)
     finally:
         disks[0].clear()
         w.end()
@@ -857,8 +861,7 @@ def test_a_flood_keeps_nobody_out(web, tmp_path):
     threads = [threading.Thread(target=flood) for _ in range(4)]
     for t in threads:
         t.start()
-    for t in threads:
-        t.join(HANG)
+    must_come(lambda: not any(t.is_alive() for t in threads), HANG)
     assert len(seen) == 400 and set(seen) <= {200, 429} and 200 in seen
     must_come(lambda: w.get("/api/v1/tasks?limit=1").status == 200)
 
@@ -969,7 +972,7 @@ def test_its_end_or_its_sleep_changes_nothing(web, how):
     events = Events(w)
     w.process.send_signal(how)
     try:
-        guest = subprocess.run([q.newcomer, "--take", "40%"], env=q.env, capture_output=True, text=True, timeout=HANG)
+        guest = subprocess.run([q.newcomer, "--take", "40%", "--retry"], env=q.env, capture_output=True, text=True, timeout=HANG)
         assert guest.returncode == 0, guest.stdout + guest.stderr
         j = q.submit("-g", "0", "--", "true")
         q.wait(j, "done")
