@@ -40,7 +40,10 @@
 
 #define SEE_LIMIT_MS	20000 /* a guard that starts may have to wake the driver up */
 #define REFUSED_WAIT_MS 30000 /* a policy that was refused later is sent again */
-#define STOP_LIMIT_MS	1000  /* DROPPED is due; then we end without it */
+#define STOP_LIMIT_MS	1000  /* DROPPED is due; then we end without it, */
+#define SLOW_LIMIT_MS	5000  /* but later where who has to let go only gets no processor, */
+#define SLOW_STEP_MS	100   /* which is looked at so often; */
+#define SLOW_LOOKS	3     /* not in so many looks in a row: they do not let go */
 #define FLUSH_STEP_MS	5
 #define FLUSH_LIMIT_MS	2000 /* the last lines get so long */
 #define BURN_LIMIT_MS	8000 /* a burn that was told to end, to say what it has found */
@@ -61,8 +64,10 @@ enum pause {
 struct lifecycle {
 	struct agent *a;
 	uv_signal_t signals[SLOT_MAX];
-	uv_timer_t timer; /* what is due in this phase */
-	bool unread;	  /* what has come until then has not been looked at yet */
+	uv_timer_t timer;    /* what is due in this phase */
+	uint64_t late_ns;    /* from then on it is late */
+	bool unread;	     /* what has come until then has not been looked at yet */
+	unsigned int n_idle; /* looks in a row since then in which nobody wanted a processor */
 	uv_timer_t deadline_timer;
 	uv_timer_t pause_timer;
 	unsigned int handles;
@@ -138,6 +143,25 @@ struct life_step life_step(enum life_phase phase, enum life_event event)
 
 /* -------- what is due in a phase -------- */
 
+static bool wants_processor(pid_t pid)
+{
+	struct proc_peek p;
+
+	return pid > 0 && proc_peek(pid, &p) == 0 && p.state == 'R';
+}
+
+/* The guard too takes no holder that runs for one that does not let go. */
+static bool is_only_slow(struct lifecycle *l)
+{
+	const struct view *v = &l->a->view;
+	bool wants = wants_processor(v->guard.pid);
+
+	for (uint32_t i = 0; i < v->n_slots && !wants; i++)
+		wants = v->seen[i] && wants_processor(v->devices[i].holder_pid);
+	l->n_idle = wants ? 0 : l->n_idle + 1;
+	return l->n_idle < SLOW_LOOKS && clock_mono_ns() < l->late_ns + SLOW_LIMIT_MS * NS_PER_MS;
+}
+
 static void on_late(uv_timer_t *timer)
 {
 	static const char blind[] =
@@ -156,6 +180,10 @@ static void on_late(uv_timer_t *timer)
 		(void)uv_timer_start(timer, on_late, 1, 0);
 		return;
 	}
+	if (l->a->view.life.phase == LIFE_RELEASING && is_only_slow(l)) {
+		(void)uv_timer_start(timer, on_late, SLOW_STEP_MS, 0);
+		return;
+	}
 	life_post(l->a, LIFE_LATE,
 		  &(struct life_cause){ .end = AGENT_FAILED,
 					.code = -ETIMEDOUT,
@@ -166,6 +194,8 @@ static void on_late(uv_timer_t *timer)
 static void wait_for_late(struct lifecycle *l, uint64_t ms)
 {
 	l->unread = true;
+	l->n_idle = 0;
+	l->late_ns = clock_mono_ns() + ms * NS_PER_MS;
 	(void)uv_timer_start(&l->timer, on_late, ms, 0);
 }
 

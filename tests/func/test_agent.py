@@ -285,6 +285,20 @@ def test_guard_that_confirms_while_the_agent_has_no_processor(guard, agent):
     assert a.p.wait(HANG) == 0
 
 
+def test_guard_that_only_gets_no_processor(guard, agent):
+    with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as busy:
+        guard.pid, guard.answer_drop = busy.pid, False
+        a = agent()
+        a.line("gpu 1")
+        a.p.send_signal(signal.SIGINT)
+        must_come(lambda: guard.drops)
+        with pytest.raises(subprocess.TimeoutExpired):
+            a.p.wait(2)
+        guard.send(fg.Head(fg.VERSION, fg.DROPPED, fg.c.sizeof(fg.Head)))
+        assert a.p.wait(HANG) == 0
+        busy.kill()
+
+
 def test_policy_refused(guard, agent):
     guard.policy_reply = (-22, "gpus: there is no GPU 9; there are 0 and 1")
     a = agent("--gpus", "9")
@@ -585,8 +599,7 @@ def test_unwritable_state_directory(guard, agent, tenure, dev):
     s = must_come(lambda: (s := json.loads(tenure("status", "--json", "--dev-dir", str(dev)).stdout))["lines_lost"] > 0 and s)
     assert "/proc/nowhere" in s["log_trouble"]
     assert "could not be written: " in tenure("status", "--dev-dir", str(dev)).stdout
-    assert select.select([a.p.stderr], [], [], 10)[0]
-    said = os.read(a.p.stderr.fileno(), 65536).decode()
+    said = a.p.stderr.readline()
     a.stop()
     assert a.p.stderr.read() == ""
     assert said.count("\n") == 1 and said.startswith("tenure: warning: log and events are not ")

@@ -947,8 +947,8 @@ def test_commands_count(web):
     for t in threads:
         t.start()
     try:
-        # As soon as they got so much of the processors, of which a busy machine may not give as much.
-        assert wait_for(lambda: 429 in seen) or processor_s(w.process.pid) - used < 2 + (time.monotonic() - began) / 4, seen[-20:]
+        # As soon as they got so much of the processors, of which a busy machine may not give as much; what was under way counts, too.
+        assert wait_for(lambda: 429 in seen) or processor_s(w.process.pid) - used < 2 + (time.monotonic() - began) / 4 + 2, seen[-20:]
         owner = [w.get(path, headers=w.bearer(), tcp=True).status for _ in range(10) for path in ("/api/v1/status", f"/api/v1/tasks/{i}")]
         assert set(owner) == {200}, owner
         assert w.get("/api/v1/session", tcp=True).status == 401 and w.get("/api/v1/health").status == 200
