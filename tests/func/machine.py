@@ -3,6 +3,7 @@
 
 Everything that is waited for has a limit, and close() ends whatever still runs on the machine.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -54,12 +55,18 @@ AS_A_JOB = [sys.executable, "-c", "import os, sys; os.setpgid(0, 0); os.execv(sy
 def children(pid):
     """Of all of its threads."""
     found = []
-    for path in (p / "children" for p in pathlib.Path(f"/proc/{pid}/task").glob("*")):
-        try:
-            found += [int(c) for c in path.read_text().split()]
-        except OSError:
-            pass
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                found += [int(c) for c in pathlib.Path(f"/proc/{pid}/task/{thread}/children").read_text().split()]
     return found
+
+
+def kill_at_once(pids, number=signal.SIGKILL):
+    """One that has ended by now, because another one of them has, is left out."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def let_others_through(path):
@@ -276,12 +283,7 @@ class Machine(Looks):
                 p.kill()
             p.wait()
         own = {self.p.pid, *children(self.p.pid)}
-        for pid in self.pids():
-            if pid not in own:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+        kill_at_once(set(self.pids()) - own)
         self.p.stdin.close()
         try:
             self.p.wait(HANG)

@@ -98,12 +98,6 @@ def marking(path, meanwhile):
     return ["sh", "-c", f"echo begun $$ $TENURE_ATTEMPT >> {path}; {what}; echo over $$ >> {path}"]
 
 
-def kill_at_once(pids):
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):  # a task is ended by who finds its shim dead
-            os.kill(pid, signal.SIGKILL)
-
-
 def first_stays(path):
     """Of a task that is run again: its first run does not end by itself."""
     return f"[ -e {path} ] || {{ touch {path}; exec sleep 600; }}"

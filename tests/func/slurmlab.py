@@ -23,7 +23,7 @@ import socket
 import tempfile
 
 import patience
-from machine import Machine, children, proc_exists
+from machine import Machine, children, kill_at_once, proc_exists
 from patience import must_come
 from warden import Warden
 
@@ -223,10 +223,7 @@ class Lab:
     def kill_processes(self, name):
         """Of all jobs on the node."""
         m = self.machines[name]
-        own = {m.p.pid, *children(m.p.pid)}
-        for pid in m.pids():
-            if pid not in own:
-                os.kill(pid, signal.SIGKILL)
+        kill_at_once(set(m.pids()) - {m.p.pid, *children(m.p.pid)})
 
     def stop_controller(self):
         os.kill(self.controller, signal.SIGTERM)

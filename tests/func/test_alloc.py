@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 """Allocations: `alloc`, `start`, `allocs`, `release`, and what becomes of them on bad days."""
-import contextlib
 import json
 import os
 import pathlib
@@ -11,6 +10,7 @@ import sys
 
 import pytest
 
+from machine import kill_at_once
 from patience import HANG, must_come, slowness
 
 
@@ -340,9 +340,7 @@ def test_program_goes_on_after_a_lost_shim(queue):
     q.run("start", "a", "--", "sh", "-c", "echo attempt $TENURE_ATTEMPT; exec sleep 1000")
     phase(q, "a", "running")
     shim, keeper = shim_and_keeper(q, 1)
-    for pid in keeper, shim:
-        with contextlib.suppress(ProcessLookupError):  # the shim ends when it sees that its keeper has
-            os.kill(pid, signal.SIGKILL)
+    kill_at_once((keeper, shim))
     must_come(lambda: q.log(1).count("\nattempt 1\n") == 2)  # it does not count as a try
     assert "was running when its attempt ended" in q.log(1)
     assert phase(q, "a", "running")["order"] == 1

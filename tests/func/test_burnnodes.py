@@ -12,8 +12,8 @@ import pytest
 
 import patience
 from holdlib import GIB
-from machine import children
-from nodelib import kill_at_once, two_that_know_each_other
+from machine import children, kill_at_once
+from nodelib import two_that_know_each_other
 from patience import HANG, Stopwatch, must_come
 from test_burn import lasting
 from test_list import Terminal

@@ -3,12 +3,11 @@
 import json
 import os
 import pathlib
-import signal
 import time
 
 import pytest
 
-from machine import proc_exists
+from machine import kill_at_once, proc_exists
 from nodelib import lines, two_that_know_each_other
 from patience import wait_for
 
@@ -168,8 +167,7 @@ def test_claim_that_cannot_be_recovered_at_first(world, faultfs, tmp_path, fault
     assert wait_for(mark.exists)
     shims = a.shims()
     a.kill()
-    for pid in shims:
-        os.kill(pid, signal.SIGKILL)
+    kill_at_once(shims)
     with mount.ruled(fault):
         a.start(wait=False)
         # The latter where it takes over what the killed shim has left, and ends that itself.

@@ -12,7 +12,7 @@ import time
 import pytest
 
 import patience
-from machine import Machine, proc_exists
+from machine import Machine, kill_at_once, proc_exists
 from patience import HANG, must_come, wait_for
 
 CONFIG = """
@@ -481,8 +481,7 @@ def test_ends_where_no_agent_can_begin(compete):
     agent, guard = must_come(lambda: (p := pids()) and p[0] != first[0] and p)
     must_come(lambda: c.out().count("Watching all GPUs") == 2)  # one that it has not heard of counts as one that could not begin
     c.m.ctl("nvml", "lost")
-    for pid in guard, agent:
-        os.kill(pid, signal.SIGKILL)
+    kill_at_once((guard, agent))
     assert c.ends() == 1, c.out()
     out = c.out()
     assert out.count("cannot see any GPU") == 3 and "there can be no agent; what waits is run by the next start" in out

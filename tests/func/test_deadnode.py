@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from machine import children, proc_exists, until
-from nodelib import first_stays, kill_at_once, lines, marking, two_that_know_each_other
+from machine import children, kill_at_once, proc_exists, until
+from nodelib import first_stays, lines, marking, two_that_know_each_other
 from patience import HANG, must_come, wait_for
 
 

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from nodelib import caching_nodes, kill_at_once, lines
+from machine import kill_at_once
+from nodelib import caching_nodes, lines
 from patience import HANG, must_come, wait_for
 
 HERE = pathlib.Path(__file__).parent
@@ -221,7 +222,7 @@ def test_clocks_that_are_ten_minutes_apart(world, faultfs, tmp_path):
     assert wait_for(lambda: "beta" in a.others() and "alpha" in b.others())
     first = b.submit("-g", "0", "--", "sh", "-c", f"echo begun >> {tmp_path}/marks; exec sleep 600")
     must_come(lambda: lines(tmp_path / "marks"))
-    time.sleep(3)  # thirty beats, each ten minutes off
+    time.sleep(3)  # each hears of the other as it is now, ten minutes off, which is more than a minute's silence
     assert len(lines(tmp_path / "marks")) == 1 and not a.said("is gone") and not b.said("is gone")
     for node, clock in [(a, 600), (b, -600), (a, 0)]:
         now = seen(clock, node)

@@ -9,8 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from machine import DURATION
-from nodelib import caching_nodes, kill_at_once, lines
+from machine import DURATION, kill_at_once
+from nodelib import caching_nodes, lines
 from patience import HANG, Stopwatch, must_come, wait_for
 
 # Each rank writes down what it was told and meets the others at MASTER_ADDR:MASTER_PORT, as a framework's processes

@@ -10,8 +10,8 @@ import time
 import pytest
 
 import queuelib
-from machine import Machine, children, proc_exists, until
-from nodelib import first_stays, kill_at_once
+from machine import Machine, children, kill_at_once, proc_exists, until
+from nodelib import first_stays
 from patience import HANG, Stopwatch, must_come, wait_for
 
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from machine import until
-from nodelib import caching_nodes, kill_at_once, lines, marking, two_that_know_each_other
+from machine import kill_at_once, until
+from nodelib import caching_nodes, lines, marking, two_that_know_each_other
 from patience import HANG, must_come, wait_for
 
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from machine import proc_exists, until
+from machine import kill_at_once, proc_exists, until
 from patience import HANG, must_come, wait_for
 
 
@@ -369,8 +369,7 @@ def test_lost(queue, tmp_path):
     must_come(lambda: len(q.status()["queue"]["tasks"]) == 3 and all(t["pid"] > 0 for t in q.status()["queue"]["tasks"]))
     shims = [t["pid"] for t in q.status()["queue"]["tasks"]]
     q.kill()
-    for pid in shims:
-        os.kill(pid, signal.SIGKILL)
+    kill_at_once(shims)
     q.start("--no-hold")
     must_come(lambda: seen.exists() and said.exists() and len(said.read_text().splitlines()) == 2, 40)
     env = facts(seen)

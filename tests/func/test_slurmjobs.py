@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Agents in jobs of a real Slurm (slurmlab.py), on simulated cards, with one queue on the disk that all nodes share."""
 import json
-import os
 import signal
 
 import pytest
 
 import slurmlab
-from machine import children, proc_exists, until
+from machine import children, kill_at_once, proc_exists, until
 from patience import must_come
 from test_slurm import Engine
 
@@ -134,16 +133,13 @@ def test_a_lost_node_whose_agent_comes_back(slurm, pool, tmp_path):
     first = int(must_come(lambda: out.read_text().split())[0])
     frozen = [first, *(pid for pid in old.pids() if pid not in {old.p.pid, *children(old.p.pid)})]
     slurm.kill_slurmd("qa-a10-001")
-    for pid in frozen:
-        os.kill(pid, signal.SIGSTOP)
+    kill_at_once(frozen, signal.SIGSTOP)
     slurm.run("scontrol", "update", "NodeName=qa-a10-001", "State=DOWN", "Reason=lost")
     pool.await_job(lost, "failed", limit=60)
     job = pool.agent(exclude=["qa-a10-001"])
     pool.await_task(task, "running", f"qa-a10-002-slurm.{job}.0")
     second = must_come(lambda: (pid := int(out.read_text().split()[-1])) != first and pid)
-    for pid in frozen:
-        if proc_exists(pid):
-            os.kill(pid, signal.SIGCONT)
+    kill_at_once(frozen, signal.SIGCONT)
     must_come(lambda: not proc_exists(first), 30)
     assert proc_exists(second), (pool.run("show", str(task)), slurm.jobs())
     assert pool.row(task)["agent"] == f"qa-a10-002-slurm.{job}.0" and pool.row(task)["state"] == "running"

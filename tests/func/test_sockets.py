@@ -20,6 +20,7 @@ import pytest
 
 import patience
 from fakeguard import address, endpoint, hash_of, socket_dir
+from machine import kill_at_once
 from patience import HANG, Stopwatch, wait_for
 
 PLACES = ("/dev/shm", "/tmp", "/var/tmp")
@@ -103,8 +104,7 @@ class World:
             p.kill() if p is not self.sim else p.stdin.close()
             p.wait(HANG)
         wait_for(lambda: not self.processes())
-        for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+        kill_at_once(self.processes())
         for place in PLACES:
             for p in pathlib.Path(place).glob(f"tenure-sockets-{self.user}*"):
                 shutil.rmtree(p) if p.is_dir() and not p.is_symlink() else p.unlink()
@@ -308,9 +308,9 @@ def test_who_was_killed_leaves_nothing_in_the_way(world):
         # 0 until the agent has heard of it, and then the signal would be for ourselves.
         shim = wait_for(lambda: next(t["pid"] for t in w.status()["queue"]["tasks"] if str(t["id"]) == i))
         s = w.status()
-        for pid in (shim, s["guard"]["pid"], s["agent_pid"]):
-            assert pid > 1
-            os.kill(pid, signal.SIGKILL)
+        killed = shim, s["guard"]["pid"], s["agent_pid"]
+        assert min(killed) > 1
+        kill_at_once(killed)
         assert wait_for(lambda: w.run("status", check=False).returncode == 3)
         w.run(*ON)
         w.ran()
