@@ -41,9 +41,9 @@
 #define SEE_LIMIT_MS	20000 /* a guard that starts may have to wake the driver up */
 #define REFUSED_WAIT_MS 30000 /* a policy that was refused later is sent again */
 #define STOP_LIMIT_MS	1000  /* DROPPED is due; then we end without it, */
-#define SLOW_LIMIT_MS	5000  /* but later where who has to let go only gets no processor, */
-#define SLOW_STEP_MS	100   /* which is looked at so often; */
-#define SLOW_LOOKS	3     /* not in so many looks in a row: they do not let go */
+#define SLOW_LIMIT_MS	5000  /* or so much later where guard or holders only get no processor */
+#define SLOW_STEP_MS	100   /* from one look whether they want one to the next */
+#define SLOW_LOOKS	3     /* in so many in a row none of them does: they do not let go */
 #define FLUSH_STEP_MS	5
 #define FLUSH_LIMIT_MS	2000 /* the last lines get so long */
 #define BURN_LIMIT_MS	8000 /* a burn that was told to end, to say what it has found */

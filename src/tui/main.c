@@ -61,7 +61,7 @@ struct top {
 	uint64_t told_events;
 	uint64_t sampled_ns;
 	bool once;
-	uint64_t history_ns; /* that is asked for from then on; UINT64_MAX: it is here */
+	uint64_t history_ns; /* the agent's is asked for from then on; UINT64_MAX: here */
 	/* A command that runs, and what it has printed. */
 	pid_t pid;
 	int fd;

@@ -249,7 +249,7 @@ def test_a_card_in_mig_mode(queue, top_built):
     row = re.compile(rf"{i} running .* on .*, GPU (0/[01])$", re.M)
     shown = must_come(lambda: next((text for text in [q.run("top", "--once").stdout] if row.search(text)), None), 20)
     part = row.search(shown)[1]
-    assert re.search(rf"^   0 H200 +mig +{DURATION} in parts: ", shown, re.M) and "in MIG mode: its instances" in shown
+    assert re.search(rf"^   0 H200 +mig +{DURATION} in parts: ", shown, re.M) and "in MIG mode: its instances" in shown, "\n" + shown
     must_come(lambda: f"task {i} (runs) has started on GPU {part}" in " ".join(q.run("events").stdout.split()))
     assert re.search(r"^  0  mig ", q.run("status").stdout, re.M) and f"running on gpu {part} " in q.run("status").stdout
     assert f"on vm, GPU {part}\n" in q.run("list").stdout.replace(q.task(i)["agent"], "vm")
