@@ -13,7 +13,7 @@
 #include "base/textlist.h"
 #include "serve/request.h"
 
-#define CALL_LIMIT_MS	20000
+#define CALL_LIMIT_MS	40000 /* `up` asks an engine twice, which has 15 s each time */
 #define CALL_OUTPUT_MAX (16UL << 20)
 #define CALL_ARGS_MAX	16
 

@@ -120,6 +120,19 @@ def test_jobs_of_one_engine_are_not_given_to_another(site):
     site.run("up", "exp1", "--engine", "local", "--min", "0")
 
 
+def test_no_pool_is_made_of_a_cluster_that_is_slow_to_say_that_it_is_none(site):
+    """Grid Engine's commands are there, take their time, and know of no cluster."""
+    for name in ("qstat", "qsub"):
+        path = site.dir / name
+        path.write_text("#!/bin/sh\nsleep 3\necho 'error: fopen(\"/var/lib/gridengine/default/common/act_qmaster\") failed' >&2\n"
+                        "echo 'critical error: Please set the environment variable SGE_ROOT.' >&2\nexit 1\n")
+        path.chmod(0o755)
+    done = site.run("up", "exp1", "--engine", "sge", check=False)
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 1 and "qstat is here, and no cluster: SGE_ROOT and SGE_CELL have to name one" in said, said
+    assert "no pool was made: call this where sge is" in said and not (site.root / "exp1").exists()
+
+
 def test_id_that_is_an_option_is_none(site):
     """It would be a word of scancel's: --me ends all jobs of the user."""
     site.up("-g", "1")

@@ -22,7 +22,6 @@
 #include "cli/pools.h"
 #include "cli/term.h"
 
-#define PROBE_MS   2000 /* that its commands are there is known sooner */
 #define HOURS_MOST 48ULL
 #define MIB_BYTES  (1ULL << 20)
 
@@ -617,12 +616,12 @@ static int write_words(const struct cmd_ctx *ctx, const struct spool *sp, uint64
 	return r;
 }
 
-/* Where an engine's commands are not, a new pool of it would be one that nobody sees to. */
+/* Where an engine's commands or its cluster are not, a new pool of it would be one that nobody sees
+ * to. They may take as long to say so as the first job takes to be refused for it. */
 static int check_engine(const struct pool *p, struct err *e)
 {
 	const struct engine_env env = { .environ = (const char *const *)environ,
-					.settings = &p->settings,
-					.limit_ms = PROBE_MS };
+					.settings = &p->settings };
 	struct err why = ERR_INIT;
 
 	if (engine_find(p->engine)->probe(&env, &why) != -ENOENT)
