@@ -283,7 +283,8 @@ class Machine(Looks):
                 p.kill()
             p.wait()
         own = {self.p.pid, *children(self.p.pid)}
-        kill_at_once(set(self.pids()) - own)
+        here = set(self.pids()) - own
+        kill_at_once(here | {child for pid in here for child in children(pid)} - own)  # one may have cleared its environment
         self.p.stdin.close()
         try:
             self.p.wait(HANG)

@@ -337,6 +337,21 @@ def test_mig_instances_are_devices(machine):  # noqa: F811
     assert h.end() == 0 and m.empty()
 
 
+def test_card_in_mig_mode_is_nobodys(machine):  # noqa: F811
+    """Whoever is on one of its instances is shown there: the driver lists them all for the card, too."""
+    m = machine(gpus=1, options=("--mig", "1g.18gb:2"))
+    somebody = m.start("--take", "1G", "--stay", "600")
+    must_come(lambda: any(m.used()))
+    h = m.hold()
+    held = h.next("held")["mig"]
+    busy = must_come(lambda: next((d for d in [m.device(0, mig=1 - held)] if d["state"] == "busy"), None))
+    assert f"PID {somebody.pid} " in busy["reason"]
+    must_come(lambda: m.device(0)["processes"] == 2)  # with the holder
+    card = m.device(0)
+    assert card["state"] == "mig" and "in MIG mode: its instances" in card["reason"], card
+    assert h.end() == 0
+
+
 @pytest.mark.parametrize("size", [16, 24, 32])
 def test_every_layout_of_the_process_list(machine, size):  # noqa: F811
     m = machine(gpus=1)

@@ -97,14 +97,18 @@ static enum room room_of(const struct device *d, enum verdict v)
 	return v == SEEN_CLEAR ? ROOM_HOLD : v == SEEN_OURS ? ROOM_TASK : ROOM_NONE;
 }
 
-/* What is never held may have room for a task. Who is there instead is what people are shown. */
+/*
+ * What is never held may have room for a task. Who is there instead is what people are shown; not
+ * on a card in MIG mode, for which the driver lists whoever is on its instances: they are shown
+ * there.
+ */
 static void look_for_tasks(struct guard *g, struct device *d)
 {
 	const struct gpu_proc *who;
 
 	if (verdict_foreign(g, d, &who) == SEEN_CLEAR)
 		d->seen.room = ROOM_TASK;
-	if (who)
+	if (who && !d->id.mig_parent)
 		verdict_name(g, d, who);
 }
 
