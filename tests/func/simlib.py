@@ -105,7 +105,7 @@ class Cuda:
 def hold_and_yield(pieces, share=0.9):
     """What a holder does: share of the card in pieces, freed when somebody else is in the list.
 
-    Returns the newcomer's result and how long the freeing took, in seconds.
+    Returns the newcomer's result, how long the freeing took, and what each call for it costs at least, in seconds.
     """
     cu, n = Cuda(), Nvml()
     h = n.handle()
@@ -119,7 +119,8 @@ def hold_and_yield(pieces, share=0.9):
         held.append(p)
     time.sleep(1)
     slow = start_as_on_a_card(ctl, 1)  # what is freed here waits for a processor as everybody does
-    ctl("timing", "free-call", round(1_600_000 * slow))
+    a_call = 0.0016 * slow
+    ctl("timing", "free-call", round(1e9 * a_call))
     new = subprocess.Popen([SIM + "/newcomer", "--take", "90%"], stdout=subprocess.PIPE, text=True)
     while n.pids(h) == [os.getpid()]:
         time.sleep(0.005)
@@ -127,4 +128,4 @@ def hold_and_yield(pieces, share=0.9):
     for p in held:
         cu.check("cuMemFree_v2", p)
     took = time.monotonic() - t0
-    return json.loads(patience.communicate(new)[0]), took
+    return json.loads(patience.communicate(new)[0]), took, a_call

@@ -139,6 +139,7 @@ def test_start_that_comes_after_the_clock_was_set(build, env, tmp_path):
     """What was given up stays so, though it seems to be of two days ago: the clock was set to the right time meanwhile."""
     life = Life(build, env, tmp_path / "later", "shim", "6000", 1)
     q = life.q
+    q.instance = ("--instance", "later")  # two days later, what others keep for a day in theirs is cleared away
     try:
         i = life.killed_while_it_starts()
         late = ours(q.home, ["tenure-shims\n"])

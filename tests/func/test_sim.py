@@ -695,14 +695,9 @@ assert first() == names[1] and first(CUDA_DEVICE_ORDER="PCI_BUS_ID") == names[0]
 def test_yielding_in_time_is_a_matter_of_few_pieces(script, pieces, in_time):
     """The measured fact that the product's way of holding rests on."""
     script(f"""
-watch = Stopwatch()
-result, took = hold_and_yield({pieces})
-stretch = watch.stretch()
-assert (result["result"] == 0) == {in_time}, (result, took, stretch)
-if {in_time}:
-    assert took < 0.15 * stretch and 180 < result["alloc_ms"] < 700 * stretch, (result, took, stretch)
-else:
-    assert took > 0.4, took
+result, took, a_call = hold_and_yield({pieces})
+assert (result["result"] == 0) == {in_time}, (result, took)
+assert took >= {pieces} * a_call and result["alloc_ms"] > 180, (result, took, a_call)
 """, options=["--speed", "1"])
 
 
