@@ -466,32 +466,6 @@ int pool_list(const struct spool *sp, struct text_list *ret, struct err *e)
 	return pool_none(sp, r) ? 0 : r;
 }
 
-struct forgetting {
-	const struct spool *sp;
-	const char *name;
-	struct err *e;
-};
-
-/* "NAME.json", "NAME,state", "NAME,TOKEN.job" */
-static int forget_file(void *data, const char *file, unsigned char type)
-{
-	const struct forgetting *f = data;
-	size_t n = strlen(f->name);
-	char path[SPOOL_PATH_MAX];
-
-	(void)type;
-	if (strncmp(file, f->name, n) != 0 || (file[n] != ',' && strcmp(file + n, SUFFIX) != 0))
-		return 0;
-	return spool_unlink(f->sp, spool_path(SPOOL_POOLS, file, path), f->e);
-}
-
-int pool_forget(const struct spool *sp, const char *name, struct err *e)
-{
-	struct forgetting f = { .sp = sp, .name = name, .e = e };
-
-	return spool_each(sp, spool_dir_name(SPOOL_POOLS), forget_file, &f, e);
-}
-
 /* ---- what came of the last tick ---- */
 
 #define STATE "state"

@@ -96,8 +96,6 @@ bool pool_none(const struct spool *sp, int r);
 int pool_read(const struct spool *sp, const char *name, struct pool *ret, struct err *e);
 /* Anew, or in place of what is there; survives a power loss. */
 int pool_write(const struct spool *sp, const struct pool *p, struct err *e);
-/* One that is down, with the records of its jobs. 0 or -errno. */
-int pool_forget(const struct spool *sp, const char *name, struct err *e);
 /* Names of the pools, sorted. None is no error. */
 int pool_list(const struct spool *sp, struct text_list *ret, struct err *e);
 

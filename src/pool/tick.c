@@ -869,29 +869,51 @@ static int own_in_time(struct tick *t, struct err *e)
 	return r;
 }
 
+static int read_pool(struct tick *t, const char *name, struct err *e)
+{
+	int r;
+
+	pool_clear(&t->pool);
+	r = pool_read(t->sp, name, &t->pool, e);
+	if (r == 0)
+		t->engine = engine_find(t->pool.engine);
+	return r;
+}
+
+/* As its owner. Until it was ours somebody else may have changed it, or forgotten it. */
+static int run_owned(struct tick *t, const char *name, struct err *e)
+{
+	int r = read_pool(t, name, e);
+
+	if (r == -ENOENT) {
+		(void)spool_remove(t->sp, t->owner.path);
+		return r;
+	}
+	if (r == 0)
+		r = run(t, e);
+	pool_disown(t->sp, &t->owner);
+	return r;
+}
+
 int pool_tick(const struct spool *sp, const char *name, const struct pool_caller *caller,
 	      struct pool_report *ret, struct err *e)
 {
 	struct tick *t = xcalloc(1, sizeof(*t));
-	int r = pool_read(sp, name, &t->pool, e);
+	int r;
 
 	*ret = (struct pool_report){ .busy = false };
 	t->sp = sp;
 	t->caller = caller;
 	t->report = ret;
 	t->env = (struct engine_env){ .environ = caller->environ, .settings = &t->pool.settings };
-	if (r == 0) {
-		t->engine = engine_find(t->pool.engine);
-		ret->elsewhere = !pool_is_here(sp, &t->pool);
-	}
+	r = read_pool(t, name, e);
+	ret->elsewhere = r == 0 && !pool_is_here(sp, &t->pool);
 	if (r == 0 && !ret->elsewhere) {
 		r = own_in_time(t, e);
 		ret->busy = r == POOL_BUSY;
 	}
-	if (r == 0 && !ret->elsewhere) {
-		r = run(t, e);
-		pool_disown(sp, &t->owner);
-	}
+	if (r == 0 && !ret->elsewhere)
+		r = run_owned(t, name, e);
 	if (ret->busy || ret->elsewhere) {
 		(void)pool_state_read(sp, name, &ret->state, NULL);
 		r = 0;
@@ -921,4 +943,46 @@ void pool_tick_all(const struct spool *sp, const struct pool_caller *caller)
 		pool_report_clear(&report);
 	}
 	text_list_clear(&names);
+}
+
+/* ---- the last one ---- */
+
+struct forgetting {
+	const struct spool *sp;
+	const char *name, *owner;
+	struct err *e;
+};
+
+/* "NAME,state", "NAME,TOKEN.job" */
+static int forget_file(void *data, const char *file, unsigned char type)
+{
+	const struct forgetting *f = data;
+	size_t n = strlen(f->name);
+	char path[SPOOL_PATH_MAX];
+
+	(void)type;
+	if (strncmp(file, f->name, n) != 0 || file[n] != ',')
+		return 0;
+	(void)spool_path(SPOOL_POOLS, file, path);
+	return strcmp(path, f->owner) == 0 ? 0 : spool_unlink(f->sp, path, f->e);
+}
+
+int pool_forget(const struct spool *sp, const char *name, struct err *e)
+{
+	struct pool_owner owner;
+	struct forgetting f = { .sp = sp, .name = name, .owner = owner.path, .e = e };
+	char path[SPOOL_PATH_MAX];
+	int r = pool_own(sp, name, &owner, e);
+
+	if (r != 0)
+		return r;
+	r = spool_each(sp, spool_dir_name(SPOOL_POOLS), forget_file, &f, e);
+	/* Last of all what it is found by, or a part would stay for ever. */
+	if (r == 0)
+		r = spool_unlink(sp, pool_path(name, path), e);
+	if (r == 0)
+		r = spool_unlink(sp, owner.path, e);
+	else
+		pool_disown(sp, &owner);
+	return r;
 }

@@ -47,6 +47,10 @@ int pool_tick(const struct spool *sp, const char *name, const struct pool_caller
 	      struct pool_report *ret, struct err *e);
 void pool_report_clear(struct pool_report *report);
 
+/* One that is down, with the records of its jobs. 0; POOL_BUSY: somebody ticks it now, who would
+ * write what came of that behind us; -errno. */
+int pool_forget(const struct spool *sp, const char *name, struct err *e);
+
 /* Every pool of the instance, for who has no eye on what comes of it: errors are in their states.
  */
 void pool_tick_all(const struct spool *sp, const struct pool_caller *caller);

@@ -32,6 +32,7 @@ static struct {
 	char names[32][ENGINE_JOB_NAME_MAX];
 	struct text_list excluded;
 	char after[ENGINE_JOB_ID_MAX];
+	const struct spool *forgets; /* the next one who has read the pool finds it forgotten */
 } fake;
 
 static int fake_render(const struct engine_request *req, struct strbuf *script, struct err *e)
@@ -100,6 +101,11 @@ static const struct engine fake_engine = { .name = "fake",
 const struct engine *__wrap_engine_find(const char *name);
 const struct engine *__wrap_engine_find(const char *name)
 {
+	const struct spool *sp = fake.forgets;
+
+	fake.forgets = NULL;
+	if (sp)
+		assert_int_equal(pool_forget(sp, "main", NULL), 0);
 	return strcmp(name, "fake") == 0 ? &fake_engine : NULL;
 }
 
@@ -620,6 +626,58 @@ static void whoever_finds_somebody_at_it_does_nothing(void **state)
 	end(&w);
 }
 
+static int count_file(void *data, const char *file, unsigned char type)
+{
+	(void)file, (void)type;
+	++*(unsigned int *)data;
+	return 0;
+}
+
+static unsigned int n_files(const struct world *w)
+{
+	unsigned int n = 0;
+	struct err e = ERR_INIT;
+
+	assert_int_equal(spool_each(w->sp, spool_dir_name(SPOOL_POOLS), count_file, &n, &e), 0);
+	return n;
+}
+
+static void who_ticks_keeps_it_from_being_forgotten(void **state)
+{
+	struct world w = begin();
+	struct pool_owner owner;
+	struct err e = ERR_INIT;
+	unsigned int n;
+
+	(void)state;
+	need_one(&w);
+	tick(&w);
+	assert_int_equal(pool_own(w.sp, "main", &owner, &e), 0);
+	n = n_files(&w);
+	assert_int_equal(pool_forget(w.sp, "main", &e), POOL_BUSY);
+	assert_int_equal(n_files(&w), n);
+	pool_disown(w.sp, &owner);
+	assert_int_equal(pool_forget(w.sp, "main", &e), 0);
+	assert_int_equal(n_files(&w), 0);
+	end(&w);
+}
+
+static void what_was_forgotten_meanwhile_leaves_nothing(void **state)
+{
+	struct world w = begin();
+	struct err e = ERR_INIT;
+
+	(void)state;
+	need_one(&w);
+	tick(&w);
+	fake.forgets = w.sp;
+	pool_report_clear(&w.report);
+	assert_int_equal(pool_tick(w.sp, "main", &w.caller, &w.report, &e), -ENOENT);
+	assert_int_equal(fake.submits, 1);
+	assert_int_equal(n_files(&w), 0);
+	end(&w);
+}
+
 /* A node that is about to end has its successor queued behind it, and no more than one. */
 static void a_relay_queues_the_next_one_behind(void **state)
 {
@@ -667,6 +725,8 @@ int main(void)
 		WITH_SPOOL(an_agent_under_which_a_task_ended_was_of_use),
 		WITH_SPOOL(an_agent_that_was_never_seen_says_itself_that_it_left),
 		WITH_SPOOL(whoever_finds_somebody_at_it_does_nothing),
+		WITH_SPOOL(who_ticks_keeps_it_from_being_forgotten),
+		WITH_SPOOL(what_was_forgotten_meanwhile_leaves_nothing),
 		WITH_SPOOL(a_relay_queues_the_next_one_behind),
 	};
 

@@ -367,7 +367,7 @@ static void end_pool(const struct cmd_ctx *ctx, const struct spool *sp, const ch
 		(void)alloc_pool_down(ctx, name, ALLOC_POOL_QUIET);
 	} else if (has_ended(sp, &p, &ended_s) &&
 		   ended_s + POOL_KEPT_S < spool_now_or_ours(sp) / NS_PER_S) {
-		(void)pool_forget(sp, name, NULL);
+		(void)pool_forget(sp, name, NULL); /* or the next time */
 	}
 	pool_clear(&p);
 }
@@ -434,7 +434,9 @@ static int run_tick(const struct cmd_ctx *ctx, struct err *e)
 		struct pool_report report;
 		struct err one = ERR_INIT;
 
-		if (pool_tick(sp, names.texts[i], &caller, &report, &one) < 0)
+		int ticked = pool_tick(sp, names.texts[i], &caller, &report, &one);
+
+		if (ticked < 0 && ticked != -ENOENT) /* or it was forgotten meanwhile */
 			printf("pool %s: %s\n", names.texts[i], one.text);
 		tell_tick(names.texts[i], &report);
 		pool_report_clear(&report);
