@@ -344,11 +344,17 @@ def test_card_in_mig_mode_is_nobodys(machine):  # noqa: F811
     must_come(lambda: any(m.used()))
     h = m.hold()
     held = h.next("held")["mig"]
-    busy = must_come(lambda: next((d for d in [m.device(0, mig=1 - held)] if d["state"] == "busy"), None))
-    assert f"PID {somebody.pid} " in busy["reason"]
+    must_come(lambda: f"PID {somebody.pid} " in m.device(0, mig=1 - held)["reason"])
     must_come(lambda: m.device(0)["processes"] == 2)  # with the holder
     card = m.device(0)
     assert card["state"] == "mig" and "in MIG mode: its instances" in card["reason"], card
+    # Nor does memory say more than they do; and no task comes to it.
+    somebody.kill()
+    h.next("held", mig=1 - held)
+    must_come(lambda: m.device(0)["memory_used_bytes"] > 27 * GIB)  # both instances
+    m.ctl("foreign-memory", 0, "60G")
+    card = must_come(lambda: next((d for d in [m.device(0)] if d["memory_used_bytes"] > 85 * GIB), None))
+    assert "in MIG mode: its instances" in card["reason"] and not card["vacant"], card
     assert h.end() == 0
 
 

@@ -97,18 +97,14 @@ static enum room room_of(const struct device *d, enum verdict v)
 	return v == SEEN_CLEAR ? ROOM_HOLD : v == SEEN_OURS ? ROOM_TASK : ROOM_NONE;
 }
 
-/*
- * What is never held may have room for a task. Who is there instead is what people are shown; not
- * on a card in MIG mode, for which the driver lists whoever is on its instances: they are shown
- * there.
- */
+/* What is never held may have room for a task. Who is there instead is what people are shown. */
 static void look_for_tasks(struct guard *g, struct device *d)
 {
 	const struct gpu_proc *who;
 
 	if (verdict_foreign(g, d, &who) == SEEN_CLEAR)
 		d->seen.room = ROOM_TASK;
-	if (who && !d->id.mig_parent)
+	if (who)
 		verdict_name(g, d, who);
 }
 
@@ -149,7 +145,9 @@ void look_on_sample(struct guard *g, struct device *d)
 	g->assign_due = g->assign_due || !device_occupied(d);
 	d->seen.room = room_of(d, v);
 	on_verdict(g, d, v, who);
-	if (v == SEEN_UNFIT && !d->seen.xid)
+	/* Who is on a card's instances is listed, and counted, for the card: they are shown there.
+	 */
+	if (v == SEEN_UNFIT && !d->seen.xid && !d->id.mig_parent)
 		look_for_tasks(g, d);
 	verdict_note_hidden(g, d, v, who);
 	if (d->ledger.n_leases)
