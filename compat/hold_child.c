@@ -28,7 +28,7 @@
 #include "hold/endpoint_names.h"
 
 #define STATUS_LIMIT_MS 1000
-#define STOP_LIMIT_MS	3000 /* the agent itself gives up after one second */
+#define STOP_LIMIT_MS	9000 /* the agent itself gives up after eight (agent/lifecycle.c) */
 #define RESTART_MS	1000 /* the guard keeps an orphan's devices for ten */
 
 struct hold_child {

@@ -28,7 +28,7 @@
 #include "compat/visible.h"
 #include "gpu/device.h"
 
-#define OFF_LIMIT_MS 5000
+#define OFF_LIMIT_MS 11000 /* hold_child.c, and a moment */
 #define OFF_STEP_MS  10
 #define LOG_LINES    10
 #define LOG_TAIL     16384 /* bytes of the log that hold its last lines */

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,6 +201,13 @@ struct last_word {
 	bool died;	   /* the process that it names is gone without one */
 };
 
+static volatile sig_atomic_t told_since; /* while it waited for what runs in the background */
+
+static void on_term(int number)
+{
+	told_since = number;
+}
+
 /* Waits for it, unless told to end. What goes on is looked at before what it says. */
 static struct last_word last_word(const char *path, const char *uni_id, bool told)
 {
@@ -207,6 +215,8 @@ static struct last_word last_word(const char *path, const char *uni_id, bool tol
 	pid_t shim = find_shim();
 
 	for (;; (void)usleep(LOOK_US)) {
+		told = told || told_since;
+
 		bool others = !told && others_run(shim);
 		json_t *entry = unistate_get(path, uni_id);
 		const char *state = json_get_str(entry, "state");
@@ -221,9 +231,13 @@ static struct last_word last_word(const char *path, const char *uni_id, bool tol
 
 int unistate_end(const char *path, const char *uni_id, int code, bool told)
 {
-	struct last_word w = last_word(path, uni_id, told);
 	struct err e = ERR_INIT;
 
+	(void)signal(SIGTERM, on_term);
+
+	struct last_word w = last_word(path, uni_id, told);
+
+	told = told || told_since;
 	if (w.state)
 		code = by_state(w.entry, w.state, code);
 	json_decref(w.entry);

@@ -309,9 +309,10 @@ char *command_block_script(const struct command_block *b, const char *work_dir, 
 	strbuf_adds(&s, "uni_id=$TENURE_TASK_ID-$TENURE_ATTEMPT-$(date +%s)\n"
 			"run() {\n\tprintf '+ %s\\n' \"$1\"\n\tsh -c \"$1\" || exit\n}\n");
 	if (state) {
+		/* Told to end, it still says so, from before it says that it runs. */
+		strbuf_adds(&s, "told=\ntrap 'told=stopped' TERM\n");
 		add_note(&s, noter, "--begin", state);
-		/* Told to end, it still says so. */
-		strbuf_adds(&s, "\ntold=\ntrap 'told=stopped' TERM\n");
+		strbuf_adds(&s, "\n[ \"$told\" ] || ");
 	}
 	strbuf_adds(&s, "(\n");
 	for (size_t i = 0; i < b->commands.n; i++) {

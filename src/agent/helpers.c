@@ -33,6 +33,7 @@
 #define TOLD_MAX     20	   /* of one in a minute */
 #define LINE_BYTES   1024
 #define NAME_BYTES   32
+#define REST_READS   16		/* of what is in the pipe of one that has ended */
 #define OWN_NAME     "tenure: " /* how what stands on our command line begins what it says */
 #define NOT_TOLD_YET (-1)
 
@@ -157,18 +158,38 @@ static void close_out(struct helper *h)
 		uv_close((uv_handle_t *)&h->out, on_closed);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+static void take_output(struct helper *h, const char *text, ssize_t n)
 {
-	struct helper *h = stream->data;
-
 	for (ssize_t i = 0; i < n; i++) {
-		if (buf->base[i] != '\n' && h->line.len < LINE_BYTES - 1)
-			strbuf_addc(&h->line, buf->base[i]);
-		else if (buf->base[i] == '\n')
+		if (text[i] != '\n' && h->line.len < LINE_BYTES - 1)
+			strbuf_addc(&h->line, text[i]);
+		else if (text[i] == '\n')
 			tell_line(h);
 	}
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+	take_output(stream->data, buf->base, n);
 	if (n < 0)
-		close_out(h);
+		close_out(stream->data);
+}
+
+/* Its end may be seen before its last words are read. What it has started may print for ever. */
+static void read_rest(struct helper *h)
+{
+	uv_os_fd_t fd;
+
+	if (!h->open || uv_is_closing((uv_handle_t *)&h->out) ||
+	    uv_fileno((uv_handle_t *)&h->out, &fd) < 0)
+		return;
+	for (int i = 0; i < REST_READS; i++) {
+		ssize_t n = read(fd, h->buf, sizeof(h->buf)); /* uv_pipe_open(): does not wait */
+
+		if (n <= 0)
+			return;
+		take_output(h, h->buf, n);
+	}
 }
 
 /* -------- its life -------- */
@@ -262,6 +283,7 @@ static void on_end(struct helper *h, int status)
 	bool well = now_ms() >= h->started_ms + WELL_MS || !h->pause_ms;
 	bool told_to = h->kill_at_ms != 0;
 
+	read_rest(h);
 	h->pid = 0;
 	h->kill_at_ms = 0;
 	h->end_fd = fd_close(h->end_fd);

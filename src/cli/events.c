@@ -194,27 +194,34 @@ static int read_more(struct events *ev, struct event_source *s, struct event_lis
 	return n < 0 ? err_sys(e, errno, "read %s", s->path) : 0;
 }
 
-/* The file of now, from its beginning, where it is not the one that is open. */
-static bool reopen(struct event_source *s)
+/*
+ * The file of now, from its beginning, where it is not the one that is open: 1. That one is read to
+ * its end before, since it was written to until there was the new one. 0: it is; or negative.
+ */
+static int reopen(struct events *ev, struct event_source *s, struct event_list *l, struct err *e)
 {
-	int fd;
+	int fd, r = 0;
 
 	if (is_open(s, s->path))
-		return false;
+		return 0;
 	fd = open(s->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
-		return false;
+		return 0;
+	if (s->fd >= 0)
+		r = read_more(ev, s, l, e);
 	(void)fd_close(s->fd);
 	s->fd = fd;
-	return true;
+	return r < 0 ? r : 1;
 }
 
 /* The newest file stays open, for who follows; what was rotated meanwhile is not read twice. */
 static int read_source(struct events *ev, struct event_source *s, struct err *e)
 {
 	struct event_list l = { .n = 0 };
-	int r = reopen(s) ? read_more(ev, s, &l, e) : 0;
+	int r = reopen(ev, s, &l, e);
 
+	if (r > 0)
+		r = read_more(ev, s, &l, e);
 	if (r == 0 && ev->limit && l.n >= ev->limit)
 		r = 1;
 	for (unsigned int i = 1; i <= LOG_FILES && r == 0; i++) {
@@ -289,8 +296,7 @@ static int follow_source(struct events *ev, struct event_source *s, struct err *
 {
 	int r = s->fd >= 0 ? read_more(ev, s, &ev->found, e) : 0;
 
-	/* What was written between the last look and the rotation is read before the new one. */
-	while (r == 0 && reopen(s))
+	while (r == 0 && (r = reopen(ev, s, &ev->found, e)) > 0)
 		r = read_more(ev, s, &ev->found, e);
 	return r;
 }

@@ -27,7 +27,7 @@ from fakeguard import (VERSION, HEALTH, HEARTBEAT, DEVICE, DROP, DROPPED, EVENT,
                        LeaseId, LeaseReply, LeaseState, LeaseTaken, LeaseUse, Policy, Reserve, Text, Unlease, Unleased,
                        address, message)
 from holdlib import GIB
-from patience import HANG, Limit
+from patience import HANG, Limit, start_as_on_a_card
 
 SHARED, OTHERS_OK, HOLD_WHILE, ALONE = 1, 2, 4, 8
 RESERVED = 1 << 8
@@ -241,7 +241,9 @@ class Shim:
 
     def start(self, *args):
         """Start the newcomer in it."""
-        self.shell(shlex.join([str(self.machine.newcomer_path), *map(str, args)]))
+        m = self.machine
+        m.slow = start_as_on_a_card(m.ctl, m.speed, m.slow)
+        self.shell(shlex.join([str(m.newcomer_path), *map(str, args)]))
 
     def shell(self, line):
         self.process.stdin.write(line + "\n")

@@ -63,10 +63,13 @@ def children(pid):
 
 
 def kill_at_once(pids, number=signal.SIGKILL):
-    """One that has ended by now, because another one of them has, is left out."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
+    """One that has ended by now, because another one of them has, is left out. Who is killed stands still before that: none
+    of them sees that another one has gone."""
+    pids = list(pids)
+    for each in (signal.SIGSTOP, number) if number == signal.SIGKILL else (number,):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, each)
 
 
 def let_others_through(path):
@@ -174,7 +177,8 @@ class Hold(Looks):
     def end(self, sig=signal.SIGINT, limit=5.0):
         """Its exit code after that signal."""
         self.process.send_signal(sig)
-        return self.process.wait(limit)
+        must_come(lambda: self.process.poll() is not None, limit)
+        return self.process.returncode
 
     def stop(self):
         """Ends it; the seconds that took."""
@@ -223,10 +227,10 @@ class Machine(Looks):
         self.started.append(Hold(self, args, **more))
         return self.started[-1]
 
-    def start(self, *args, prefix=(), **env):
+    def start(self, *args, prefix=(), program=None, **env):
         """A newcomer in the background."""
         self.slow = start_as_on_a_card(self.ctl, self.speed, self.slow)
-        p = subprocess.Popen([*prefix, self.newcomer_path, *map(str, args)], env={**self.env, **env}, stdout=subprocess.PIPE, text=True)
+        p = subprocess.Popen([*prefix, program or self.newcomer_path, *map(str, args)], env={**self.env, **env}, stdout=subprocess.PIPE, text=True)
         self.others.append(p)
         return p
 

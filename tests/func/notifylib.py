@@ -84,8 +84,9 @@ class Receiver:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                status = receiver.status
                 receiver.posts.append((self.path, self.headers, body))
-                self.send_response(receiver.status)
+                self.send_response(status)
                 self.send_header("Content-Length", str(len(receiver.answer)))
                 self.end_headers()
                 self.wfile.write(receiver.answer)

@@ -125,7 +125,7 @@ def wait_for(what, timeout=10.0, step=0.02):
     while True:
         try:
             value = what()
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # of /proc: between being opened and being read
             if limit.over():
                 raise
         else:

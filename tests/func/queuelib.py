@@ -5,7 +5,7 @@ import os
 import subprocess
 
 from machine import Machine
-from patience import HANG, wait_for
+from patience import HANG, start_as_on_a_card, wait_for
 
 
 class Node:
@@ -81,6 +81,11 @@ class Queue(Node):
         self.home = env["HOME"]
         self.spool = os.path.join(self.home, ".local/state/tenure/default")
         self.closed = False
+
+    def submit(self, *args):
+        if any(self.newcomer in str(a) for a in args):
+            self.m.slow = start_as_on_a_card(self.m.ctl, self.m.speed, self.m.slow)
+        return super().submit(*args)
 
     def shim(self, i):
         """The PID of a task that runs; it is 0 until its start was heard."""

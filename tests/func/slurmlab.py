@@ -90,15 +90,12 @@ def check():
 
 
 def free_ports(n):
-    """That nobody listens on now."""
+    """Sockets on ports that nobody listens on, and nobody else is given as long as they are open."""
     sockets = [socket.socket() for _ in range(n)]
-    try:
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in sockets]
-    finally:
-        for s in sockets:
-            s.close()
+    for s in sockets:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the daemons', which listen there all the same
+        s.bind(("127.0.0.1", 0))
+    return sockets
 
 
 def user_name():
@@ -120,7 +117,7 @@ class Lab:
             d.mkdir(parents=True)
         own = {k: v for k, v in env.items() if not k.startswith(("SLURM", "SBATCH_", "SQUEUE_", "SINFO_", "CUDA_"))}
         self.env = {**own, "PATH": PATH, "SLURM_CONF": str(self.dir / "slurm.conf")}
-        self.machines, self.slurmds, self.controller = {}, {}, None
+        self.machines, self.slurmds, self.controller, self.kept = {}, {}, None, []
         self.spool = tempfile.mkdtemp(prefix="slurm-")  # it has sockets, whose names must not be long
         self.warden = Warden(self.spool)
         try:
@@ -146,7 +143,8 @@ class Lab:
             "ASAN_OPTIONS=verify_asan_link_order=0:abort_on_error=1\n")
 
     def configure(self, gpus, model, more):
-        controller_port, *ports = free_ports(1 + len(NODES))
+        self.kept = free_ports(1 + len(NODES))
+        controller_port, *ports = (s.getsockname()[1] for s in self.kept)
         nodes = "\n".join(
             f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=16 SocketsPerBoard=2 "
             f"CoresPerSocket=8 ThreadsPerCore=1 RealMemory=200000 Gres=gpu:{model}:{gpus} State=UNKNOWN"
@@ -179,6 +177,8 @@ class Lab:
 
     def close(self):
         self.warden.close()
+        for s in self.kept:
+            s.close()
         for m in self.machines.values():
             m.close()
 

@@ -184,8 +184,9 @@ static void end_orphans(const char *token, char *const *w)
 					  (uint32_t)strtoul(w[1], NULL, 10));
 	int r, first = -1;
 
-	while ((r = orphans_step(o)) > 0) {
-		first = first < 0 ? r : first;
+	/* Some process that is long in execve() says nothing: again, as an agent does. */
+	while ((r = orphans_step(o)) > 0 || r == -EAGAIN) {
+		first = first < 0 && r > 0 ? r : first;
 		(void)usleep(5000);
 	}
 	say("orphans", token, first < 0 ? 0 : first, r < 0 ? strerror(-r) : "gone");

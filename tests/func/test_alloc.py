@@ -160,7 +160,7 @@ def test_no_way_around_the_limits(queue):
     assert said.returncode == 1 and "task 1 (a) was an allocation, and was given back: tenure alloc a asks" in \
         one_line(said.stderr), said
     q.start("--no-hold")
-    q.run("alloc", "short", "--for", "1s")
+    q.run("alloc", "short", "--for", "1s", "--wait", "0")  # its time may be over before it is seen
     must_come(lambda: q.task(2)["state"] == "failed")
     assert "no task in instance \"default\" has failed" in one_line(q.run("retry", "all").stderr)
     assert q.task(2)["state"] == "failed" and allocs(q) == {}
@@ -349,7 +349,7 @@ def test_program_goes_on_after_a_lost_shim(queue):
 def test_for_a_time(queue):
     q = queue(gpus=1)
     q.start("--no-hold")
-    q.run("alloc", "short", "--for", "1s")
+    q.run("alloc", "short", "--for", "1s", "--wait", "0")  # its time may be over before it is seen
     must_come(lambda: allocs(q) == {})
 
 
@@ -571,22 +571,21 @@ def test_a_node_of_its_own(queue):
     q.run("tick", "default")
     files = sorted(pathlib.Path(q.spool, "pools").glob("alloc-1[,.]*"))
     assert any(f.suffix == ".out" for f in files), files
+    # Not while it is ticked: what came of that would be written behind it, and nobody would find it any more.
+    ticks = pathlib.Path(q.spool, "pools", "alloc-1,owner,e99")
+    ticks.write_text(f"{os.uname().nodename} {os.getpid()} 1 {pathlib.Path('/proc/sys/kernel/random/boot_id').read_text()}")
     for f in files:
         if f.suffix in (".json", ".job"):
             doc = json.loads(f.read_text())
             doc.update({k: v // 2 for k, v in doc.items() if k in ("asked_ns", "ended")})
-            new = pathlib.Path(q.home, f.name)  # whoever ticks meanwhile finds the one or the other
+            new = pathlib.Path(q.home, f.name)  # whoever looks meanwhile finds the one or the other
             new.write_text(json.dumps(doc))
             new.rename(f)
-    # Not while it is ticked: what came of that would be written behind it, and nobody would find it any more.
-    ticks = pathlib.Path(q.spool, "pools", "alloc-1,owner,e99")
-    ticks.write_text(f"{os.uname().nodename} {os.getpid()} 1 {pathlib.Path('/proc/sys/kernel/random/boot_id').read_text()}")
     q.run("tick", "default")
-    assert set(files) <= set(ticks.parent.iterdir())
+    assert set(f for f in files if ",owner," not in f.name) <= set(ticks.parent.iterdir())
     ticks.write_text("")
     os.utime(ticks, (1, 1))
-    q.run("tick", "default")
-    assert not list(pathlib.Path(q.spool, "pools").glob("alloc-1[,.]*"))
+    must_come(lambda: q.run("tick", "default") and not list(ticks.parent.glob("alloc-1[,.]*")))  # its agent may be at it
 
 
 def test_a_node_goes_with_an_allocation_however_that_ends(queue):
@@ -595,9 +594,12 @@ def test_a_node_goes_with_an_allocation_however_that_ends(queue):
     q.run("alloc", "mine", "--engine", "local", "--wait", "0")
     q.run("stop", "mine")
     must_come(lambda: allocs(q) == {})
-    must_come(lambda: "pool alloc-1: its allocation has ended" in tick(q))
-    pool, = json.loads(q.run("instances", "--json").stdout.splitlines()[0])["pools"]
-    assert pool["down"] and "its allocation" not in tick(q)
+
+    def is_down():
+        pool, = json.loads(q.run("instances", "--json").stdout.splitlines()[0])["pools"]
+        return pool["down"]
+    must_come(lambda: "pool alloc-1: its allocation has ended" in tick(q) or is_down())  # its node's agent ticks, too
+    assert is_down() and "its allocation" not in tick(q)
 
 
 def test_an_engine_that_is_none(queue):
@@ -764,8 +766,7 @@ def test_the_base_is_what_anybody_wants_of_it(queue):
     # Said for a time that is over when the next one looks.
     tick(q, "--base-gpus", "1", "--base-by", "other", "--base-for", "10m")
     in_the_past(q)
-    must_come(lambda: "is given back" in tick(q))
-    must_come(lambda: allocs(q) == {})
+    must_come(lambda: tick(q) is not None and allocs(q) == {})  # its agent ticks as well, and may have been first
     assert not list(pathlib.Path(q.spool, "allocs").glob("base,*"))
 
 

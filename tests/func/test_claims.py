@@ -111,7 +111,7 @@ def test_claim_of_our_own_that_no_run_has(world, tmp_path):
     name, = (f for f in os.listdir(a.spool / "pending") if f",{waits}," in f)
     os.rename(a.spool / "pending" / name, a.spool / "running" / (name.replace(",fp", "") + ",calpha"))
     a.wait(waits, "done")
-    assert lines(mark) == ["1", "2", "it ran"] and list(a.runs()) == [(i, 1)]
+    assert lines(mark) == ["1", "2", "it ran"] and wait_for(lambda: list(a.runs()) == [(i, 1)]), a.runs()
     a.run("stop", str(i), "--now")
 
 

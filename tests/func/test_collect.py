@@ -65,7 +65,7 @@ def test_held_while_it_waits(queue):
     assert len(met) == 2 and all(r["result"] == 0 and r["retries"] == 0 for r in met)
     q.wait(small, "done")
     assert wait_for(lambda: all(d["state"] == "idle" for d in q.status()["devices"]))
-    assert not any(d["used_bytes"] for d in q.m.show()["devices"])
+    assert wait_for(lambda: not any(d["used_bytes"] for d in q.m.show()["devices"]))
 
 
 def test_status_says_which_task_has_a_device(queue, tmp_path):

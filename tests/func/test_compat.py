@@ -592,7 +592,7 @@ def test_installed(build, env, tmp_path):
         PATH={bin_dir}:$PATH
         cd /
         occupy on --gpus 0 --wait_minutes 0 --refresh_minutes 0.005
-        sleep 1
+        until occupy status | grep -q 'Currently occupying'; do sleep 0.1; done
         pid=$(cat ~/.config/gpu_occupy/occupy.pid)
         readlink /proc/$(cut -d' ' -f1 /proc/$pid/task/$pid/children)/exe
         occupy off

@@ -182,7 +182,10 @@ for n in $(seq 300); do
     grep -q "running: 2" compete_gpu_retry/logs/compete_gpu.log && break
     sleep 0.1
 done
-[ '"$1"' = car ] || sleep 3
+[ '"$1"' = car ] || for n in $(seq 300); do
+    [ "$(grep -c "^car " calls)" = 2 ] && break
+    sleep 0.1
+done
 if [ '"$1"' = car ] && [ ! -e failed ]; then
     touch failed
     exec /usr/bin/python3 scripts/note.py '"$3"' state=abnormal_exit error_type=runtime_error
@@ -190,7 +193,8 @@ fi
 exec /usr/bin/python3 scripts/note.py '"$3"' state=normal_exit
 ' > /dev/null 2>&1 &
 """
-# As many do it: the file is emptied and then written. That the two pipelines do not do so at once is theirs to see to.
+# As many do it: the file is emptied and then written. That the two pipelines do not do so at once is theirs to see to; nor
+# may they while another task begins, which is why the one waits for the second try of the other.
 NOTE = """\
 import fcntl, json, sys, time
 path = "compete_gpu_retry/logs/uni_id.json"
@@ -328,6 +332,23 @@ def test_stopped_is_written_down(compete):
     c.start("exec sleep 300\n1,20\n")
     assert wait_for(lambda: (c.dir / "logs/uni_id.json").exists(), 20), c.out()
     assert wait_for(lambda: "running: 1" in c.out(), 20), c.out()
+    c.p.send_signal(signal.SIGTERM)
+    assert c.p.wait(HANG) == 0, c.out()
+    entry, = c.state().values()
+    assert (entry["state"], entry["error_type"]) == ("abnormal_exit", "stopped")
+
+
+def hears(pid, number):
+    """It has a handler for that signal."""
+    caught = re.search(r"^SigCgt:\s*(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[1]
+    return int(caught, 16) & 1 << number - 1
+
+
+def test_stopped_is_written_down_of_what_runs_in_the_background(compete):
+    """Its script has ended before."""
+    c = compete
+    c.start("setsid sleep 300 &\n1,20\n")
+    must_come(lambda: [pid for pid in c.m.pids(f"{c.program}\0--end") if hears(pid, signal.SIGTERM)], 20)
     c.p.send_signal(signal.SIGTERM)
     assert c.p.wait(HANG) == 0, c.out()
     entry, = c.state().values()

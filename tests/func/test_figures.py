@@ -144,8 +144,7 @@ def test_who_watches_sees_it_at_once(machine):  # noqa: F811
     """Power, temperature and clocks are read every second then; who asks for the status again and again watches."""
     m = machine(gpus=1)
     m.hold("--load", "none").held(0)
-    cool = read(m)
-    assert cool["throttle"] == [], cool
+    cool = must_come(lambda: (now := read(m))["throttle"] == [] and now)  # and not as before it was held
     was = m.device()["temperature_c"]
     m.ctl("health", 0, "heat", 60)
     hot = must_come(lambda: (d := m.device()) and "hw-thermal" in d["health"]["throttle"] and

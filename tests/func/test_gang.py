@@ -456,7 +456,7 @@ def test_what_is_paused_keeps_no_gpus(world, ranks):
         assert f"has its GPUs on {there.name}, and waits for the other ranks" in n.why(f"{i}.{rank}"), n.why(f"{i}.{rank}")
         assert show(n, f"{i}.{rank}")["waits_for_ranks"]
         assert "waits for the others to have their GPUs" in " ".join(n.run("show", f"{i}.{rank}").stdout.split())
-    assert "waits for all ranks: 1 of 2 ranks have their GPUs" in there.why(i)
+    must_come(lambda: "waits for all ranks: 1 of 2 ranks have their GPUs" in there.why(i))
     assert batch_state(a, i) == show(a, i)["state"] == "pending"
     a.run("pause", str(i))
     must_come(lambda: [t for n in (a, b) for t in n.runs().values()] and

@@ -57,8 +57,7 @@ def test_newcomer_in_a_pid_namespace_of_its_own(machine):  # noqa: F811
     m = machine(gpus=1)
     h = m.hold()
     h.held(0)
-    new = subprocess.Popen([*unshare, m.newcomer_path, "--take", "90%", "--stay", "600"], env=m.env,
-                           stdout=subprocess.PIPE, text=True)
+    new = m.start("--take", "90%", "--stay", "600", prefix=unshare)
     e = h.next("yield", gpu=0)
     assert e["pid"] in children(new.pid)
     assert json.loads(new.stdout.readline())["result"] == 0
@@ -127,8 +126,7 @@ def test_names_of_processes_are_shown_as_text(machine, tmp_path):  # noqa: F811
     for gpu, name in enumerate(names):
         program = os.path.join(os.fsencode(tmp_path), name)
         shutil.copy(m.newcomer_path, program)
-        subprocess.Popen([program, "--device", str(gpu), "--take", "50%", "--stay", "600"],
-                         env=m.env, stdout=subprocess.DEVNULL)
+        m.start("--device", gpu, "--take", "50%", "--stay", "600", program=program)
     told = {e["gpu"]: e for e in (h.next("yield") for _ in names)}
     for gpu, shown in enumerate(names.values()):
         assert f", {shown})" in m.wait_state(gpu, "busy", reason="PID")["reason"]
@@ -144,9 +142,7 @@ def test_a_name_of_ours_is_no_pass(machine, tmp_path):  # noqa: F811
     h.held(0)
     program = tmp_path / "tenure-hold"
     shutil.copy(m.newcomer_path, program)
-    r = subprocess.run([program, "--take", "90%"], env=m.env, capture_output=True, text=True,
-                       timeout=HANG)
-    assert json.loads(r.stdout)["result"] == 0
+    assert json.loads(m.start("--take", "90%", program=program).communicate(timeout=HANG)[0])["result"] == 0
     assert h.next("yield", gpu=0)["command"] == "tenure-hold"
     assert h.end() == 0
 

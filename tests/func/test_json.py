@@ -70,7 +70,7 @@ def rank_that_waits(world, root):
     b.start()
     must_come(lambda: "beta" in a.others() and "alpha" in b.others())
     newcomer = b.m.start("--take", "10G", "--stay", "600")
-    must_come(lambda: b.status()["devices"][0]["state"] == "busy")
+    must_come(lambda: [d["state"] for d in (b.status() or {}).get("devices", [])] == ["busy"])
     i = a.submit("--nodes", "2", "-g", "1", "--", "true")
     must_come(lambda: any(t["state"] == "mustered" for t in a.runs().values()), 30)
     found = a.rows("-s", "running"), json.loads(a.run("show", f"{i}.1", "--json").stdout)
@@ -137,7 +137,7 @@ def test_members(queue, world, tmp_path):
     logs.unlink()
     logs.with_name("logs-before").rename(logs)
     q.kill()
-    os.kill(doc("show", left, "--json")["processes"][0]["pid"], 9)
+    os.kill(must_come(lambda: doc("show", left, "--json").get("processes"))[0]["pid"], 9)
     assert wait_for(lambda: "left_exit" in doc("show", left, "--json")), json.dumps(doc("show", left, "--json"))
     rows, shown = rows + q.rows(), shown + [doc("show", left, "--json")]
     q.start("--no-hold")

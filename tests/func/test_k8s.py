@@ -144,7 +144,7 @@ def delete_pod(pool, job):
 
 
 # It ends when the file `go` comes, and then as well as can be.
-PATIENT = "echo >>{0}/begun; trap '' TERM; while [ ! -e {0}/go ]; do sleep 0.05; done; exit 0"
+PATIENT = "trap '' TERM; echo >>{0}/begun; while [ ! -e {0}/go ]; do sleep 0.05; done; exit 0"
 
 
 def test_a_pod_that_takes_the_place_of_a_deleted_one_does_not_begin(pool):

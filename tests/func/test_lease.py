@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from fakeagent import (ALONE, GRANTED_STAGE, HOLD_WHILE, LEASE_STATE, LEASE_TAKEN, OTHERS_OK,
+from fakeagent import (ALONE, GRANTED_STAGE, HOLD_WHILE, LEASE_STATE, LEASE_TAKEN, OTHERS_OK, OVER,
                        PROMISED, RESERVED, SHARED, UNLEASED, USED, Agent, Shim, start_of)
 from fakeguard import GRANTED, GUARD, HELLO, LEASE, LEASE_REPLY, WELCOME, Head, Hello, Lease, message
 from holdlib import GIB
@@ -170,7 +170,7 @@ def test_a_thief_that_goes_by_memory_comes_after_the_task(machine):
     report = shim.report()
     assert report["result"] == 0
     r = t.end()
-    assert r["tries"] > 0 and r["successes"] == 0
+    assert r["successes"] == 0 and (r["tries"] > 0 or r["longest_pause_ms"] > 50), r  # it looked away for that long
     os.kill(report["pid"], signal.SIGKILL)  # not before: its memory would be the thief's
     shim.wait()
     assert not a.seen("yield")
@@ -662,8 +662,8 @@ def test_agent_killed(machine, step):
     a = Agent(m)
     want = {"promised": {1: PROMISED}, "granted": {1: GRANTED_STAGE}, "used": {1: USED}, "over": {}}
     found = leases(a)
-    if step == "over" and found:  # that it is over is about to be seen
-        assert found == want["used"] and a.next(UNLEASED, task=1).by_itself
+    if step == "over" and found:  # that it is over is about to be seen, or that nothing of it is there any more
+        assert found in (want["used"], {1: OVER}) and a.next(UNLEASED, task=1).by_itself
     else:
         assert found == want[step]
     a.policy()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What `tenure list` says of what waits and runs, and how it, and status, are watched."""
+import codecs
 import contextlib
 import fcntl
 import json
@@ -97,7 +98,7 @@ class Terminal:
                                   start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(side)
         os.set_blocking(self.main, False)
-        self.said = ""
+        self.said, self.decoder = "", codecs.getincrementaldecoder("utf-8")()
 
     def size(self, lines, columns):
         fcntl.ioctl(self.main, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -105,7 +106,7 @@ class Terminal:
     def read(self):
         with contextlib.suppress(BlockingIOError, OSError):
             while data := os.read(self.main, 65536):
-                self.said += data.decode()
+                self.said += self.decoder.decode(data)  # a letter may come in two pieces
         return self.said
 
     def frames(self):

@@ -3,6 +3,7 @@
 they were used for over the last day."""
 import json
 import os
+import pathlib
 import re
 import time
 
@@ -167,6 +168,9 @@ def test_a_later_version(world):
 def make_earlier(node):
     """What an agent of a version before these figures would have left: stopped, since it would write anew."""
     node.freeze([node.agent.pid])
+    # A thread of it that is in a call, as in a rename, stops behind that.
+    must_come(lambda: all(p.read_text().rpartition(")")[2].split()[0] == "T"
+                          for p in pathlib.Path(f"/proc/{node.agent.pid}/task").glob("*/stat")))
     status = node.spool / f"agents/{node.name},status"
     doc = json.loads(status.read_text())
     del doc["seen"]

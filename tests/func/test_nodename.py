@@ -3,7 +3,7 @@
 import json
 import time
 
-from nodelib import marking
+from nodelib import lines, marking
 from patience import HANG, must_come, wait_for
 
 
@@ -54,6 +54,7 @@ def test_name_of_an_agent_that_has_adopted_nothing(world, tmp_path):
     a.start()
     i = a.submit("-g", "0", "-l", "one", "--", *marking(mark, 600))
     a.wait(i, "running")
+    assert wait_for(lambda: lines(mark))  # and not only claimed
     a.kill()
     events, away = a.spool / "events", a.spool / "elsewhere"
     events.rename(away)

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from machine import proc_exists
+from machine import kill_at_once, proc_exists, read_proc
 from patience import Stopwatch, must_come
 from test_badday import fill_disk, mount_small_disk
 
@@ -51,11 +51,11 @@ def notifier(q):
         for pid in os.listdir("/proc"):
             if pid.isdigit() and pid != str(os.getpid()):
                 try:
-                    words = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-                    parent = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+                    words = read_proc(pid, "cmdline").split(b"\0")  # of whoever it is: that need not be UTF-8
+                    parent = read_proc(pid, "stat").rpartition(b")")[2].split()[1]
                 except OSError:
                     continue
-                if words[0] == "tenure-notify" and int(parent) == q.agent.pid:
+                if words[0] == b"tenure-notify" and int(parent) == q.agent.pid:
                     return int(pid)
         return 0
     return must_come(find)
@@ -218,7 +218,7 @@ def test_an_agent_that_is_killed_with_its_notifier_is_told_by_the_next_one(told,
     pid = notifier(q)
     os.kill(pid, signal.SIGSTOP)
     q.run("off")
-    os.kill(pid, signal.SIGKILL)
+    kill_at_once([pid])  # the agent has woken it at its end, and it may have seen that
     must_come(lambda: not proc_exists(pid))
     q.start("--no-hold")
     q.wait(fail_one(q, "third"), "failed")
@@ -303,6 +303,7 @@ def test_too_many_are_dropped_and_that_is_told(told, receiver):
     q.start("--no-hold")
     for n in range(5):
         q.wait(q.submit("-g", "0", "-n", f"t{n}", "--", "false"), "failed")
+        must_come(lambda n=n: len(receiver.posts) == min(n + 1, 2))  # or the second one tells of those behind it
     must_come(lambda: len(receiver.posts) == 2 and shown(q, "hook")["dropped"] == 3)
     assert "3 dropped since then" in q.run("notify").stdout
 
@@ -317,6 +318,8 @@ def test_a_message_tells_how_many_were_dropped(told):
         must_come(lambda: list(pathlib.Path(q.spool, "notify").glob("*.json")))
         os.kill(pid, signal.SIGSTOP)
         names = fail_five(q)
+        # All are told of: a task is filed a moment before.
+        must_come(lambda: all(q.said(f"({name}) has failed") for name in names))
         os.kill(pid, signal.SIGCONT)
         text = must_come(lambda: box.mails)[0].get_content()
         assert names[0] in text and "(4 more messages were not sent: there were too many" in " ".join(text.split()), text

@@ -107,6 +107,7 @@ def test_on_after_shutdown(queue, tmp_path):
     q = queue()
     for _ in range(10):
         q.m.run(q.m.tenure, "on", "--no-hold")
+        must_come(q.status)  # it waits a second for the queue; who has written there is what shutdown goes by
         assert q.m.run(q.m.tenure, "shutdown").stdout.endswith("is shutting down\n")
         assert q.m.run(q.m.tenure, "status", check=False).returncode == 3
     # In two terminals, while the end takes its time: as long as the workload, which does not listen.

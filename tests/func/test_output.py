@@ -43,7 +43,7 @@ def test_output(q, tmp_path):
     go.touch()
     assert follow.stdout.read() == "wrong\nlast\n" and follow.wait(timeout=HANG) == 0
     q.wait(i, "done")
-    log = q.log(i)
+    log = must_come(lambda: "=== ended" in (text := q.log(i)) and text)
     assert f" >> {path}\n" in log and f"--- the last of {path}:\nfirst\nwrong\nlast\n=== ended" in log, log
     q.m.run(q.m.tenure, "retry", str(i))
     assert wait_for(lambda: path.read_text() == "first\nwrong\nlast\n" * 2 and q.task(i)["state"] == "done")

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 
 import pytest
 
@@ -283,12 +284,16 @@ def test_agent_and_server_go_and_come_back(page):
     port = p.web.port()
     p.web.process.kill()
     p.web.process.wait()
+    kept = socket.socket()  # or somebody else may be given the port meanwhile
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind(("127.0.0.1", port))
     p.get(".link-state", "Not connected")
     p.get("#banner", "tenure serve does not answer. What is shown is from")
     p.row(i)
     p.until(lambda: "Not connected any more" in p.js("return document.getElementById('said').textContent"))
     j = q.submit("-g", "0", "-n", "while-away", "--", "sleep", "1000")
     p.web = Web(q, "--listen", f"127.0.0.1:{port}", port=False)
+    kept.close()
     p.get(".link-state", "Live", limit=30)
     p.row(j)
     p.gone("#banner")
@@ -882,7 +887,7 @@ def steer_pools(p, site):
     must_come(lambda: not site.open_jobs())
     p.gone("tr[data-pool=big] button", "Give back")
     p.click("tr[data-pool=big] button", "Want them again")
-    must_come(lambda: pool("big")["down"] is False)
+    must_come(lambda: pool("big").get("down") is False)
     p.get("tr[data-pool=big]", "of 1 run")
     p.close_toasts()
     p.click("#pool-new")

@@ -161,9 +161,10 @@ def test_yields_and_tasks_go_on_while_a_tick_hangs(build, env, tmp_path, faultfs
         q.wait(task, "running")
         held = {d["reason"]: d["gpu"] for d in must_come(lambda: two_held(q, task))}
         must_come(mount.met)
+        pid = int(must_come(lambda: (tmp_path / "pid").read_text().strip()))  # it has begun
         mount.hang(way)
         assert q.m.newcomer("--take", "90%", "--device", held["held for exp1"])["result"] == 0
-        assert proc_exists(int((tmp_path / "pid").read_text()))
+        assert proc_exists(pid)
         mount.go_on()
         (tmp_path / "go").touch()
         q.wait(task, "done")

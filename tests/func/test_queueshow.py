@@ -77,7 +77,8 @@ def test_show_what_runs(queue):
     # What a shim does not tell within half a second, or an agent within a second, is left out.
     def with_two(x):
         return must_come(lambda: len((d := show(q, x)).get("processes", [])) == 2 and d)
-    doc = must_come(lambda: sorted((d := with_two(i)).get("devices", [])) == [0, 1] and d)
+    doc = must_come(lambda: sorted((d := with_two(i)).get("devices", [])) == [0, 1] and
+                    [p["command"] for p in d["processes"]] == ["sh", "sleep"] and d)
     text = must_come(lambda: "(sleep)" in (t := shown(q, i)).get("processes", "") and t["devices"] == "GPU 0, 1" and t)
     uuids = doc["device_uuids"]
     assert sorted(uuids) == sorted(d["uuid"] for d in q.status()["devices"])
@@ -167,7 +168,9 @@ def test_what_a_command_leaves_behind(queue):
     q = queue()
     q.start("--no-hold")
     i = q.submit("-g", "0", "--", "sh", "-c", "sleep 600 & exit 3")
-    doc = must_come(lambda: "command_exit" in (d := show(q, i)) and d.get("processes") and d)
+    # What it has forked is called as it is until it becomes another program.
+    doc = must_come(lambda: "command_exit" in (d := show(q, i)) and
+                    [p["command"] for p in d.get("processes", [])] == ["sleep"] and d)
     pid = doc["processes"][0]["pid"]
     assert doc["command_exit"] == 3 and doc["processes"] == [{"pid": pid, "command": "sleep"}]
     # Its shim has half a second to tell it.
@@ -270,8 +273,8 @@ def test_wait_and_retry_of_many(queue):
     twins = [q.submit("-g", "0", "-n", "twin", "--begin", "2099-01-01", "--", "true") for _ in range(2)]
     late = " ".join(q.m.run(q.m.tenure, "wait", "week", "--timeout", "1ms", check=False).stderr.split())
     assert f"task {good} good is pending" in late
-    wait = subprocess.Popen([q.m.tenure, "wait", "week"], env=q.m.env, text=True, stdout=subprocess.PIPE)
-    time.sleep(0.3)  # it reads the queue meanwhile, which nobody serves yet
+    wait = subprocess.Popen([q.m.tenure, "wait", "week"], env=q.m.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert f"task {good} good" in wait.stderr.readline()  # it has read the queue, which nobody serves yet
     q.start("--no-hold")
     assert wait.communicate(timeout=HANG)[0] == f"{good} good done\n{bad} bad failed\n" and wait.returncode == 1
     assert "the time is up" in say("wait", "twin", "--timeout", "1ms", code=1)

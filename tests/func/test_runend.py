@@ -75,14 +75,14 @@ def test_command_that_has_ended_runs_once(queue, tmp_path):
     q.wait(q.submit("--", "true"), "done")
     q.wait(first, "done")
     assert ran.read_text() == "ran\n"
-    assert "exit code 0; what its command left behind was ended, because it was stopped" in q.log(first)
+    must_come(lambda: "exit code 0; what its command left behind was ended, because it was stopped" in q.log(first))
 
 
 def test_ended_well_before_it_was_preempted(queue, stopped, tmp_path):
     """It has ended and its GPU is not free yet, when another task wants that."""
     q = queue(gpus=1)
     q.start("--no-hold")
-    guard = q.status()["guard"]["pid"]
+    guard = must_come(lambda: q.status()["guard"].get("pid"))
     go, ran = tmp_path / "go", tmp_path / "ran"
     first = q.submit("-g", "1", "--preemptible", "--", "sh", "-c",
                      f"touch {go}.waits; while ! [ -e {go} ]; do sleep 0.05; done; echo ran >> {ran}")

@@ -306,8 +306,7 @@ def test_agent_killed_again_and_again(scaled):
         q.start("--no-hold")
         p.has(*range(want))
     assert proc_exists(shim) and q.shim(p.id) == shim
-    used = {d["gpu"] for d in q.status()["devices"] if d["use"]}
-    assert used == {0, 1, 2}
+    must_come(lambda: {d["gpu"] for d in q.status()["devices"] if d["use"]} == {0, 1, 2})
 
 
 def test_a_program_that_does_not_listen(scaled):
@@ -398,7 +397,7 @@ def test_a_new_guard(scaled):
 
 def test_the_workload_makes_room(scaled):
     q, p = scaled(2, "--workload", "exec sleep 600")
-    must_come(lambda: all(d["state"] == "workload" for d in q.status()["devices"]))
+    must_come(lambda: [d["state"] for d in q.status()["devices"]] == ["workload"] * 2)
     p.submit("-g", "1", "--gpus-max", "2")
     p.why("it keeps 1")
     assert q.device(1)["state"] == "workload"

@@ -54,10 +54,18 @@ class Cluster:
         return must_come(lambda: (r := self.row(name, task))["state"] == state and r, limit, 0.2)
 
     def tick(self, name):
-        """The engine is asked once a minute at most, so the last time was long ago."""
+        """The engine is asked once a minute at most, so the last time was long ago. While an agent ticks the command does
+        nothing: once more then."""
         path = self.spools / name / "pools/main,state"
-        path.write_text(json.dumps({**json.loads(path.read_text()), "polled": 0, "tried": 0}))
-        return self.run("tick", name)
+        new, said = self.spools / f"{name}.state", []
+
+        def ticked():
+            new.write_text(json.dumps({**json.loads(path.read_text()), "ticked": 0, "polled": 0, "tried": 0}))
+            new.replace(path)  # nobody reads half of it
+            said.append(self.run("tick", name))
+            return json.loads(path.read_text())["ticked"]
+        must_come(ticked, 30, 0.2)
+        return "".join(said)
 
 
 @pytest.fixture
@@ -197,7 +205,8 @@ def test_a_relay_queues_the_next_job_behind_this_one(slurm, cluster, tmp_path):
     cluster.up("exp1", "-g", "1", "--nodes", "1", "--time", "1h", "--relay")
     first = cluster.await_task("exp1", task, "running")["agent"]
     cluster.tick("exp1")
-    assert slurm.run("squeue", "-h", "-t", "PENDING", "-o", "%r %E").split()[0] == "Dependency"
+    behind = must_come(lambda: slurm.run("squeue", "-h", "-t", "PENDING", "-o", "%r %E").split(), 30, 0.2)
+    assert behind[0] == "Dependency", behind
     job = int(first.partition("-slurm.")[2].partition(".")[0])
     slurm.run("scancel", "--signal=USR1", str(job))
     again = must_come(lambda: (r := cluster.row("exp1", task))["state"] == "running" and r["agent"] != first and r, 30, 0.3)

@@ -21,7 +21,7 @@ import pytest
 import patience
 from fakeguard import address, endpoint, hash_of, socket_dir
 from machine import kill_at_once
-from patience import HANG, Stopwatch, wait_for
+from patience import HANG, Stopwatch, must_come, wait_for
 
 PLACES = ("/dev/shm", "/tmp", "/var/tmp")
 WORLDS = itertools.count()
@@ -274,8 +274,16 @@ def test_floods(world):
 def shim_of(w):
     """The PID of the shim of the one task that runs, and the file of its socket."""
     socket_file, = wait_for(lambda: [p for at in w.ours() for p in at.iterdir() if "shim" in p.name and p.is_socket()])
-    shim, = (p for p in w.processes() if pathlib.Path(f"/proc/{p}/comm").read_text() == "tenure-shim\n")
-    return shim, socket_file
+
+    def is_shim(p):
+        try:
+            return pathlib.Path(f"/proc/{p}/comm").read_text() == "tenure-shim\n"
+        except OSError:
+            return False  # it has ended since
+    # It has its name a moment after its socket.
+    found = must_come(lambda: [p for p in w.processes() if is_shim(p)])
+    assert len(found) == 1, found
+    return found[0], socket_file
 
 
 def test_floods_of_a_shim(world):

@@ -134,7 +134,7 @@ def test_the_documents_own_session(site):
     assert "Submitted: train.sh as task" in site.client(f"gpu_submit {train}")
     wait_task(site, "train.sh", "running")
     assert "running: 1" in site.client("gpu_status")
-    assert "on 0,1" in must_come(lambda: site.client("gpu_logs train", code=None))
+    must_come(lambda: "on 0,1" in site.client("gpu_logs train", code=None))
     # What a killed training leaves goes with gpu_stop, and the agent stays.
     pid = next(site.processes(job, " agent "))
     env = dict(v.split("=", 1) for v in pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in v)

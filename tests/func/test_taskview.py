@@ -54,6 +54,7 @@ def said(q, *words):
 def test_states(q):
     q.start()
     q.host = json.loads(q.m.run(q.m.tenure, "instances", "--json").stdout)["nodes"][0]["agent"]
+    assert wait_for(lambda: len(q.held()) == 2)  # of those that are held a task gets the first one
     run = q.m.run
     first = q.submit("--gpus", "0", "--name", "good", "--", "true")
     q.submit("--gpus", "0", "--name", "bad", "--", "sh", "-c", "exit 3")

@@ -177,11 +177,11 @@ def test_own_word_of_an_instance_is_not_enough(world, alice, bob):
     (spool / "instance.json").write_text(json.dumps(
         {"format": 1, "name": "default", "owner": ALICE, "trust": "directory", "defaults": {"gpus": 0}}))
     os.chown(spool / "pending/theirs.sh", ALICE, ALICE)
-    done = bob.serve("--root", shared, empty_for="4s")
+    done = bob.serve("--root", shared, empty_for="10s")
     assert done.returncode == 0 and not ran(), (done.stdout, done.stderr)
     assert f"user {ALICE}, who is not trusted" in done.stdout + done.stderr
     # Longer than a bare file has to stand still.
-    done = bob.serve("--root", shared, "--trust", "directory", empty_for="4s")
+    done = bob.serve("--root", shared, "--trust", "directory", empty_for="10s")
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert ran() == [str(BOB)], (done.stdout, done.stderr)
 
@@ -300,7 +300,7 @@ def test_what_is_planted_stops_nothing(world, root, kind):
         else:
             path.mkdir()
             (path / "x").touch()
-    done = root.serve("--root", shared, "--node-name", "n1", "--beat", "100ms", empty_for="4s")
+    done = root.serve("--root", shared, "--node-name", "n1", "--beat", "100ms", empty_for="10s")
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert sorted(ran.read_text().split()) == ["1", "2.1", "2.2", "2.3"], done.stdout
     assert target.read_text() == before

@@ -178,6 +178,32 @@ static void test_script(void **state)
 	command_file_clear(&f);
 }
 
+/* Whoever is told to end while it says that it begins says that it was stopped, and does nothing.
+ */
+static void test_script_told_to_end_at_its_beginning(void **state)
+{
+	char noter[] = "/tmp/tenure-noter-XXXXXX";
+	static const char text[] = "#!/bin/sh\necho \"said $1 $2 $4 $5\"\n"
+				   "[ $1 = --end ] || kill -TERM $PPID\n";
+	struct command_file f;
+	struct err e;
+	int fd = mkstemp(noter);
+
+	assert_true(fd >= 0 && fchmod(fd, 0700) == 0);
+	assert_true(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+	assert_int_equal(close(fd), 0);
+	assert_int_equal(parse("echo never\n1,2\n", &f, &e), 0);
+
+	cleanup_free char *script = command_block_script(&f.blocks[0], "/", noter, "/s");
+	cleanup_free char *out = output_of(script);
+
+	(void)unlink(noter);
+	assert_non_null(strstr(out, "said --begin /s  \n"));
+	assert_non_null(strstr(out, "said --end /s 0 stopped\n"));
+	assert_null(strstr(out, "never"));
+	command_file_clear(&f);
+}
+
 static void test_set(void **state)
 {
 	static const char text[] =
@@ -286,10 +312,15 @@ static void test_work_dir(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_standard),     cmocka_unit_test(test_optimised),
-		cmocka_unit_test(test_mixed),	     cmocka_unit_test(test_mistakes),
-		cmocka_unit_test(test_script),	     cmocka_unit_test(test_set),
-		cmocka_unit_test(test_set_mistakes), cmocka_unit_test(test_work_dir),
+		cmocka_unit_test(test_standard),
+		cmocka_unit_test(test_optimised),
+		cmocka_unit_test(test_mixed),
+		cmocka_unit_test(test_mistakes),
+		cmocka_unit_test(test_script),
+		cmocka_unit_test(test_script_told_to_end_at_its_beginning),
+		cmocka_unit_test(test_set),
+		cmocka_unit_test(test_set_mistakes),
+		cmocka_unit_test(test_work_dir),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,8 +87,8 @@ uint64_t deadlines_wait_ms(const struct deadline all[DEADLINE_MAX], uint64_t boo
 
 		if (!deadline_is_awaited(d))
 			continue;
-		if (!d->noticed && left > d->notice_ms)
-			left -= d->notice_ms;
+		if (!d->noticed) /* one that was due before is told at once */
+			left = left > d->notice_ms ? left - d->notice_ms : 0;
 		left = left < CHECK_MS ? left : CHECK_MS;
 		wait = left < wait ? left : wait;
 	}

@@ -457,7 +457,9 @@ static int put_ask(struct asking *a, const char *message, struct err *e)
 	/* All agents of a machine are asked once; some may be anybody's that never answer. */
 	if (a->round.uid == ASK_ANYBODY) {
 		a->round.until_ns = clock_mono_ns() + TRY_MS * NS_PER_MS;
-		(void)try_once(&a->round, &req, take_put, a);
+		/* One that was only busy may have it, or leave it to somebody. */
+		if (!try_once(&a->round, &req, take_put, a) && a->round.busy)
+			(void)try_once(&a->round, &req, take_put, a);
 	} else {
 		(void)ask_agents(&a->round, &req, take_put, a);
 	}

@@ -122,15 +122,17 @@ uint64_t verdict_rise_due(const struct guard *g, const struct device *d)
 
 static bool memory_rises(struct guard *g, struct device *d)
 {
-	uint64_t now = d->sample.look.end_ns;
+	uint64_t due;
 
 	if (risen(g, d) <= RISE_BYTES) {
 		d->seen.rise_since_ns = 0;
 		return false;
 	}
 	if (!d->seen.rise_since_ns)
-		d->seen.rise_since_ns = now;
-	return now >= verdict_rise_due(g, d);
+		d->seen.rise_since_ns = d->sample.look.end_ns;
+	due = verdict_rise_due(g, d);
+	/* A look begins with the list: where it took long, that is an old one. */
+	return due == d->seen.rise_since_ns || d->sample.look.begin_ns >= due;
 }
 
 static void say_memory(struct device *d, const char *fmt, uint64_t bytes)
