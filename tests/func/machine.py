@@ -63,13 +63,17 @@ def children(pid):
 
 
 def kill_at_once(pids, number=signal.SIGKILL):
-    """One that has ended by now, because another one of them has, is left out. Who is killed stands still before that: none
-    of them sees that another one has gone."""
+    """One that has ended by now, because another one of them has, is left out."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def kill_as_power_loss(pids):
+    """All stand still before: none of them sees, and says, that another one has gone."""
     pids = list(pids)
-    for each in (signal.SIGSTOP, number) if number == signal.SIGKILL else (number,):
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, each)
+    kill_at_once(pids, signal.SIGSTOP)
+    kill_at_once(pids)
 
 
 def let_others_through(path):

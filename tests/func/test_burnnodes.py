@@ -12,7 +12,7 @@ import pytest
 
 import patience
 from holdlib import GIB
-from machine import children, kill_at_once
+from machine import children, kill_as_power_loss
 from nodelib import two_that_know_each_other
 from patience import HANG, Stopwatch, must_come
 from test_burn import lasting
@@ -111,7 +111,7 @@ def test_a_node_dies_meanwhile(world):
     world.expire = "2s"
     a, b = two_that_know_each_other(world)
     p = start(a, on=(a, b), seconds="12s")
-    kill_at_once(set(b.m.pids()) - {b.m.p.pid, *children(b.m.p.pid)})
+    kill_as_power_loss(set(b.m.pids()) - {b.m.p.pid, *children(b.m.p.pid)})
     code, nodes, _ = end(p)
     assert code == 3 and verdicts(nodes["alpha"]) == ["good", "good"] and verdicts(nodes["beta"]) == ["not-tested"] * 2, nodes
     assert all(d["reasons"] == ["node beta has gone"] for d in nodes["beta"]["devices"])
@@ -169,7 +169,7 @@ def test_who_asked_is_gone(world):
 def test_a_part_that_is_killed(world):
     a, b = two_that_know_each_other(world)
     p = start(a, on=(a, b), seconds="15s")
-    kill_at_once(processes(b))
+    kill_as_power_loss(processes(b))
     code, nodes, _ = end(p)
     assert code == 3 and verdicts(nodes["alpha"]) == ["good", "good"] and verdicts(nodes["beta"]) == ["not-tested"] * 2, nodes
     assert "node beta has broken off its test without a word" in nodes["beta"]["trouble"]
@@ -237,7 +237,7 @@ def test_an_agent_of_another_version(world):
 def test_a_node_that_has_gone_before(world):
     world.expire = "2s"
     a, b = two_that_know_each_other(world)
-    kill_at_once(set(b.m.pids()) - {b.m.p.pid, *children(b.m.p.pid)})
+    kill_as_power_loss(set(b.m.pids()) - {b.m.p.pid, *children(b.m.p.pid)})
     done, _, nodes = burn(a, seconds="1s")  # before anybody knows
     assert done.returncode == 3 and verdicts(nodes["alpha"]) == ["good", "good"], done
     assert nodes["beta"]["trouble"].startswith("node beta ") and verdicts(nodes["beta"]) == ["not-tested"] * 2
