@@ -178,8 +178,7 @@ static void test_script(void **state)
 	command_file_clear(&f);
 }
 
-/* Whoever is told to end while it says that it begins says that it was stopped, and does nothing.
- */
+/* Told to end while it says that it begins, it does nothing, and says that it was stopped. */
 static void test_script_told_to_end_at_its_beginning(void **state)
 {
 	char noter[] = "/tmp/tenure-noter-XXXXXX";

@@ -141,8 +141,7 @@ static int look(struct declaring *v, struct err *e)
 static int watch(struct declaring *v, struct err *e)
 {
 	uint64_t ms = BEATS * settings_num(v->ctx->settings, SET_BEAT);
-	/* Looks count, and not the time: one that hangs, or comes late, says nothing of the node.
-	 */
+	/* Looks count, and not the time: one that hangs says nothing of the node. */
 	uint64_t looks = ms * 1000 / STEP_US + 1;
 	char text[UNIT_TEXT_MAX];
 	int r = look(v, e);

@@ -145,8 +145,7 @@ void look_on_sample(struct guard *g, struct device *d)
 	g->assign_due = g->assign_due || !device_occupied(d);
 	d->seen.room = room_of(d, v);
 	on_verdict(g, d, v, who);
-	/* Who is on a card's instances is listed, and counted, for the card: they are shown there.
-	 */
+	/* Whoever is on an instance is listed, and counted, for its card as well. */
 	if (v == SEEN_UNFIT && !d->seen.xid && !d->id.mig_parent)
 		look_for_tasks(g, d);
 	verdict_note_hidden(g, d, v, who);
