@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import json
 import os
+import pathlib
 import pty
 import re
 import shutil
@@ -316,3 +317,38 @@ def test_an_array_all_of_which_runs_does_so(queue, tmp_path):
     assert "20 wait, 3 run" in listed(q) and f"{more}" in listed(q)
     go.touch()
     q.wait(i, "done")
+
+
+@pytest.mark.parametrize("end", ["true", "false"])
+def test_claim_of_what_is_over(queue, end):
+    """An agent that has not read of the end of an array may claim an element of it, for the moment in which it finds
+    out: such a one does not run, whether or not the claim is written."""
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-n", "over", "-g", "0", "--array", "1-2", "--", end)
+    q.wait(i, "done" if end == "true" else "failed")
+    q.kill()
+    claim = pathlib.Path(q.spool, "running", f"{i}.2,e0")
+    assert wait_for(lambda: not os.listdir(claim.parent))  # the last one's
+    for text in ("", json.dumps({"event": "claim", "agent": "other", "epoch": 0, "attempt": 1}) + "\n"):
+        claim.write_text(text)
+        assert listed(q).startswith('Nothing in instance "default" waits or runs'), listed(q)
+        assert listed(q, "--json", "-s", "running") == ""
+        assert [r.get("element") for r in q.rows()] == [None], q.rows()
+
+
+def test_elements_of_what_was_stopped(queue, tmp_path):
+    """A batch that was stopped is filed at once; its elements run until they have ended."""
+    q = queue()
+    q.start("--no-hold")
+    go, up = tmp_path / "go", tmp_path / "up"
+    i = q.submit("-n", "stopped", "-g", "0", "--array", "1", "--", "sh", "-c",
+                 f"trap '' TERM; touch {up}; {until(go)}")
+    must_come(up.exists)
+    stop = subprocess.Popen([q.m.tenure, "stop", str(i)], env=q.m.env, stdout=subprocess.DEVNULL)
+    must_come(lambda: q.task(i)["state"] == "cancelled")
+    assert [(r.get("element"), r["name"], r["state"]) for r in q.rows()] == \
+        [(None, "stopped", "cancelled"), (1, "stopped", "running")], q.rows()
+    go.touch()
+    assert stop.wait(HANG) == 0
+    assert wait_for(lambda: len(q.rows()) == 1), q.rows()

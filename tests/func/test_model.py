@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What programs that look on know: tasks of the spool, and what the agent tells (src/model)."""
 import json
+import os
+import pathlib
 import queue as queues
 import subprocess
 import threading
@@ -93,6 +95,24 @@ def test_the_same_rows_as_a_list_has(queue, looker):
     # Either of them may be a moment older than the other.
     now = m.until(lambda s: has_all(s) and wait_for(lambda: bare(s["ended"] + s["tasks"]) == bare(q.rows()), 3))
     assert now["nodes"][0]["agent"] == q.status()["host"] and len(now["nodes"][0]["gpus"]) == 2
+
+
+def test_claim_of_what_is_over(queue, looker):
+    """An agent that has not read of the end of an array may claim an element of it, for the moment in which it finds
+    out: such a one does not run."""
+    q = queue()
+    q.start("--no-hold")
+    i = q.submit("-g", "0", "--array", "1-2", "--", "true")
+    q.wait(i, "done")
+    q.kill()
+    claims = pathlib.Path(q.spool, "running")
+    assert wait_for(lambda: not os.listdir(claims))
+    (claims / f"{i}.2,e0").touch()
+    m = looker(q)
+    waits = q.submit("--", "true")
+    m.look()
+    now = m.until(lambda s: s["tasks"] and s["ended"])
+    assert rows(now, "id") == [[waits]] and [t["id"] for t in now["ended"]] == [i], now
 
 
 def test_what_has_ended_does_not_wait_as_well(queue, looker):

@@ -271,8 +271,8 @@ static void choose(struct list *l, struct scan_task *t)
 	r.state = queue_facts_state(&l->facts, t, &r.lane_paused);
 	if (!l->states[r.state])
 		return;
-	if (t->name.element)
-		queue_facts_name(&l->facts, &t->name);
+	if (t->name.element && !queue_facts_name(&l->facts, &t->name))
+		return;
 	if (!wanted(l, &t->name))
 		return;
 	if (t->dir == SPOOL_RUNNING && is_sorted_by_start(l)) {

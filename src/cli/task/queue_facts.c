@@ -204,17 +204,27 @@ const struct gangs_read *queue_facts_gangs(struct queue_facts *f)
 	return &f->gangs;
 }
 
-void queue_facts_name(const struct queue_facts *f, struct task_name *n)
+/*
+ * A batch that was stopped is filed at once, and its elements end yet. One that has ended otherwise
+ * is filed behind all of them: a claim that is there then is its last one's, which goes behind
+ * that, or of an agent that had not read of the end, and finds it out when it has made the claim.
+ */
+static bool is_over(enum spool_dir batch)
+{
+	return batch == SPOOL_DONE || batch == SPOOL_FAILED;
+}
+
+bool queue_facts_name(const struct queue_facts *f, struct task_name *n)
 {
 	const struct scan_task key = { .name = { .id = n->id } }, *wanted = &key;
 	const struct scan_task **found =
 		bsearch(&wanted, f->batches, f->n_batches, sizeof(*f->batches), compare_batches);
-	struct task_place p = { .element = 0 };
+	struct task_place p = { .dir = SPOOL_PENDING };
 	struct task_name of = { .count = 0 };
 
 	if (found)
-		of = (*found)->name;
-	else if (select_by_id(f->sp, n->id, 0, &p, NULL) == 0) /* was stopped; they end yet */
+		p = (struct task_place){ .name = (*found)->name, .dir = (*found)->dir };
+	if (found || select_by_id(f->sp, n->id, 0, &p, NULL) == 0)
 		of = p.name;
 	of.id = n->id;
 	of.element = n->element;
@@ -222,6 +232,7 @@ void queue_facts_name(const struct queue_facts *f, struct task_name *n)
 	of.count = of.begin_s = of.ended_s = 0;
 	of.flags &= ~(NAME_DEPENDS | NAME_PAUSED);
 	*n = of;
+	return !is_over(p.dir);
 }
 
 static bool is_lane_paused(const struct queue_facts *f, const char *lane)

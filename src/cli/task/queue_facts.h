@@ -44,8 +44,9 @@ void queue_facts_take_forecasts(struct queue_facts *f, json_t *answer);
 /* *ret_paused: it waits because of its lane. */
 enum taskstate queue_facts_state(struct queue_facts *f, const struct scan_task *t,
 				 bool *ret_paused);
-/* An element's own file has nothing but its number for a name: it gets what its batch says. */
-void queue_facts_name(const struct queue_facts *f, struct task_name *n);
+/* An element's own file has nothing but its number for a name: it gets what its batch says. False:
+ * the batch is over, so that nobody runs an element of it, and its claim is about to be removed. */
+bool queue_facts_name(const struct queue_facts *f, struct task_name *n);
 /* They are read when they are asked for first. */
 const struct gangs_read *queue_facts_gangs(struct queue_facts *f);
 

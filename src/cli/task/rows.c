@@ -140,12 +140,13 @@ static void take_words(struct reading *k, struct row *row)
 	row->forecast = json_incref(queue_facts_forecast(&k->facts, &k->view));
 }
 
-static void make_row(struct reading *k, const struct scan_task *t, struct row *row)
+/* False: it is none. */
+static bool make_row(struct reading *k, const struct scan_task *t, struct row *row)
 {
 	*row = (struct row){ .name = t->name, .dir = t->dir };
 	row->state = queue_facts_state(&k->facts, t, &row->lane_paused);
-	if (t->name.element)
-		queue_facts_name(&k->facts, &row->name);
+	if (t->name.element && !queue_facts_name(&k->facts, &row->name))
+		return false;
 	if (t->dir == SPOOL_RUNNING)
 		take_run(k, row);
 	row->counted = t->name.count && t->dir == SPOOL_PENDING &&
@@ -153,6 +154,7 @@ static void make_row(struct reading *k, const struct scan_task *t, struct row *r
 	if (row->counted)
 		taskstate_take_counts(&row->state, &row->counts);
 	take_words(k, row);
+	return true;
 }
 
 int rows_read(struct rows_index *x, const struct rows_said *said, struct rows *ret, struct err *e)
@@ -163,8 +165,8 @@ int rows_read(struct rows_index *x, const struct rows_said *said, struct rows *r
 	*ret = (struct rows){ .n = 0 };
 	if (r == 0) {
 		ret->all = xcalloc(k.all.n + 1, sizeof(*ret->all));
-		for (; ret->n < k.all.n; ret->n++)
-			make_row(&k, &k.all.tasks[ret->n], &ret->all[ret->n]);
+		for (size_t i = 0; i < k.all.n; i++)
+			ret->n += make_row(&k, &k.all.tasks[i], &ret->all[ret->n]);
 	}
 	queue_facts_clear(&k.facts);
 	free(k.all.tasks);
