@@ -85,7 +85,8 @@ def test_no_task_comes_there(queue):
     first = q.submit("-g", "2", "--", q.newcomer, "--all-devices", "--take", "10%", "--stay", "600")
     q.begun(first)
     q.m.ctl("xid", "1", "48")
-    must_come(lambda: q.device(1)["xid"] == 48 and "lent to task 1; XID 48" in q.device(1)["reason"])
+    told = must_come(lambda: (d := q.device(1))["xid"] == 48 and d)
+    assert told["state"] == "lent" and "lent to task 1; XID 48" in told["reason"], told
     one, two = q.submit("--", "sleep", "600"), q.submit("-g", "2", "--", "true")
     q.m.run(q.m.tenure, "stop", str(first), "--now")
     q.wait(one, "running")

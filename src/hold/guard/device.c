@@ -42,6 +42,15 @@ void device_say_reason(struct device *d, const struct dev_reason *r)
 	d->dirty = true;
 }
 
+char *device_xid_suffix(const struct device *d, char buf[XID_TEXT_MAX + 2])
+{
+	char text[XID_TEXT_MAX];
+
+	buf[0] = '\0';
+	return d->seen.xid ? str_print(buf, XID_TEXT_MAX + 2, "; %s", xid_text(d->seen.xid, text))
+			   : buf;
+}
+
 void device_reset_idle(struct device *d, uint64_t now_ns)
 {
 	d->hold.idle_since_ns = now_ns;

@@ -7,6 +7,7 @@
  * other that they have it, its steps through the state table, and what the policies want of it.
  */
 
+#include "gpu/xid.h"
 #include "hold/guard/types.h"
 
 /* One step through the state table (device_state.h): the action that it names, the new state, and
@@ -58,5 +59,9 @@ void device_unlock(struct device *d);
 
 void device_say(struct device *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void device_say_reason(struct device *d, const struct dev_reason *r);
+
+/* "; XID 79 (GPU has fallen off the bus)" behind a reason; empty where there was no error (xid.h).
+ * Returns buf. */
+char *device_xid_suffix(const struct device *d, char buf[XID_TEXT_MAX + 2]);
 
 #endif

@@ -8,7 +8,6 @@
 #include "hold/guard/hold.h"
 #include "hold/guard/ledger.h"
 #include "hold/guard/timings.h"
-#include "hold/guard/xid.h"
 
 /* While the task itself was not seen there it was they who came, and the record says so. */
 void lend_on_neighbour(struct guard *g, struct device *d, const struct gpu_proc *who)
@@ -122,7 +121,15 @@ static void say_lent(struct guard *g, struct device *d, const struct gpu_proc *n
 					   : ", which is over",
 				(int)l->proc);
 	device_say(d, "lent to %s%s%s%s", ledger_text(g, l, id), text, beside,
-		   xid_guard_suffix(d, xid));
+		   device_xid_suffix(d, xid));
+}
+
+void lend_say(struct guard *g, struct device *d)
+{
+	const struct gpu_proc *who;
+
+	(void)verdict_foreign(g, d, &who);
+	say_lent(g, d, who);
 }
 
 bool lend_on_sample(struct guard *g, struct device *d, enum verdict v, const struct gpu_proc *who)

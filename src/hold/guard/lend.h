@@ -24,6 +24,10 @@ void lend_on_neighbour(struct guard *g, struct device *d, const struct gpu_proc 
  * home and idle, and its owner may hold it now. */
 bool lend_on_sample(struct guard *g, struct device *d, enum verdict v, const struct gpu_proc *who);
 
+/* Say who has d, which is lent, by its last look, where something else that is said of it has
+ * changed since. */
+void lend_say(struct guard *g, struct device *d);
+
 /*
  * Between two tasks of a chain: d has come home, and its memory is not taken before the agent has
  * said what comes next, or a bounded time has passed. It is promised to the next task, so that its

@@ -177,7 +177,7 @@ void look_blind(struct guard *g, struct device *d, const char *reason)
 		return;
 	d->hold.yielded = d->hold.yielded || device_occupied(d);
 	d->said.who_pid = 0;
-	device_say(d, "cannot be seen: %s%s", reason, xid_guard_suffix(d, xid));
+	device_say(d, "cannot be seen: %s%s", reason, device_xid_suffix(d, xid));
 	if (d->state == DEV_IDLE || device_occupied(d))
 		(void)device_step(g, d, EV_BLIND);
 }

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "hold/guard/device.h"
 #include "hold/guard/event_ring.h"
+#include "hold/guard/lend.h"
 #include "hold/guard/timings.h"
 
 static const char *const advice[XID_KIND_MAX] = {
@@ -75,6 +76,8 @@ static void on_trouble(struct guard *g, struct device *d, uint32_t xid)
 		device_say(d, "cannot be seen: %s; %s", d->sample.trouble, text);
 	else if (d->state == DEV_IDLE || d->state == DEV_BUSY)
 		device_say(d, "%s", text);
+	else if (d->state == DEV_LENT)
+		lend_say(g, d);
 	if (d->state == DEV_IDLE)
 		(void)device_step(g, d, EV_FOREIGN);
 	eyes_look_now(g->eyes, d->slot);
@@ -124,15 +127,8 @@ void xid_guard_forget(struct guard *g, struct device *d, const char *why)
 	(void)memset(d->seen.xids_told, 0, sizeof(d->seen.xids_told));
 	if (d->state == DEV_BUSY)
 		device_say(d, "%s", why);
+	else if (d->state == DEV_LENT)
+		lend_say(g, d);
 	d->dirty = true;
 	eyes_look_now(g->eyes, d->slot);
-}
-
-char *xid_guard_suffix(const struct device *d, char buf[XID_TEXT_MAX + 2])
-{
-	char text[XID_TEXT_MAX];
-
-	buf[0] = '\0';
-	return d->seen.xid ? str_print(buf, XID_TEXT_MAX + 2, "; %s", xid_text(d->seen.xid, text))
-			   : buf;
 }

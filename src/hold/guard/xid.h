@@ -27,8 +27,4 @@ void xid_guard_on_error(struct guard *g, const struct eyes_error *err);
 /* The device may be used again, and why. Nothing where there was no error. */
 void xid_guard_forget(struct guard *g, struct device *d, const char *why);
 
-/* "; XID 79 (GPU has fallen off the bus)" behind a reason; empty where there was no error. Returns
- * buf. */
-char *xid_guard_suffix(const struct device *d, char buf[XID_TEXT_MAX + 2]);
-
 #endif
