@@ -211,6 +211,74 @@ static void test_context_that_is_not_listed(void **state)
 	assert_true(verdict_may_hide(w->g));
 }
 
+/* What was seen last, in a look of these times. */
+static void look_again(struct world *w, uint64_t begin_ns, uint64_t end_ns)
+{
+	struct sample *s = &w->d->sample;
+
+	s->seq++;
+	s->look.begin_ns = begin_ns;
+	s->look.end_ns = end_ns;
+	now_ns = end_ns;
+	look_on_sample(w->g, w->d);
+}
+
+/* The driver lists who came while the look stands in it: the list of that look is too old. */
+static void test_list_of_a_slow_look(void **state)
+{
+	struct world *w = *state;
+	uint64_t since, due;
+	pid_t pids[2];
+
+	hold(w);
+	settle(w);
+	see_holder(w, 71 * GIBS + GIBS / 2);
+	since = w->d->seen.rise_since_ns;
+	due = verdict_rise_due(w->g, w->d);
+	assert_int_equal(due, since + UNLISTED_NS);
+	look_again(w, since + 1, due + NS_PER_S);
+	assert_int_equal(w->d->state, DEV_HELD);
+	assert_int_equal(verdict_rise_due(w->g, w->d), due);
+	pids[0] = w->holder;
+	pids[1] = getpid();
+	see(w, 71 * GIBS + GIBS / 2, pids, 2, 0);
+	assert_int_equal(w->d->state, DEV_YIELDING);
+	assert_int_equal(told(w), HOLDER_RELEASE);
+	assert_int_equal(w->d->said.who_pid, getpid());
+	assert_false(w->d->seen.unlisted_yield);
+}
+
+/* But one that begins when it is due and lists nobody is the verdict, however long it takes. */
+static void test_list_of_a_look_that_is_due(void **state)
+{
+	struct world *w = *state;
+	uint64_t due;
+
+	hold(w);
+	settle(w);
+	see_holder(w, 71 * GIBS + GIBS / 2);
+	due = verdict_rise_due(w->g, w->d);
+	look_again(w, due, due + NS_PER_S);
+	assert_int_equal(w->d->state, DEV_YIELDING);
+	assert_int_equal(w->d->said.who_pid, 0);
+}
+
+/* Where processes may be hidden no list is waited for. */
+static void test_slow_look_where_processes_are_hidden(void **state)
+{
+	struct world *w = *state;
+	uint64_t begin;
+
+	w->g->hidden_possible = true;
+	hold(w);
+	settle(w);
+	begin = clock_mono_ns();
+	w->d->sample.look.used += GIBS / 2;
+	look_again(w, begin, begin + NS_PER_S);
+	assert_int_equal(w->d->state, DEV_YIELDING);
+	assert_int_equal(told(w), HOLDER_RELEASE);
+}
+
 static void test_context_that_is_listed_late(void **state)
 {
 	struct world *w = *state;
@@ -935,6 +1003,9 @@ int main(void)
 		TEST(test_desktop),
 		TEST(test_memory),
 		TEST(test_context_that_is_not_listed),
+		TEST(test_list_of_a_slow_look),
+		TEST(test_list_of_a_look_that_is_due),
+		TEST(test_slow_look_where_processes_are_hidden),
 		TEST(test_context_that_is_listed_late),
 		TEST(test_hidden_before_the_first_hold),
 		TEST(test_memory_where_processes_are_hidden),
