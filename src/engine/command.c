@@ -308,6 +308,11 @@ void command_output_clear(struct command_output *o)
 	strbuf_clear(&o->err);
 }
 
+bool command_was_killed(const struct command_output *o)
+{
+	return o->status > SIGNAL_STATUS && o->status <= SIGNAL_STATUS + SIGRTMAX;
+}
+
 /* -------- what it said -------- */
 
 static bool is_blank(const char *line, size_t n)

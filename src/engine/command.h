@@ -48,6 +48,8 @@ struct command_output {
 int command_run(const char *const *argv, const struct command *how, struct command_output *ret,
 		struct err *e);
 void command_output_clear(struct command_output *o);
+/* It ran, and a signal has ended it: what it was to do may be done or not. */
+bool command_was_killed(const struct command_output *o);
 /* command_run() would find it. */
 bool command_is_there(const char *name, const struct command *how);
 

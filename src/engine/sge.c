@@ -191,7 +191,7 @@ static int understand(const char *const *argv, const struct command_output *out,
 		return ENGINE_UNSURE;
 	}
 	all = xasprintf("%s\n%s", strbuf_str(&out->out), strbuf_str(&out->err));
-	code = codes[sge_refusal_of(out->status, all)];
+	code = command_was_killed(out) ? ENGINE_UNSURE : codes[sge_refusal_of(out->status, all)];
 	(void)failed(argv, out, code < 0 ? code : -EIO, e);
 	return code;
 }

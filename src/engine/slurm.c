@@ -164,9 +164,11 @@ static int slurm_submit(const struct engine_env *env, const struct engine_reques
 		*ret_id = id;
 		return 0;
 	}
-	/* With a status that is no success, or without its number, there may be a job all the same.
-	 */
-	r = id || a.out.status == 0 ? ENGINE_UNSURE : slurm_read_refusal(strbuf_str(&a.out.err));
+	/* With a status that is no success, without its number, or where sbatch was killed, there
+	 * may be a job all the same. */
+	r = id || a.out.status == 0 || command_was_killed(&a.out)
+		    ? ENGINE_UNSURE
+		    : slurm_read_refusal(strbuf_str(&a.out.err));
 	free(id);
 	(void)failed(&a, -EIO, e);
 	return r;

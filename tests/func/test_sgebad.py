@@ -145,6 +145,13 @@ def test_status_1_with_an_answer(cluster):
     assert cluster.submit()["r"] == UNSURE
 
 
+def test_a_qsub_that_was_killed_may_have_a_job(cluster):
+    """The qmaster may have taken it before that, and nobody would look after it."""
+    cluster.has("qsub", "kill -KILL $$")
+    answer = cluster.submit()
+    assert answer["r"] == UNSURE and answer["id"] is None
+
+
 def test_half_of_a_list(cluster):
     """Jobs that are not in it would count as ended."""
     text = document("".join(job(n) for n in range(100)))

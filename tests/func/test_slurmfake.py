@@ -118,6 +118,14 @@ def test_an_answer_with_status_1_is_none(fakes):
     assert answer["r"] == UNSURE and answer["id"] is None, "there may be a job 12 or not; its name tells"
 
 
+@pytest.mark.parametrize("words", ["", "echo 'sbatch: error: Batch job submission failed: No room' >&2; "], ids=["silent", "with words"])
+def test_an_sbatch_that_was_killed_may_have_a_job(fakes, words):
+    """Slurm may have taken it before that, and nobody would look after it."""
+    fakes.put("sbatch", f"{words}kill -KILL $$")
+    answer = fakes.call("submit", request=REQUEST)
+    assert answer["r"] == UNSURE and answer["id"] is None and answer["error"].startswith("sbatch")
+
+
 def test_unknown_states_are_no_errors(fakes):
     fakes.put("squeue", "echo '7|BREWING||N/A|N/A|1|N/A|tenure-exp1-k1|(a|b)'; echo 'motd: be nice'")
     fakes.put("sinfo", f"echo '{NODE}'; echo 'n2|hibernating|0/16/0/16|0|1|gpu:4|gpu:0|none|'")
