@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: MIT
 """A user with queues, and a Slurm whose commands are scripts that note what they were asked, and never start anything."""
+import contextlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 
 import patience
+from machine import kill_at_once, proc_exists, read_proc
 
 SBATCH = """[ "$1" != --version ] || {{ echo slurm 22.05.8; exit; }}
 cat > {dir}/script
 name=$(sed -n 's/^#SBATCH --job-name=//p' {dir}/script)
 n=$(($(wc -l < {dir}/jobs) + 1))
 [ ! -e {dir}/refuse ] || {{ echo 'sbatch: error: Batch job submission failed: Invalid partition name specified' >&2; exit 1; }}
+[ ! -e {dir}/hang ] || echo $$ > {dir}/hang
 echo "$n $name" >> {dir}/jobs
-if [ -e {dir}/hang ]; then sleep 600; fi
+[ ! -e {dir}/hang ] || exec sleep 600
 echo $n"""
 SQUEUE = """echo asked >> {dir}/polls
 [ ! -e {dir}/down ] || {{ echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1; }}
@@ -45,6 +49,26 @@ class Site:
 
     def popen(self, *args):
         return subprocess.Popen([self.tenure, *args], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def hang(self):
+        """The next sbatch that gets a job does not answer."""
+        (self.dir / "hang").touch()
+
+    def go_on(self):
+        """The one that does not answer has been killed, and the next one answers."""
+        hang = self.dir / "hang"
+        if hang.exists():
+            kill_at_once(map(int, hang.read_text().split()), signal.SIGTERM)
+            hang.unlink()
+
+    def left(self):
+        """What still runs of all that was started for it."""
+        mark, found = f"TENURE_ROOT={self.root}\0".encode(), []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                if mark in read_proc(pid, "environ") and proc_exists(pid):
+                    found.append(read_proc(pid, "cmdline"))
+        return found
 
     def pool(self):
         return json.loads(self.run("instances", "-i", self.name, "--json").stdout)["pools"][0]

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import time
 
 import pytest
@@ -15,18 +14,20 @@ from poolsite import Site
 
 @pytest.fixture
 def site(build, env, tmp_path):
-    return Site(build, env, tmp_path)
+    made = Site(build, env, tmp_path)
+    yield made
+    made.go_on()
+    must_come(lambda: not made.left())
 
 
 def test_killed_between_asking_and_knowing(site):
     """Slurm has the job, and whoever asked for it was killed before it heard of that: nobody asks again."""
-    (site.dir / "hang").touch()
+    site.hang()
     up = site.popen("up", "exp1", "--engine", "slurm", "-g", "1")
     must_come(lambda: len(site.jobs()) == 1)
     up.send_signal(signal.SIGKILL)
     up.wait()
-    subprocess.run(["pkill", "-f", f"{site.dir}/sbatch"], check=False)
-    (site.dir / "hang").unlink()
+    site.go_on()
     # Whoever comes next on this node sees that its owner is gone, and finds the job by its name.
     assert "waits for 1 job to start" in site.up().stdout
     assert len(site.jobs()) == 1
@@ -41,7 +42,7 @@ def test_killed_between_asking_and_knowing(site):
 
 def slowly(site, seconds=600):
     """Somebody who has the pool, and waits for Slurm."""
-    (site.dir / "hang").touch()
+    site.hang()
     up = site.popen("up", "exp1", "--engine", "slurm", "-g", "1")
     must_come(lambda: len(site.jobs()) == 1)
     return up
@@ -53,8 +54,7 @@ def test_down_waits_for_whoever_is_at_it(site):
     down = site.popen("down", "exp1")
     time.sleep(1)
     assert down.poll() is None
-    subprocess.run(["pkill", "-f", f"{site.dir}/sbatch"], check=False)
-    (site.dir / "hang").unlink()
+    site.go_on()
     up.wait(HANG)
     assert down.wait(HANG) == 0
     site.later(1000)
@@ -67,8 +67,7 @@ def test_down_finds_what_nobody_has_the_id_of(site):
     up = slowly(site)
     up.send_signal(signal.SIGINT)
     up.wait(HANG)
-    subprocess.run(["pkill", "-f", f"{site.dir}/sbatch"], check=False)
-    (site.dir / "hang").unlink()
+    site.go_on()
     jobs = (site.dir / "jobs").read_text()
     (site.dir / "jobs").write_text("")  # it is not listed yet
     done = site.run("down", "exp1", "--now", check=False)
