@@ -2,8 +2,6 @@
 
 /* Of which nodes a person may say that they do not exist any more: `tenure shutdown --gone`. */
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,23 +10,56 @@
 #include "spool_world.h"
 #include "unit.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "spool/heartbeat.h"
 #include "spool/instance.h"
 
+/* ---- time, which passes only here ---- */
+
+static uint64_t now_ns, look_ns; /* look_ns: what a look at a directory takes */
+static size_t naps;
+static void (*at_nap)(void); /* what happens while nobody looks; NULL */
+
+uint64_t __wrap_clock_mono_ns(void);
+uint64_t __wrap_clock_mono_ns(void)
+{
+	return now_ns;
+}
+
+int __wrap_usleep(useconds_t us);
+int __wrap_usleep(useconds_t us)
+{
+	now_ns += us * (uint64_t)1000;
+	naps++;
+	if (at_nap)
+		at_nap();
+	return 0;
+}
+
+int __real_spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void *data,
+		      struct err *e);
+int __wrap_spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void *data,
+		      struct err *e);
+int __wrap_spool_each(const struct spool *sp, const char *dir, spool_entry_fn fn, void *data,
+		      struct err *e)
+{
+	int r = __real_spool_each(sp, dir, fn, data, e);
+
+	now_ns += look_ns;
+	return r;
+}
+
 static int setup(void **state)
 {
 	int r = cli_setup(state);
 
-	(void)setenv("TENURE_BEAT", "50ms", 1); /* three of them are waited for */
+	now_ns = NS_PER_S;
+	look_ns = 0;
+	naps = 0;
+	at_nap = NULL;
 	return r;
-}
-
-static int teardown(void **state)
-{
-	(void)unsetenv("TENURE_BEAT");
-	return cli_teardown(state);
 }
 
 static void write_sign(const struct spool *sp, const char *path, const char *agent,
@@ -170,24 +201,24 @@ static void one_of_this_node_is_refused(void **state)
 
 /* ---- one that sends heartbeats ---- */
 
-struct beating {
-	const struct spool *sp;
-	const char *path;
-	_Atomic bool over;
-};
+static const struct spool *beating_sp;
+static const char *beating_path;
+static size_t beats_from; /* this nap on */
 
-static void *beat(void *data)
+static void beat(void)
 {
-	struct beating *b = data;
+	if (naps >= beats_from)
+		write_sign(beating_sp, beating_path, "n7", "its-kernel", 7 + naps);
+}
 
-	for (uint64_t count = 8; !b->over; count++) {
-		struct heartbeat h = { .count = count, .who = self(b->sp, "n7") };
-
-		(void)str_copy(h.who.boot, sizeof(h.who.boot), "its-kernel");
-		(void)heartbeat_write(b->sp, b->path, &h, NULL);
-		(void)usleep(5000);
-	}
-	return NULL;
+static struct said declare_beating(const struct spool *sp, const char *path, size_t from)
+{
+	beating_sp = sp;
+	beating_path = path;
+	beats_from = from;
+	naps = 0;
+	at_nap = beat;
+	return declare("n7");
 }
 
 /* The agent's own sign, or one of a task that it has started. */
@@ -204,24 +235,33 @@ static void one_that_sends_heartbeats_is_refused(void **state)
 	};
 	struct spool *sp = open_spool();
 
-	/* It is looked for as long as that where it does not; it need not be quick. */
-	(void)setenv("TENURE_BEAT", "20s", 1);
 	leave(sp, "n7", "its-kernel");
 	run(sp, 1, "n7", "its-kernel");
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct beating b = { .sp = sp, .path = cases[i].path };
-		pthread_t thread;
-		struct said s;
+		struct said s = declare_beating(sp, cases[i].path, 20);
 
-		assert_int_equal(pthread_create(&thread, NULL, beat, &b), 0);
-		s = declare("n7");
-		b.over = true;
-		assert_int_equal(pthread_join(thread, NULL), 0);
 		if (s.code != 1 || s.out[0] || !strstr(s.err, cases[i].err))
 			fail_msg("%s: %d, %s%s", cases[i].path, s.code, s.out, s.err);
+		assert_int_equal(naps, 20);
 		assert_false(is_declared(sp, "n7"));
 		said_clear(&s);
 	}
+	(void)spool_close(sp);
+}
+
+/* A look that hangs for longer than three heartbeats take is none in which they did not come. */
+static void one_that_could_not_be_looked_at_is_not_silent(void **state)
+{
+	struct spool *sp = open_spool();
+	struct said s;
+
+	look_ns = 60 * NS_PER_S;
+	leave(sp, "n7", "its-kernel");
+	s = declare_beating(sp, "agents/n7", 3);
+	if (s.code != 1 || s.out[0] || !strstr(s.err, "the agent n7 sends heartbeats"))
+		fail_msg("%d, %s%s", s.code, s.out, s.err);
+	assert_false(is_declared(sp, "n7"));
+	said_clear(&s);
 	(void)spool_close(sp);
 }
 
@@ -244,13 +284,14 @@ static void what_is_gone_can_not_be_drained(void **state)
 
 int main(void)
 {
-#define IN_A_SPOOL(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define IN_A_SPOOL(fn) cmocka_unit_test_setup_teardown(fn, setup, cli_teardown)
 	const struct CMUnitTest tests[] = {
 		IN_A_SPOOL(one_that_is_silent_is_declared_dead),
 		IN_A_SPOOL(its_claims_are_enough_to_know_it),
 		IN_A_SPOOL(one_that_nobody_knows_is_refused),
 		IN_A_SPOOL(one_of_this_node_is_refused),
 		IN_A_SPOOL(one_that_sends_heartbeats_is_refused),
+		IN_A_SPOOL(one_that_could_not_be_looked_at_is_not_silent),
 		IN_A_SPOOL(what_is_gone_can_not_be_drained),
 	};
 
