@@ -12,6 +12,9 @@ import pytest
 from patience import HANG, must_come
 
 
+HERE = pathlib.Path(__file__).parent
+
+
 @pytest.fixture
 def files(tenure, env, tmp_path):
     """Writes event files of an instance without an agent; and what is said of them."""
@@ -103,6 +106,36 @@ def test_follow(files, build, env):
         assert read(1) == ["of another"]
     finally:
         p.terminate()
+        p.communicate(timeout=HANG)
+
+
+def is_stopped(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_follow_what_is_written_between_the_last_look_and_the_rotation(files, build, env, tmp_path):
+    """What is open has been read to its end, and is written to and rotated before it is seen that it was."""
+    library, once = tmp_path / "stopatend.so", tmp_path / "once"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, HERE / "stopatend.c", "-ldl"], check=True)
+    files.write("n1.jsonl", (1, "held", "before"))
+    p = subprocess.Popen([build / "tenure", "events", "-f", "--json"], text=True, stdout=subprocess.PIPE,
+                         env={**env, "LD_PRELOAD": str(library), "STOP_AT_END": "/n1.jsonl", "STOP_ONCE": str(once),
+                              "ASAN_OPTIONS": "verify_asan_link_order=0"})
+    try:
+        def read():
+            return json.loads(p.stdout.readline())["text"]
+        assert read() == "before"
+        for n in range(2):  # the second time with a descriptor that a rotation has brought
+            once.touch()
+            must_come(lambda: is_stopped(p.pid))
+            files.write("n1.jsonl", (2, "held", f"last of the old {n}"))
+            os.rename(files.path / "n1.jsonl", files.path / "n1.jsonl.1")
+            files.write("n1.jsonl", (3, "held", f"first of the new {n}"))
+            p.send_signal(signal.SIGCONT)
+            assert read() == f"last of the old {n}"
+            assert read() == f"first of the new {n}"
+    finally:
+        p.kill()
         p.communicate(timeout=HANG)
 
 
