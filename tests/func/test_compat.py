@@ -3,6 +3,7 @@
 
 The scripts run inside the machine, with the helpers of PRELUDE at hand.
 """
+import functools
 import os
 import re
 import subprocess
@@ -340,24 +341,90 @@ def test_occupy_restarts_a_killed_agent(inside):
     """)
 
 
-@pytest.mark.parametrize("who, said", [("guard", "did not confirm"), ("agent", "tenure did not say so")])
-def test_occupy_does_not_say_free_of_what_it_does_not_know(inside, who, said):
-    inside(f"""
-        occupy("on", "--gpus", "0", *QUICK)
-        wait(lambda: used()[0] > 37)
-        status = json.loads(run(BUILD / "tenure", "status", "--json", "--instance", "occupy"))
-        pid = status["{who}"]["pid"]
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            out = occupy("off", code=1)
-        finally:
-            if "{who}" == "guard":
-                os.kill(pid, signal.SIGCONT)
-        assert "Occupy has ended" in out and "is not known; its log tells more" in out, out
-        last = LOG.read_text().splitlines()[-1]
-        assert " - WARNING - Stopped; whether all GPU memory is free is not known: " in last, last
-        assert "{said}" in last and "memory is free\\n" not in LOG.read_text(), LOG.read_text()
-    """)
+NOT_KNOWN = """
+def is_not_known(out, said):
+    assert "Occupy has ended" in out and "is not known; its log tells more" in out, out
+    last = LOG.read_text().splitlines()[-1]
+    assert " - WARNING - Stopped; whether all GPU memory is free is not known: " in last, last
+    assert said in last and "memory is free\\n" not in LOG.read_text(), LOG.read_text()
+"""
+
+
+def test_occupy_does_not_say_free_of_what_it_does_not_know(inside):
+    inside(NOT_KNOWN + """
+occupy("on", "--gpus", "0", *QUICK)
+wait(lambda: used()[0] > 37)
+pid = json.loads(run(BUILD / "tenure", "status", "--json", "--instance", "occupy"))["guard"]["pid"]
+os.kill(pid, signal.SIGSTOP)
+try:
+    out = occupy("off", code=1)
+finally:
+    os.kill(pid, signal.SIGCONT)
+is_not_known(out, "did not confirm")
+""")
+
+
+# Its agent is stopped, and off waits for it: then it is later for both, and nobody waits.
+OFF_OF_A_STOPPED_ONE = NOT_KNOWN + """
+preloaded = [os.environ["LATER"], os.environ.get("LD_PRELOAD")]
+own = {**os.environ, "LATER_WHO": "occupy", "LD_PRELOAD": ":".join(filter(None, preloaded))}
+occupy("on", "--gpus", "0", *QUICK, env=own)
+wait(lambda: used()[0] > 37)
+status = json.loads(run(BUILD / "tenure", "status", "--json", "--instance", "occupy"))
+daemon, agent, guard = int(PID.read_text()), status["agent"]["pid"], status["guard"]["pid"]
+holder = status["devices"][0]["holder_pid"]
+os.kill(agent, signal.SIGSTOP)
+off = subprocess.Popen([BUILD / "compat/occupy", "off"], env=own, text=True, stdout=subprocess.PIPE,
+                       stderr=subprocess.STDOUT)
+wait_log("Told to stop")
+
+def later(pid, seconds):
+    path = pathlib.Path(own["LATER_DIR"], str(pid))
+    path.with_suffix(".new").write_text(str(seconds))
+    path.with_suffix(".new").rename(path)
+    def taken():
+        if pid == daemon and alive(pid):
+            os.kill(pid, signal.SIGTERM)   # told to stop again it looks at its clock, and no more
+        return not path.exists() or off.poll() is not None
+    wait(taken)
+
+for pid in (daemon, off.pid):
+    later(pid, 0)                          # it has set its limit by now
+"""
+
+
+@pytest.fixture
+def later(inside, tmp_path):
+    """Run a script with a library at hand whose clock is the test's (latertime.c)."""
+    library, times = tmp_path / "latertime.so", tmp_path / "times"
+    times.mkdir()
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, os.path.join(os.path.dirname(__file__), "latertime.c")], check=True)
+    return functools.partial(inside, LATER=str(library), LATER_DIR=str(times), ASAN_OPTIONS="verify_asan_link_order=0")
+
+
+def test_occupy_off_waits_for_an_agent_without_a_processor(later):
+    """So long as that one may take (agent/lifecycle.c), and not three or five seconds."""
+    later(OFF_OF_A_STOPPED_ONE + """
+later(daemon, 6)
+later(off.pid, 6)
+os.kill(agent, signal.SIGCONT)
+out = off.communicate(timeout=HANG)[0]
+assert f"Occupy stopped (PID: {daemon}), all of its GPU memory is free" in out and off.returncode == 0, out
+assert used()[0] < 0.1 and not alive(daemon) and not alive(agent) and not PID.exists()
+""")
+
+
+def test_occupy_off_kills_an_agent_that_does_not_end(later):
+    """It says that it does not know, and nothing is left."""
+    later(OFF_OF_A_STOPPED_ONE + """
+later(daemon, 10)
+out = off.communicate(timeout=HANG)[0]
+assert off.returncode == 1, out
+is_not_known(out, "tenure did not say so")
+assert not alive(daemon) and not alive(agent) and not PID.exists()
+wait(lambda: used()[0] < 0.1 and not alive(holder), 20)   # the guard keeps what an agent leaves for ten seconds
+wait(lambda: not alive(guard))
+""")
 
 
 def test_occupy_sigterm_by_the_pid_file(inside):
