@@ -325,53 +325,70 @@ static void say_started(const struct occupy_wants *w, const struct occupy_files 
 	       f->log);
 }
 
-static int start(const struct opts *o, const struct occupy_files *f, struct err *e)
+static bool says_on(const struct occupy_files *f)
+{
+	char host[OCCUPY_HOST_MAX];
+	struct proc_id id;
+
+	if (occupy_files_look(f, &id, host) != OCCUPY_ON)
+		return false;
+	printf("Occupy is already running (PID: %d)\nUse 'occupy off' to stop it first\n",
+	       (int)id.pid);
+	return true;
+}
+
+/* The files of one that is not on here any more; the caller has the lock. */
+static void take_over(const struct occupy_files *f)
+{
+	char host[OCCUPY_HOST_MAX];
+	struct proc_id id;
+	enum occupy_state state = occupy_files_look(f, &id, host);
+
+	if (state == OCCUPY_ELSEWHERE) {
+		printf("Note: the log and the PID file were those of host %s (PID: %d); from here "
+		       "on they are this host's\n",
+		       host, (int)id.pid);
+	} else if (state == OCCUPY_STALE) {
+		printf("Note: the PID file is left over from a process that has ended\n");
+		occupy_files_unclaim(f);
+	}
+}
+
+/* w has all but the GPUs. */
+static int start(const struct occupy_files *f, const struct opts *o, struct occupy_wants w,
+		 struct err *e)
 {
 	cleanup_strbuf struct strbuf gpus = STRBUF_INIT;
-	struct occupy_wants w = { 0 };
 	pid_t pid = 0;
+	int r = pick_gpus(o, &gpus, e);
 
-	if (get_wants(o, &w, e) < 0)
-		return EXIT_USAGE;
-
-	cleanup_fd int lock = occupy_files_lock(f, e);
-
-	if (lock < 0 || pick_gpus(o, &gpus, e) < 0)
-		return EXIT_FAILED;
 	w.gpus = strbuf_str(&gpus);
-	if (occupy_daemon_start(&w, f, &pid, e) < 0)
-		return EXIT_FAILED;
-	say_started(&w, f, pid);
-	return EXIT_OK;
+	if (r == 0)
+		r = occupy_daemon_start(&w, f, &pid, e);
+	if (r == 0)
+		say_started(&w, f, pid);
+	return r;
 }
 
 static int run_on(const struct opts *o, const struct occupy_files *f)
 {
-	char host[OCCUPY_HOST_MAX];
+	struct occupy_wants w = { 0 };
 	struct err e = ERR_INIT;
-	struct proc_id id;
 
-	switch (occupy_files_look(f, &id, host)) {
-	case OCCUPY_ON:
-		printf("Occupy is already running (PID: %d)\nUse 'occupy off' to stop it first\n",
-		       (int)id.pid);
+	if (says_on(f))
 		return EXIT_FAILED;
-	case OCCUPY_ELSEWHERE:
-		printf("Note: the log and the PID file were those of host %s (PID: %d); from here "
-		       "on they are this host's\n",
-		       host, (int)id.pid);
-		break;
-	case OCCUPY_STALE:
-		printf("Note: the PID file is left over from a process that has ended\n");
-		occupy_files_unclaim(f);
-		break;
-	case OCCUPY_OFF:
-		break;
-	}
+	if (get_wants(o, &w, &e) < 0)
+		return fail(EXIT_USAGE, e.text);
 
-	int code = start(o, f, &e);
+	cleanup_fd int lock = occupy_files_lock(f, &e);
 
-	return code == EXIT_OK ? code : fail((enum exit_code)code, e.text);
+	if (lock < 0)
+		return fail(EXIT_FAILED, e.text);
+	/* Another may have started since the look without the lock. */
+	if (says_on(f))
+		return EXIT_FAILED;
+	take_over(f);
+	return start(f, o, w, &e) < 0 ? fail(EXIT_FAILED, e.text) : EXIT_OK;
 }
 
 /* -------- off -------- */

@@ -5,6 +5,7 @@ The scripts run inside the machine, with the helpers of PRELUDE at hand.
 """
 import functools
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 import patience
 from patience import HANG
 from test_doctor import as_on_a_card
+
+HERE = pathlib.Path(__file__).parent
 
 PRELUDE = """
 import json, os, pathlib, re, signal, subprocess, sys, time
@@ -273,6 +276,34 @@ def test_occupy_twice(inside):
             p.communicate(timeout=HANG)
         assert sorted(p.returncode for p in both) == [0, 1]
         occupy("off")
+    """)
+
+
+@pytest.mark.parametrize("before", ["nothing", "a stale file"])
+def test_occupy_twice_at_once(inside, tmp_path, before):
+    """Of two that both find it off, the later one finds that it is on, and leaves the other's files alone."""
+    library, slow = tmp_path / "slowlock.so", tmp_path / "slow"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, HERE / "slowlock.c", "-ldl"], check=True)
+    inside(f"""
+        slow = pathlib.Path({str(slow)!r})
+        preload = ":".join(filter(None, [{str(library)!r}, os.environ.get("LD_PRELOAD")]))
+        env = {{**os.environ, "LD_PRELOAD": preload, "SLOWLOCK": str(slow), "ASAN_OPTIONS": "verify_asan_link_order=0"}}
+        FILES.mkdir(parents=True)
+        if {before != "nothing"}:
+            PID.write_text("4242\\n")
+        slow.touch()
+        late = subprocess.Popen([BUILD / "compat/occupy", "on", "--gpus", "0"], env=env, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert wait_for(lambda: slow.read_text() == "kept\\n")
+        occupy("on", "--gpus", "0")
+        found = [path.read_text() for path in (PID, FILES / "occupy.state")]
+        slow.unlink()
+        said, _ = late.communicate(timeout=HANG)
+        pid = PID.read_text().strip()
+        assert late.returncode == 1 and said.endswith(
+            f"Occupy is already running (PID: {{pid}})\\nUse 'occupy off' to stop it first\\n"), said
+        assert [path.read_text() for path in (PID, FILES / "occupy.state")] == found and "ERROR" not in LOG.read_text()
+        assert f"(PID: {{pid}})" in occupy("off")
     """)
 
 
