@@ -893,6 +893,8 @@ bool dispatch_is_empty(const struct dispatch *q)
 	for (size_t i = 0; i < n; i++)
 		if (!unread[i].bad)
 			return false;
+	if (spoolwatch_raw_waits(q->spoolwatch))
+		return false;
 	planview_make(q->place.view, q->c->instance, devices, &view);
 	return !q->place.tasks && sched_is_empty(q->plan, &view);
 }

@@ -49,7 +49,7 @@ void dispatch_stop_all(struct dispatch *q);
 bool dispatch_is_known(const struct dispatch *q);
 /* No pool wants it to be there when there is nothing to do (pool_ticks.h). */
 bool dispatch_may_leave(struct dispatch *q);
-/* As sched_is_empty() says. */
+/* As sched_is_empty() says, and nothing waits that is in no plan yet. */
 bool dispatch_is_empty(const struct dispatch *q);
 /* Devices that have the workload, or are not free of it yet; no task is counted. */
 size_t dispatch_workloads(const struct dispatch *q);

@@ -445,6 +445,14 @@ unsigned int scan_raw_again(struct scan *s, const char *file)
 	return 0;
 }
 
+bool scan_raw_waits(const struct scan *s)
+{
+	for (size_t i = 0; i < s->n_raws; i++)
+		if (!s->raws[i].given && s->raws[i].seen == s->generation)
+			return true;
+	return false;
+}
+
 void scan_set_settle(struct scan *s, uint64_t settle_ns)
 {
 	s->settle_ns = settle_ns;

@@ -65,6 +65,8 @@ const char *scan_raw_ripe(struct scan *s);
 /* The file could not be imported: it is given again after a while, which doubles each time. Returns
  * how often that was; 0: there is no file of that name. */
 unsigned int scan_raw_again(struct scan *s, const char *file);
+/* There is a bare file that is still to be given. */
+bool scan_raw_waits(const struct scan *s);
 void scan_set_settle(struct scan *s, uint64_t settle_ns);
 /* Files that do not count, one sentence per line; "" when there are none. */
 const char *scan_notes(const struct scan *s);

@@ -2,6 +2,7 @@
 """How long an agent lives, and what it does with its tasks and its GPUs at the end of it."""
 
 import datetime
+import json
 import os
 import pathlib
 import re
@@ -235,6 +236,17 @@ def test_empty_queue_exits(queue, tmp_path):
     q.start("--on-empty", "exit", "--empty-for", "1s")
     assert wait_for(lambda: "When its queue has been empty for 1s, it ends." in " ".join(q.out.read_text().split()))
     assert q.agent.wait(HANG) == 0
+
+
+def test_bare_file_is_not_an_empty_queue(queue, tmp_path):
+    """One that has to stand still before it becomes a task, which is for longer than the queue has to be empty."""
+    q = queue(gpus=1)
+    q.submit("-g", "0", "--paused", "--", "true")
+    ran, bare = tmp_path / "ran", pathlib.Path(q.spool, "pending/bare.json")
+    bare.write_text(json.dumps({"argv": ["touch", str(ran)], "gpus": 0}), encoding="utf-8")
+    q.start_unready("--no-hold", "--on-empty", "exit", "--empty-for", "0s")
+    assert q.agent.wait(HANG) == 0
+    assert ran.exists() and not bare.exists(), q.out.read_text()
 
 
 def test_empty_queue_releases(queue, tmp_path):

@@ -38,10 +38,10 @@ class User:
     def tenure(self, *args):
         return self.run(self.world / "tenure", *args)
 
-    def serve(self, *args, empty_for="1s"):
+    def serve(self, *args):
         """An agent, until there is nothing to do."""
         return self.run(self.world / "tenure", "sim", "--gpus", "1", "--speed", "0.3", "--", self.world / "tenure",
-                        "agent", "--no-hold", "--on-empty", "exit", "--empty-for", empty_for, *args)
+                        "agent", "--no-hold", "--on-empty", "exit", "--empty-for", "1s", *args)
 
     def config(self, text):
         path = self.home / ".config/tenure/config.yaml"
@@ -177,11 +177,10 @@ def test_own_word_of_an_instance_is_not_enough(world, alice, bob):
     (spool / "instance.json").write_text(json.dumps(
         {"format": 1, "name": "default", "owner": ALICE, "trust": "directory", "defaults": {"gpus": 0}}))
     os.chown(spool / "pending/theirs.sh", ALICE, ALICE)
-    done = bob.serve("--root", shared, empty_for="10s")
+    done = bob.serve("--root", shared)
     assert done.returncode == 0 and not ran(), (done.stdout, done.stderr)
     assert f"user {ALICE}, who is not trusted" in done.stdout + done.stderr
-    # Longer than a bare file has to stand still.
-    done = bob.serve("--root", shared, "--trust", "directory", empty_for="10s")
+    done = bob.serve("--root", shared, "--trust", "directory")
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert ran() == [str(BOB)], (done.stdout, done.stderr)
 
@@ -300,7 +299,7 @@ def test_what_is_planted_stops_nothing(world, root, kind):
         else:
             path.mkdir()
             (path / "x").touch()
-    done = root.serve("--root", shared, "--node-name", "n1", "--beat", "100ms", empty_for="10s")
+    done = root.serve("--root", shared, "--node-name", "n1", "--beat", "100ms")
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert sorted(ran.read_text().split()) == ["1", "2.1", "2.2", "2.3"], done.stdout
     assert target.read_text() == before

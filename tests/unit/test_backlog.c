@@ -529,6 +529,68 @@ static void test_unread_in_a_slow_queue(void **state)
 	close_place(&p);
 }
 
+static struct index_reading read_raw(struct spool_place *p, bool waits)
+{
+	struct index_reading b = { .want = { .all = true } };
+
+	index_work(&b, p);
+	assert_true(b.code == 0 && b.raw_known);
+	assert_int_equal(b.raw_waits, waits);
+	return b;
+}
+
+/* From when a bare file is seen until it is a task in the plan, the queue is not empty. What cannot
+ * become one is no reason to wait. */
+static void test_bare_file_waits(void **state)
+{
+	struct spool_place p = open_place("one");
+	struct index_reading b;
+
+	put(p.spool, "pending/wrong.json", "{}");
+	put(p.spool, "pending/right.json", "{\"argv\":[\"true\"],\"gpus\":0}");
+	for (int i = 0; i < 2; i++) {
+		b = read_raw(&p, true);
+		assert_int_equal(b.n_changes, 0);
+		index_clear(&b);
+		now_ns += 2 * NS_PER_S;
+	}
+	assert_int_equal(count_files(p.spool, "bad"), 2);
+	b = read_raw(&p, false);
+	assert_true(b.n_changes == 1 && b.changes[0].waits);
+	index_clear(&b);
+	put(p.spool, "pending/wrong.json", "{}");
+	b = read_raw(&p, true);
+	index_clear(&b);
+	now_ns += 2 * NS_PER_S;
+	b = read_raw(&p, false);
+	index_clear(&b);
+	close_place(&p);
+}
+
+/* The same where it was taken from its place and could not be dealt with: it is tried again. */
+static void test_bare_file_waits_elsewhere(void **state)
+{
+	struct spool_place p = open_place("one");
+	struct index_reading b;
+
+	put(p.spool, "pending/wrong.json", "{}");
+	assert_int_equal(spool_rename(p.spool, "bad", "away", NULL), 0);
+	put(p.spool, "bad", "");
+	for (int i = 0; i < 3; i++) {
+		b = read_raw(&p, true);
+		index_clear(&b);
+		now_ns += 2 * NS_PER_S;
+	}
+	assert_int_equal(count_files(p.spool, "pending"), 0);
+	assert_int_equal(unlinkat(p.spool->fd, "bad", 0), 0);
+	assert_int_equal(spool_rename(p.spool, "away", "bad", NULL), 0);
+	now_ns += 10 * NS_PER_S;
+	b = read_raw(&p, false);
+	assert_int_equal(count_files(p.spool, "bad"), 2);
+	index_clear(&b);
+	close_place(&p);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
 
 int main(void)
@@ -549,6 +611,8 @@ int main(void)
 		TEST(test_many_that_failed),
 		TEST(test_missed_by_a_reading),
 		TEST(test_not_there_for_a_while),
+		TEST(test_bare_file_waits),
+		TEST(test_bare_file_waits_elsewhere),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,6 +24,8 @@ struct place_tools {
 	size_t n_held;
 	struct held *held;
 	uint64_t resume_ns; /* mono: not before then imports that were interrupted are looked for */
+	bool interrupted;   /* there may be such of ours */
+	bool taken;	    /* a bare file has become a task in this look */
 	struct control_look control;
 };
 
@@ -37,6 +39,7 @@ struct look {
 
 static void tell_taken(struct look *l, const char *file, int r, uint64_t id, const struct err *e)
 {
+	l->tools->taken |= r == 0;
 	if (r == 0)
 		strbuf_addf(l->notes, "%s in pending/ is task %llu now\n", file,
 			    (unsigned long long)id);
@@ -51,6 +54,7 @@ static void try_later(struct look *l, const char *file, const struct err *e)
 		strbuf_addf(l->notes,
 			    "%s in pending/ could not be made a task yet, and is tried again: %s\n",
 			    file, e->text);
+	l->tools->interrupted = true;
 	l->tools->resume_ns = clock_mono_ns() + RESUME_NS;
 }
 
@@ -73,7 +77,10 @@ static void import_new(struct look *l)
 
 static void on_resumed(void *data, const char *file, int r, uint64_t id, const struct err *e)
 {
-	tell_taken(data, file, r, id, e);
+	struct look *l = data;
+
+	l->tools->interrupted |= r < 0;
+	tell_taken(l, file, r, id, e);
 }
 
 /* Those that came as far as tmp/, by us, an agent before us, or one that is gone by now. */
@@ -84,6 +91,7 @@ static void resume_old(struct look *l)
 
 	if (clock_mono_ns() < t->resume_ns)
 		return;
+	t->interrupted = false;
 	(void)raw_resume_all(p->spool, p->self.agent, p->scan, on_resumed, l, NULL);
 	t->resume_ns = clock_mono_ns() + RESUME_NS;
 }
@@ -190,10 +198,18 @@ bool foreign_look(struct spool_place *place, struct strbuf *notes, struct contro
 	if (!place->tools)
 		place->tools = xcalloc(1, sizeof(*place->tools));
 	l.tools = place->tools;
+	l.tools->taken = false;
 	resume_old(&l); /* first: the scan has seen nothing of what is taken now */
 	import_new(&l);
 	look_at_held(&l);
 	return take_order(&l, ret);
+}
+
+bool foreign_waits(const struct spool_place *place)
+{
+	const struct place_tools *t = place->tools;
+
+	return t && (t->taken || t->interrupted || scan_raw_waits(place->scan));
 }
 
 void foreign_forget(struct spool_place *place)

@@ -624,6 +624,8 @@ static void look_around(struct worker *w)
 	if (b->want.all) {
 		b->ordered = foreign_look(w->place, &b->notes, &b->order);
 		strbuf_adds(&b->notes, scan_notes(w->place->scan));
+		b->raw_known = true;
+		b->raw_waits = foreign_waits(w->place);
 	}
 	if (b->want.batches)
 		look_at_batches(w);

@@ -76,6 +76,7 @@ struct index_reading {
 	bool unread_known; /* unread is what there is now; else nothing of it was looked at */
 	size_t n_unread;
 	struct index_unread *unread;
+	bool raw_known, raw_waits; /* whether there are bare files that are to become tasks */
 	bool lanes_read;
 	struct text_list lanes, reasons; /* of those that are paused, where lanes_read */
 	struct err e;			 /* with code: the spool could not be read */

@@ -34,6 +34,7 @@ struct spoolwatch {
 	struct spool_reader *readers;
 	size_t n_unread;	     /* tasks that are in no plan, because ... */
 	struct index_unread *unread; /* ... their files cannot be read */
+	bool raw_waits;		     /* nor are these, bare files that will be tasks */
 };
 
 struct scan_job {
@@ -95,8 +96,10 @@ static void scan_work(struct spool_job *job, struct spool_place *p)
 	index_work(&((struct scan_job *)job)->b, p);
 }
 
+/* What waits and is in no plan. */
 static void take_unread(struct spoolwatch *w, struct index_reading *b)
 {
+	w->raw_waits = b->raw_known ? b->raw_waits : w->raw_waits;
 	if (!b->unread_known)
 		return;
 	index_unread_clear(w->unread, w->n_unread);
@@ -132,6 +135,7 @@ static void scan_done(struct spool_job *job)
 	bool first = take_state(w, b);
 
 	w->reading = READING_IDLE;
+	take_unread(w, b);
 	w->ops->read(w->user, b, first);
 	if (b->want.all && !w->stopped) {
 		uint64_t rest = b->read_ms * SCAN_SHARE;
@@ -140,7 +144,6 @@ static void scan_done(struct spool_job *job)
 	}
 	if (b->more && w->reading == READING_IDLE)
 		w->reading = READING_MORE;
-	take_unread(w, b);
 	/* What comes in parts was all read by the first of them. */
 	if (!b->more)
 		w->n_read = s->n_read;
@@ -243,6 +246,11 @@ const struct index_unread *spoolwatch_unread(const struct spoolwatch *w, size_t 
 {
 	*ret_n = w->n_unread;
 	return w->unread;
+}
+
+bool spoolwatch_raw_waits(const struct spoolwatch *w)
+{
+	return w->raw_waits;
 }
 
 const struct dirwatch *spoolwatch_dirwatch(const struct spoolwatch *w)

@@ -60,6 +60,8 @@ const char *spoolwatch_trouble(const struct spoolwatch *w);
 bool spoolwatch_set_trouble(struct spoolwatch *w, const char *why);
 /* Files that could not be read, of the last reading that looked at such. */
 const struct index_unread *spoolwatch_unread(const struct spoolwatch *w, size_t *ret_n);
+/* By the last reading of all there are bare files that are to become tasks. */
+bool spoolwatch_raw_waits(const struct spoolwatch *w);
 /* Of pending/, for whoever opens the spool. */
 const struct dirwatch *spoolwatch_dirwatch(const struct spoolwatch *w);
 
