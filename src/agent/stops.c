@@ -164,6 +164,16 @@ static int not_here(uint64_t id, struct err *e)
 	return err_set(e, -ENOENT, "task %llu does not run on this node", (unsigned long long)id);
 }
 
+/* One that this agent, or one before it, may have begun. */
+static int not_known(const struct dispatch *q, uint64_t id, struct err *e)
+{
+	const char *why = dispatch_is_open(q) ? NULL : spoolwatch_trouble(q->spoolwatch);
+
+	return err_set(e, -EAGAIN,
+		       "the agent does not know yet whether task %llu runs under it%s%s; try again",
+		       (unsigned long long)id, why ? ": " : "", why ? why : "");
+}
+
 int stops_settled(const struct dispatch *q, uint64_t id, uint32_t element, struct err *e)
 {
 	if (is_elsewhere(q, id, element))
@@ -203,7 +213,9 @@ int stops_order(struct dispatch *q, uint64_t id, uint32_t element, bool now, uns
 		attempt_stop(r, END_STOPPED, now ? 0 : UINT32_MAX, ATTEMPT_STOPPED_TEXT);
 		n++;
 	}
-	return n ? 0 : not_here(id, e);
+	if (n)
+		return 0;
+	return recovery_may_have(q->recovery, id) ? not_known(q, id, e) : not_here(id, e);
 }
 
 void stops_write_by_name(struct dispatch *q, struct sched_ref ref)

@@ -26,7 +26,8 @@ struct dispatch;
 /* The caller frees it; the spooler is idle then. */
 struct stops *stops_new(void);
 
-/* End a running task, or element; element 0: all of it. 0, or -ENOENT with e. */
+/* End a running task, or element; element 0: all of it. 0; or with e -ENOENT, or -EAGAIN: what ran
+ * before is not known yet, and it may be of that. */
 int stops_order(struct dispatch *q, uint64_t id, uint32_t element, bool now, unsigned int sweep,
 		struct err *e);
 /* What came of it. 0: it is being stopped; stops_unwritten(). -ENOENT: what was stopped does not

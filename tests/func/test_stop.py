@@ -9,8 +9,11 @@ import pytest
 
 from fakeguard import address
 from nodelib import lines
-from patience import HANG, wait_for
+from patience import HANG, must_come, wait_for
 from queuelib import elements
+from test_hung import waits_in
+
+NANOSLEEP = "230"
 
 
 def test_stop_running_and_waiting(queue):
@@ -53,6 +56,34 @@ def test_stop_elements(queue, tmp_path):
     q.wait(j, "cancelled")
     assert wait_for(lambda: q.status()["queue"]["running"] == 0)
     assert wait_for(lambda: not q.rows("-s", "running"), 5), q.rows()
+
+
+@pytest.mark.parametrize("fault, array", [
+    ("open hang /default/lanes", []),
+    ("open hang /default/lanes", ["--array", "1-2"]),
+    ("open EIO /default/running/*", [])], ids=["slow", "slow, element", "unread"])
+def test_stop_while_it_is_not_known_what_ran_before(world, faultfs, tmp_path, fault, array):
+    """Its agent has begun anew, and its queue is not open yet, or a claim cannot be read: the stop is not lost."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    i = a.submit("-g", "0", *array, "--", "sleep", "600")
+    a.shims()
+    a.kill()
+    word = f"{i}.1" if array else str(i)
+    with mount.ruled(fault):
+        a.start(wait=False)
+        assert wait_for(mount.met), a.out.read_text()
+        early = a.run("stop", word, "--timeout", "100ms", check=False)
+        assert early.returncode == 1 and f"does not know yet whether task {i} runs under it" in early.stderr, early
+        stop = a.popen("stop", word, "--timeout", f"{HANG}s")
+        must_come(lambda: NANOSLEEP in waits_in(stop.pid) or stop.poll() is not None)  # it asks again and again
+    out, err = stop.communicate(timeout=HANG)
+    assert stop.returncode == 0 and "is stopping" in out, (out, err)
+    if array:
+        must_come(lambda: json.loads(a.run("show", str(i), "--json").stdout)["elements"]["cancelled"] == 1)
+    else:
+        a.wait(i, "cancelled")
 
 
 def test_stop_without_the_agent(queue):

@@ -748,6 +748,11 @@ const char *recovery_key(const struct recovery *r)
 	return r->key;
 }
 
+bool recovery_may_have(const struct recovery *r, uint64_t id)
+{
+	return !r->open || r->reclaiming || recovery_may_run(r, 0, id);
+}
+
 bool recovery_is_settled(const struct recovery *r)
 {
 	return !r->unknown.n && !r->reclaiming;

@@ -95,6 +95,8 @@ const char *recovery_key(const struct recovery *r);
 /* Whether something that is not settled may run of that lane, as sched_lane() names it; 0: of that
  * array. */
 bool recovery_may_run(const struct recovery *r, uint32_t lane, uint64_t array);
+/* Whether a claim of that task may turn out to be ours. */
+bool recovery_may_have(const struct recovery *r, uint64_t id);
 /* Nothing is being looked at, or will be again. */
 bool recovery_is_settled(const struct recovery *r);
 /* Nothing more is begun. */

@@ -22,7 +22,7 @@ static const struct opt stop_opts[] = {
 	  .spec = { VALUE_DURATION, .min = 1 },
 	  .arg = "DURATION",
 	  .def = AGENTS_LIMIT_TEXT,
-	  .help = "wait so long for agents of other nodes" },
+	  .help = "wait so long for agents of other nodes, and for the one here while it begins" },
 	{ 0 },
 };
 

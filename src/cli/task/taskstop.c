@@ -152,6 +152,20 @@ static void add_remote(struct taskstop *s, const char *agent, const struct task_
 	a->names[a->n++] = *n;
 }
 
+/* The agent here does not know yet what runs under it, as behind its start; the task is one that
+ * may. False: that takes too long. */
+static bool await_agent_here(struct taskstop *s, int look)
+{
+	uint64_t now = clock_mono_ns();
+
+	if (!s->until_ns)
+		s->until_ns = now + s->remote_ms * NS_PER_MS;
+	if (now >= s->until_ns)
+		return false;
+	change_pause(look);
+	return true;
+}
+
 /* 0, TRANSIT_GONE: it runs no more, or negative. */
 static int stop_running(struct taskstop *s, const struct task_name *n, struct err *e)
 {
@@ -161,6 +175,15 @@ static int stop_running(struct taskstop *s, const struct task_name *n, struct er
 	json_t *answer = NULL;
 	int r = ask_agent_here(s, &order, &answer, e);
 
+	for (int look = 0; r == -EAGAIN; look++) {
+		taskstate_agent_of(s->sp, n, agent);
+		if (!is_ours(s->sp, agent))
+			r = -ENOENT;
+		else if (await_agent_here(s, look))
+			r = ask_agent_here(s, &order, &answer, e);
+		else
+			break;
+	}
 	if (r == 0) {
 		tell(s, n, n->element, 0, stopping_text(s));
 		warn_unwritten(n, json_get_str(answer, "unwritten"));
@@ -526,7 +549,7 @@ static void tell_results(struct asking *q, const struct remote_stop *a, const js
 		if (r == 0) {
 			tell_there(q, a, i, q->s->now ? "is killed on" : "is stopping on");
 			warn_unwritten(&a->names[i], json_get_str(one, "unwritten"));
-		} else if (r == -ENOENT) {
+		} else if (r == -ENOENT || r == -EAGAIN) {
 			add_moved(q, a, i);
 		} else {
 			fail(q, r, text);

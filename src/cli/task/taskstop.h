@@ -18,7 +18,8 @@ struct taskstop {
 	bool now;	    /* without grace */
 	bool sweep_gpus;    /* the agent ends what else of ours is on its GPUs */
 	bool quiet;	    /* nothing is told */
-	uint64_t remote_ms; /* so long agents of other nodes are waited for */
+	uint64_t remote_ms; /* so long agents of other nodes are waited for, and in all the one */
+	uint64_t until_ns;  /* here, until it knows what runs; mono; 0: it was not waited for yet */
 	bool changed;	    /* something that waited was taken away: the agent should look */
 	struct outcome said;
 	struct err unsynced; /* the first that came of making it durable; code 0: nothing */
