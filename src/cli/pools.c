@@ -16,13 +16,15 @@
 #include "base/publish.h"
 #include "base/str.h"
 #include "base/units.h"
+#include "cli/node_agents.h"
 #include "cli/table.h"
 #include "cli/term.h"
 
-#define END_LIMIT_S 60
-#define DELETED	    " (deleted)" /* of a link in /proc */
-#define TAIL_MAX    200
-#define LATELY_S    150 /* agents tick once a minute */
+#define END_LIMIT_S	 60
+#define DELETED		 " (deleted)" /* of a link in /proc */
+#define TAIL_MAX	 200
+#define LATELY_S	 150  /* agents tick once a minute */
+#define BUSY_PATIENCE_MS 2000 /* of a submit; most ticks are over by then */
 
 extern char **environ;
 
@@ -97,6 +99,11 @@ struct pool_caller pools_caller(const struct cmd_ctx *ctx, const char *root)
 	return (struct pool_caller){ .environ = (const char *const *)environ,
 				     .root = root,
 				     .expire_ms = settings_num(ctx->settings, SET_EXPIRE) };
+}
+
+uint64_t pools_silent_ms(const struct cmd_ctx *ctx)
+{
+	return settings_num(ctx->settings, SET_BEAT) * 3 / 2;
 }
 
 /* ---- what is shown ---- */
@@ -317,12 +324,6 @@ static uint64_t ticked_ago_s(const struct pool_shown *p)
 	return now_s > then_s ? now_s - then_s : 0;
 }
 
-/* Somebody else sees to it: an agent of it lives, and has ticked lately. */
-static bool is_seen_to(const struct pool_shown *p)
-{
-	return p->state.live && ticked_ago_s(p) < LATELY_S;
-}
-
 static bool has_open_job(const struct pool_shown *p)
 {
 	for (size_t i = 0; i < p->jobs.n; i++)
@@ -489,6 +490,22 @@ unsigned int pools_most_nodes(const struct spool *sp, uint64_t gpus)
 	return most;
 }
 
+/* An agent of it lives by its last word, not by what the last tick has written. */
+static bool has_agent_that_lives(const struct pool_shown *p, const struct node_agents *agents,
+				 uint64_t silent_ms)
+{
+	for (size_t i = 0; i < p->jobs.n; i++) {
+		const struct pool_job *job = &p->jobs.all[i];
+		const struct node_agent *a = job->phase != POOL_JOB_ENDED && job->agent[0]
+						     ? node_agents_find(agents, job->agent)
+						     : NULL;
+
+		if (a && a->state == NODE_AGENT_ALIVE && (a->here || a->age_ms <= silent_ms))
+			return true;
+	}
+	return false;
+}
+
 static void tick_one(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *pool)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
@@ -496,21 +513,38 @@ static void tick_one(const struct cmd_ctx *ctx, const struct spool *sp, const st
 	struct pool_report report;
 	struct err e = ERR_INIT;
 
+	caller.silent_ms = pools_silent_ms(ctx);
+	caller.patience_ms = BUSY_PATIENCE_MS;
 	if (pool_tick(sp, pool->name, &caller, &report, &e) < 0)
 		cmd_warn("note", "pool %s: %s", pool->name, e.text);
 	else if (report.said.len)
 		cmd_warn("note", "pool %s: %s", pool->name, strbuf_str(&report.said));
+	else if (report.busy)
+		cmd_warn("note",
+			 "pool %s: somebody else looks after it at this moment; tenure tick %s "
+			 "looks again",
+			 pool->name, spool_instance(sp));
 	pool_report_clear(&report);
 }
 
+/* An agent that lives, and has ticked lately, sees the task, at the latest when it leaves. */
 void pools_tick_after_submit(const struct cmd_ctx *ctx, const struct spool *sp)
 {
 	struct pools_shown shown = { .n = 0 };
+	struct node_agents agents = { .n = 0 };
 
 	(void)pools_read(sp, &shown, NULL);
-	for (size_t i = 0; i < shown.n; i++)
-		if (!shown.all[i].error && !shown.all[i].pool.down && !is_seen_to(&shown.all[i]))
-			tick_one(ctx, sp, &shown.all[i].pool);
+	if (shown.n)
+		(void)node_agents_read(ctx, sp, &agents, NULL);
+	for (size_t i = 0; i < shown.n; i++) {
+		const struct pool_shown *p = &shown.all[i];
+
+		if (!p->error && !p->pool.down &&
+		    (ticked_ago_s(p) >= LATELY_S ||
+		     !has_agent_that_lives(p, &agents, pools_silent_ms(ctx))))
+			tick_one(ctx, sp, &p->pool);
+	}
+	node_agents_clear(&agents);
 	pools_shown_clear(&shown);
 }
 

@@ -14,6 +14,9 @@
 struct pool_caller pools_caller(const struct cmd_ctx *ctx, const char *root);
 /* The same of an agent, in the midst of a job. */
 struct pool_caller pools_caller_of_agent(const struct cmd_ctx *ctx, const char *root);
+/* Of whose agent nothing was heard for so long, it is to be asked whether it is there: for who does
+ * not wait until it has expired (struct pool_caller). */
+uint64_t pools_silent_ms(const struct cmd_ctx *ctx);
 
 /*
  * What the jobs of an engine run: this program, or, where the engine has nodes of its own, its copy
@@ -60,7 +63,8 @@ unsigned int pools_most_gpus(const struct spool *sp);
 /* The most nodes with so many GPUs each that such a pool can have at a time. */
 unsigned int pools_most_nodes(const struct spool *sp, uint64_t gpus);
 
-/* After a submission: where the instance has pools, one tick of each, and what it did is noted. */
+/* After a submission: where the instance has pools, one tick of each that no agent sees to, and
+ * what it did is noted. */
 void pools_tick_after_submit(const struct cmd_ctx *ctx, const struct spool *sp);
 
 /* An agent of a pool leaves, and what it ran may have gone back to the queue: the next node is

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/str.h"
 #include "base/utf8.h"
 #include "pool/demand.h"
@@ -37,6 +38,7 @@ struct tick {
 	struct pool_owner owner;
 	struct pool_jobs jobs;
 	bool *live;		   /* by job, of those that there were at the beginning */
+	bool *serves;		   /* by job: its agent has not expired, and starts tasks */
 	struct demand_node *nodes; /* whose agents live */
 	size_t n_nodes;
 	char mark[POOL_MARK_LEN + 1];
@@ -127,6 +129,12 @@ static struct pool_job *find_token(struct tick *t, const char *token)
 	return NULL;
 }
 
+/* Its process was one of ours here, and is gone. */
+static bool is_gone_here(const struct tick *t, const struct heartbeat *b)
+{
+	return strcmp(b->who.boot, spool_boot(t->sp)) == 0 && !proc_alive(&b->who.proc);
+}
+
 /* Its heartbeat is fresh, by the clock of who keeps the files; what it has; and it is not silent.
  */
 static bool is_alive(const struct tick *t, const char *agent, struct heartbeat *ret, bool *heard)
@@ -139,7 +147,7 @@ static bool is_alive(const struct tick *t, const char *agent, struct heartbeat *
 	    ret->ended)
 		return false;
 	age_s = t->owner.now_s > written_ns / NS_PER_S ? t->owner.now_s - written_ns / NS_PER_S : 0;
-	*heard = !silent_ms || age_s <= silent_ms / 1000;
+	*heard = !silent_ms || (age_s <= silent_ms / 1000 && !is_gone_here(t, ret));
 	return age_s < t->caller->expire_ms / 1000;
 }
 
@@ -213,14 +221,20 @@ static int look_at_agent(void *data, const char *agent)
 		pool_note_useful(&t->report->state);
 	if (job && alive && heard)
 		t->live[job - t->jobs.all] = true;
-	if (alive && !b.draining)
-		add_node(t,
-			 job			 ? job->gpus
-			 : is_closed(t, s->pool) ? 0
-						 : b.held + b.idle,
-			 job != NULL);
+	if (alive && !b.draining && job)
+		t->serves[job - t->jobs.all] = true;
+	else if (alive && !b.draining)
+		add_node(t, is_closed(t, s->pool) ? 0 : b.held + b.idle, false);
 	free(s);
 	return 0;
+}
+
+/* Of one that is silent the engine may have said by now that its job is over. */
+static void add_own_nodes(struct tick *t)
+{
+	for (size_t i = 0; i < t->jobs.n; i++)
+		if (t->serves[i] && (t->live[i] || t->jobs.all[i].phase != POOL_JOB_ENDED))
+			add_node(t, t->jobs.all[i].gpus, true);
 }
 
 /* A job that was of no use is likely to be followed by another one. */
@@ -799,6 +813,7 @@ static int look(struct tick *t, struct demand *ret, struct err *e)
 	end_own(t);
 	end_left(t);
 	ask_engine(t);
+	add_own_nodes(t);
 	return demand_read(t->sp, &t->pool, clock_wall_ns(), whose, t, t->nodes, t->n_nodes, ret,
 			   e);
 }
@@ -832,6 +847,7 @@ static int run(struct tick *t, struct err *e)
 	if (r == 0)
 		pool_jobs_prune(t->sp, t->pool.name, &t->jobs, ENDED_KEPT);
 	t->live = xcalloc(t->jobs.n + 1, sizeof(*t->live));
+	t->serves = xcalloc(t->jobs.n + 1, sizeof(*t->serves));
 	v.live = t->live;
 	if (r == 0)
 		r = look(t, &demand, e);
@@ -921,6 +937,7 @@ int pool_tick(const struct spool *sp, const char *name, const struct pool_caller
 	pool_jobs_clear(&t->jobs);
 	pool_clear(&t->pool);
 	free(t->live);
+	free(t->serves);
 	free(t->nodes);
 	free(t);
 	return r;

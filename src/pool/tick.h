@@ -27,9 +27,9 @@ struct pool_caller {
 	const char *token;  /* of an agent that has just left: its job is over; NULL */
 	uint64_t n_ended;   /* tasks that ended under it */
 	uint64_t expire_ms; /* an agent that has been silent for longer is not alive */
-	/* The engine is asked for the job of one that has been silent for so long, and where it has
-	 * it no more, that is over: for a person who says that the pool is to be there again. 0:
-	 * only when it has expired. */
+	/* The engine is asked for the job of one that has been silent for so long, or was killed on
+	 * this node, and where it has it no more, that is over: for a person who waits for a node.
+	 * 0: only when it has expired. */
 	uint64_t silent_ms;
 };
 

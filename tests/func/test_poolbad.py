@@ -62,6 +62,22 @@ def test_down_waits_for_whoever_is_at_it(site):
     assert (site.dir / "cancelled").read_text().split() == ["1"], site.pool()
 
 
+def test_submit_waits_for_whoever_is_at_it(site):
+    """Who gives back what nobody needs has looked at the queue before the task came, and will not look again."""
+    site.up("-g", "1", "--min", "0", "--max", "1")
+    i = site.run("submit", "-i", "exp1", "-g", "1", "--", "true").stdout.strip()
+    site.run("stop", "-i", "exp1", i)
+    site.later(200)
+    asked = site.dir / "asked"
+    (site.dir / "scancel").write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\ntouch {asked}\n"
+                                      f"until ls {site.root}/exp1/pending | grep -q .; do sleep .05; done\necho $* >> {site.dir}/cancelled\n")
+    tick = site.popen("tick", "exp1")
+    must_come(asked.exists)
+    said = site.run("submit", "-i", "exp1", "-g", "1", "--", "true").stderr
+    assert tick.wait(HANG) == 0 and (site.dir / "cancelled").read_text().split() == ["1"]
+    assert "pool main: submitted job 2" in said and [j.split()[0] for j in site.open_jobs()] == ["2"], said
+
+
 def test_down_finds_what_nobody_has_the_id_of(site):
     """Somebody pressed Ctrl-C while Slurm was asked: down looks at once, and does not say that it is down before it knows."""
     up = slowly(site)

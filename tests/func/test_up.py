@@ -166,6 +166,57 @@ def test_last_agents_tick_waits_for_whoever_is_at_it(machine):
     p.wait(i, "running", 60)
 
 
+def last_agent(p):
+    """The pool's only one, of which its last tick knows; its process."""
+    p.up("-g", "1", "--min", "0", "--max", "1", "--idle-exit", "10m")
+    p.submit("-g", "1", "--", "true")
+    must_come(lambda: p.agents() and p.tick() and p.pool()["live"] == 1 and "agent" in p.jobs()[0])
+    return int(p.jobs()[0]["id"].partition(".")[0])
+
+
+def must_ask(p):
+    """A submit does, though by what the last tick has written an agent lives."""
+    assert p.pool()["live"] == 1
+    done = p.run("submit", "-g", "1", "--", "true")
+    assert "pool main: submitted job" in done.stderr, (done.stderr, p.pool())
+    p.wait(int(done.stdout), "done")
+
+
+def test_submit_asks_where_the_last_agent_has_just_left(machine):
+    """It has said that it has ended, and has not written yet that its job is over."""
+    p = machine.pooled()
+    agent = last_agent(p)
+
+    def taken():
+        owner = max((p.spool / "pools").glob("main,owner,*"), key=lambda f: int(f.name.rpartition("e")[2]))
+        other = owner.with_name(f"main,owner,e{int(owner.name.rpartition('e')[2]) + 1}")
+        try:
+            with other.open("x") as f:
+                f.write("elsewhere 1 0 no-boot-of-ours\n")
+        except FileExistsError:  # an agent's own tick was there first
+            return None
+        return other
+    other = must_come(taken)
+    os.kill(agent, signal.SIGTERM)
+    must_come(lambda: not p.agents())
+    kill_at_once([agent], signal.SIGKILL)  # in its last tick, which waits
+    other.write_text("")
+    os.utime(other, (1, 1))
+    must_ask(p)
+
+
+def test_submit_asks_where_the_last_agent_was_killed(machine):
+    p = machine.pooled()
+    agent = last_agent(p)
+    kill_at_once([agent], signal.SIGKILL)
+    must_come(lambda: [n["state"] for n in p.shown()["nodes"]] == ["gone"])
+    path, = p.records()
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "submitted": record["submitted"] - 100}))  # the engine has had time to list it
+    p.asked_long_ago()
+    must_ask(p)
+
+
 def test_task_larger_than_any_node_is_taken_where_a_pool_can_bring_one(machine):
     p = machine.pooled()
     p.up("-g", "1", "--idle-exit", "10m")

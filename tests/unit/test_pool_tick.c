@@ -611,6 +611,56 @@ static void an_agent_that_was_never_seen_says_itself_that_it_left(void **state)
 	end(&w);
 }
 
+/* Its heartbeat is fresh, and its process was one of this node. */
+static void who_has_no_time_hears_at_once_that_an_agent_was_killed(void **state)
+{
+	struct world w = begin();
+	struct heartbeat b = { .count = 2, .who = self(w.sp, "n1") };
+	char path[SPOOL_PATH_MAX];
+	struct err e = ERR_INIT;
+
+	(void)state;
+	need_one(&w);
+	tick(&w);
+	report(&w, "n1", only_job(&w).token, false);
+	pass(&w, 100);
+	tick(&w);
+	assert_int_equal(w.report.state.live, 1);
+	fake.n = 0; /* the engine has seen it */
+	b.who.proc.start--;
+	assert_int_equal(heartbeat_write(w.sp, heartbeat_agent_path("n1", path), &b, &e), 0);
+	tick(&w);
+	assert_int_equal(fake.submits, 1); /* it may run on, for all that who ticks has heard */
+	w.caller.silent_ms = 15000;
+	tick(&w);
+	assert_int_equal(fake.submits, 2);
+	end(&w);
+}
+
+/* One that is silent may be cut off, and its node is there while the engine has its job. */
+static void a_silent_agent_keeps_its_node_while_the_engine_has_its_job(void **state)
+{
+	struct world w = begin();
+	struct heartbeat b = { .count = 2, .who = self(w.sp, "n1") };
+	char path[SPOOL_PATH_MAX];
+	struct err e = ERR_INIT;
+
+	(void)state;
+	need_one(&w);
+	tick(&w);
+	report(&w, "n1", only_job(&w).token, false);
+	pass(&w, 100);
+	b.who.proc.start--;
+	assert_int_equal(heartbeat_write(w.sp, heartbeat_agent_path("n1", path), &b, &e), 0);
+	w.caller.silent_ms = 15000;
+	fake.state = ENGINE_JOB_RUNNING;
+	tick(&w);
+	assert_int_equal(fake.polls, 1);
+	assert_int_equal(fake.submits, 1);
+	assert_int_equal(w.report.state.live, 1);
+	end(&w);
+}
+
 static void whoever_finds_somebody_at_it_does_nothing(void **state)
 {
 	struct world w = begin();
@@ -724,6 +774,8 @@ int main(void)
 		WITH_SPOOL(a_job_that_the_engine_begins_again_is_the_pools_again),
 		WITH_SPOOL(an_agent_under_which_a_task_ended_was_of_use),
 		WITH_SPOOL(an_agent_that_was_never_seen_says_itself_that_it_left),
+		WITH_SPOOL(who_has_no_time_hears_at_once_that_an_agent_was_killed),
+		WITH_SPOOL(a_silent_agent_keeps_its_node_while_the_engine_has_its_job),
 		WITH_SPOOL(whoever_finds_somebody_at_it_does_nothing),
 		WITH_SPOOL(who_ticks_keeps_it_from_being_forgotten),
 		WITH_SPOOL(what_was_forgotten_meanwhile_leaves_nothing),

@@ -86,7 +86,7 @@ int pool_call_tick(const struct cmd_ctx *ctx, const struct spool *sp, const stru
 	struct pool_caller caller = pools_caller(ctx, root);
 
 	/* Who says so after an agent was killed does not wait until it has expired. */
-	caller.silent_ms = settings_num(ctx->settings, SET_BEAT) * 3 / 2;
+	caller.silent_ms = pools_silent_ms(ctx);
 	caller.patience_ms = p->down ? POOL_CALL_PATIENCE_MS : 0;
 	return pool_tick(sp, p->name, &caller, report, e);
 }
