@@ -41,7 +41,7 @@
 #define SILENCE_LOOK_MS 1000 /* whether it still tells something */
 #define READ_LEAST_MS	200  /* between two readings of the queue, or */
 #define READ_SHARE	10   /* so many times as long as one takes */
-#define DONE_SHARE	20   /* of what has ended, which may be much */
+#define DONE_SHARE	20   /* of what has ended, which may be much, while no row has left */
 #define READ_MOST_MS	5000 /* and so often in any case */
 #define NODES_MS	2000
 #define FORECAST_MS	3000
@@ -97,6 +97,7 @@ struct model {
 	struct shared_rows *queue, *done;
 	bool changed;	 /* the queue may have */
 	bool done_stale; /* and what has ended was not read since */
+	bool left;	 /* nor since a task was among those that wait or run no more */
 	bool read;
 	uint64_t read_ns, read_took_ns, done_ns, done_took_ns, nodes_ns;
 	char queue_trouble[ERR_TEXT_MAX];
@@ -568,8 +569,10 @@ static int read_waiting(struct model *m, struct err *e)
 	said.forecasts = m->forecast;
 	said.unserved = is_unserved(m);
 	r = rows_read(m->index, &said, &rows, e);
-	if (r == 0)
+	if (r == 0) {
+		m->left = m->left || (m->queue && rows_have_left(&m->queue->rows, &rows));
 		swap_rows(m, &m->queue, &rows, reasons != NULL);
+	}
 	json_decref(words);
 	json_decref(reasons);
 	return r;
@@ -581,7 +584,7 @@ static uint64_t done_due_ns(const struct model *m)
 }
 
 /* After the queue, so that nothing is missed on its way from one to the other; that was read just
- * now, and nobody has its rows yet. */
+ * now, and nobody has its rows yet. At once where a task has left them, which would be nowhere. */
 static int read_done(struct model *m, struct err *e)
 {
 	uint64_t now = clock_mono_ns();
@@ -589,13 +592,14 @@ static int read_done(struct model *m, struct err *e)
 	int r;
 
 	m->done_stale = m->flags & MODEL_ENDED;
-	if (!m->done_stale || now < done_due_ns(m))
+	if (!m->done_stale || (!m->left && now < done_due_ns(m)))
 		return 0;
 	r = rows_read_ended(m->sp, MODEL_ENDED_MAX, &rows, e);
 	if (r == 0) {
 		rows_read_because(m->sp, &rows, m->done ? &m->done->rows : NULL);
 		rows_drop_ended(&m->queue->rows, &rows);
 		swap_rows(m, &m->done, &rows, false);
+		m->left = false;
 	}
 	m->done_ns = clock_mono_ns();
 	m->done_took_ns = m->done_ns - now;

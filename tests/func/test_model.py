@@ -129,6 +129,25 @@ def test_what_has_ended_does_not_wait_as_well(queue, looker):
         assert rows(now, "id") == [[other] for other in ids[n:]]
 
 
+def test_what_leaves_those_that_wait_has_ended(queue, looker, faultfs, tmp_path):
+    """Also where it took long to read what has ended, so that this is not read each time."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    root = ("--root", str(mount.path))
+    q = queue()
+    ids = [int(q.run("submit", *root, "--", "true").stdout) for _ in range(2)]
+    with mount.ruled("readdir delay=150 */failed"):
+        m = looker(q, *root)
+        m.until(lambda s: len(s["tasks"]) == 2)
+    q.run("stop", *root, str(ids[0]))
+
+    def has_ended(now):
+        m.look()
+        ended = [t["id"] for t in now["ended"]]
+        assert sorted([i for i, in rows(now, "id")] + ended) == ids, now
+        return ended
+    m.until(has_ended)
+
+
 def test_what_the_agent_tells(queue, looker):
     q = queue(gpus=1)
     q.start()

@@ -318,6 +318,19 @@ void rows_drop_ended(struct rows *r, const struct rows *ended)
 	free(all);
 }
 
+bool rows_have_left(const struct rows *before, const struct rows *r)
+{
+	struct hmap known = { .n = 0 };
+	struct known *all = know(r, &known);
+	bool left = false;
+
+	for (size_t i = 0; i < before->n && !left; i++)
+		left = !before->all[i].name.element && !find_known(&known, &before->all[i]);
+	hmap_clear(&known);
+	free(all);
+	return left;
+}
+
 /* ---- as JSON ---- */
 
 static char *make_json(const struct row *row)

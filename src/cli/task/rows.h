@@ -72,6 +72,9 @@ void rows_read_because(const struct spool *sp, struct rows *ended, const struct 
  * it; elements of a batch that was stopped may run on for a while. */
 void rows_drop_ended(struct rows *r, const struct rows *ended);
 
+/* A task that has a row there has none in r any more; one of an element alone says nothing. */
+bool rows_have_left(const struct rows *before, const struct rows *r);
+
 /* When an attempt began by our clock is not found anew where the last reading had it: of what runs
  * elsewhere only the time of day is told, and that may have been set since. before may be NULL. */
 void rows_keep_began(struct rows *r, const struct rows *before);
