@@ -353,6 +353,32 @@ def test_for_a_time(queue):
     must_come(lambda: allocs(q) == {})
 
 
+@pytest.mark.parametrize("how", ["its time was over", "released", "released before"])
+def test_over_before_it_was_seen(queue, how):
+    """Who asked for it looks when its time is over, or when it was given back."""
+    q = queue(gpus=1)
+    time = [] if how == "released" else ["--for", "1s"]
+    asking = subprocess.Popen([q.m.tenure, "alloc", "short", *time, "--wait", "10m"], env=q.env, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    q.m.others.append(asking)
+    must_come(lambda: "short" in allocs(q))
+    asking.send_signal(signal.SIGSTOP)
+    if how != "released before":
+        q.start("--no-hold")
+    if how == "released":
+        has(q, "short")
+    if how != "its time was over":
+        q.run("release", "short")
+    must_come(lambda: allocs(q) == {})
+    asking.send_signal(signal.SIGCONT)
+    _, errors = asking.communicate(timeout=HANG)
+    said = one_line(errors)
+    had = "short had its GPUs, and was given back before this was seen"
+    assert asking.returncode == 1 and said == "tenure: " + {
+        "its time was over": f"{had}: over its time limit of 1s", "released": had,
+        "released before": "short was given back before it had its GPUs"}[how]
+
+
 def test_prune_takes_what_is_gone(queue):
     q = queue(gpus=1)
     q.start("--no-hold")

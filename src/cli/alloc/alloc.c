@@ -28,6 +28,7 @@
 #include "cli/task/why.h"
 #include "pool/pool.h"
 #include "spool/instance.h"
+#include "spool/record.h"
 #include "spool/submit.h"
 #include "spool/task_text.h"
 
@@ -131,6 +132,26 @@ static void end_by_interrupt(void)
 	(void)raise(interrupt);
 }
 
+/* Its time may have been over, or somebody has given it back, before anybody looked. */
+static int tell_over(const struct asked *a, const struct task_place *place, struct err *e)
+{
+	struct task_file t;
+	char why[RECORD_REASON_MAX];
+	int r = task_file_read(a->sp, place->path, &t, e);
+	bool had;
+
+	if (r < 0)
+		return err_wrap(e, "%s was given back", a->name);
+	had = t.history.started_ns || t.history.end.use.gpus;
+	task_file_clear(&t);
+	if (!had)
+		return err_set(e, -ECANCELED, "%s was given back before it had its GPUs", a->name);
+	(void)taskstate_why_failed(a->sp, &place->name, why);
+	return err_set(e, -ECANCELED,
+		       "%s had its GPUs, and was given back before this was seen%s%s", a->name,
+		       why[0] ? ": " : "", why);
+}
+
 /* It has its GPUs: 1; it has ended: -ECANCELED; 0: neither. */
 static int look(const struct asked *a, struct taskwatch *w, struct err *e)
 {
@@ -138,7 +159,7 @@ static int look(const struct asked *a, struct taskwatch *w, struct err *e)
 	int r = taskwatch_look(w, e);
 
 	if (r == 1)
-		return err_set(e, -ECANCELED, "%s was given back before it had its GPUs", a->name);
+		return tell_over(a, taskwatch_place(w), e);
 	if (r < 0 || taskwatch_state(w) != TASKSTATE_RUNNING)
 		return r;
 	r = alloc_state_read(a->sp, a->id, &st, e);
