@@ -32,16 +32,17 @@
 
 struct node {
 	const struct node_agent *agent;
-	bool over;     /* nothing more comes of it */
-	bool told_any; /* told is something */
-	char *trouble; /* why nothing, or nothing more, is known of it; NULL */
+	bool over;	   /* nothing more comes of it */
+	bool told_any;	   /* told is something */
+	char *trouble;	   /* why nothing, or nothing more, is known of it; NULL */
+	uint64_t asked_ns; /* monotonic; 0: its agent was busy with the burn before */
 	struct burn_told told;
 };
 
 struct call {
 	const struct cmd_ctx *ctx;
 	const struct burn_order *order;
-	const struct text_list *options;
+	struct order what;
 	struct spool *sp;
 	char name[SPEC_NAME_MAX + 1], path[SPOOL_PATH_MAX];
 	struct heartbeat beat;
@@ -123,48 +124,76 @@ static int beat(struct call *c, struct err *e)
 	return heartbeat_write(c->sp, c->path, &c->beat, e);
 }
 
+static int find_other(void *data, const char *file, unsigned char type)
+{
+	const struct call *c = data;
+
+	return !strchr(file, ',') && strcmp(file, c->name) != 0;
+}
+
+/* Whoever asks for one has a file there until he has heard of each node. */
+static bool another_runs(struct call *c)
+{
+	return spool_each(c->sp, spool_dir_name(SPOOL_BURNS), find_other, c, NULL) != 0;
+}
+
+/* An agent that is busy where no other burn is wanted has one whose process is about to end. */
 static void on_answer(void *user, const struct agent_called *one, const json_t *answer)
 {
+	struct call *c = user;
 	struct node *n = one->data;
 	struct err why = ERR_INIT;
+	int code = answer ? agents_answer_code(answer, &why) : -ETIMEDOUT;
 	cleanup_free char *silence = NULL;
 
-	if (answer && agents_answer_code(answer, &why) == 0)
+	if (code == -EBUSY && !another_runs(c))
+		return;
+	n->asked_ns = clock_mono_ns();
+	if (code == 0)
 		return;
 	if (!answer)
 		silence = node_agent_silence(n->agent);
 	give_up(n, answer ? xstrdup(why.text) : xasprintf("node %s %s", n->agent->agent, silence));
 }
 
-static int ask(struct call *c, struct err *e)
+/* To those that do not have it. */
+static int send_order(struct call *c, struct err *e)
 {
 	struct agents_call calls = { .sp = c->sp };
-	struct order order = { .command = ORDER_BURN,
-			       .for_ms = c->order->for_ms,
-			       .options = *c->options };
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < c->n; i++) {
+		struct node *n = &c->nodes[i];
+		bool wanted = !n->over && !n->asked_ns;
+		char *why = wanted ? why_not(n->agent) : NULL;
+
+		if (why)
+			give_up(n, why);
+		else if (wanted)
+			r = agents_send(&calls, n->agent->agent, &c->what, n, e);
+	}
+	if (r == 0 && calls.n) {
+		agent_look(c->ctx);
+		agents_wait(&calls, AGENTS_LIMIT_MS, on_answer, c);
+	}
+	agents_clear(&calls);
+	return r;
+}
+
+static int ask(struct call *c, struct err *e)
+{
 	int r = spool_make_dir(c->sp, SPOOL_BURNS, e);
 
 	burn_remove_old(c->sp);
 	(void)burn_call_path(burn_call_name(c->sp, c->name), c->path);
-	(void)str_copy(order.burn, sizeof(order.burn), c->name);
+	(void)str_copy(c->what.burn, sizeof(c->what.burn), c->name);
 	if (r == 0)
 		r = claimer_self(c->sp, "burn", &c->beat.who, e);
 	if (r == 0)
 		r = beat(c, e);
-	for (size_t i = 0; r == 0 && i < c->n; i++) {
-		struct node *n = &c->nodes[i];
-		char *why = why_not(n->agent);
-
-		if (why)
-			give_up(n, why);
-		else
-			r = agents_send(&calls, n->agent->agent, &order, n, e);
-	}
-	agent_look(c->ctx);
 	c->asked_ns = clock_mono_ns();
 	if (r == 0)
-		agents_wait(&calls, AGENTS_LIMIT_MS, on_answer, c);
-	agents_clear(&calls);
+		r = send_order(c, e);
 	return r < 0 ? BURN_CANNOT_TEST : CMD_OK;
 }
 
@@ -227,12 +256,18 @@ static void look_at(struct call *c, struct node *n, uint64_t now)
 					       "word; the log of its agent may say why",
 					       name)
 				   : xasprintf("node %s has gone", name));
-	else if (!n->told_any && now - c->asked_ns >= BEGIN_NS)
+	else if (!n->told_any && now - n->asked_ns >= BEGIN_NS)
 		give_up(n,
 			xasprintf("node %s has not begun; the log of its agent may say why", name));
-	else if (now - c->asked_ns >= c->order->for_ms * NS_PER_MS + SPARE_NS || c->hurry ||
+	else if (now - n->asked_ns >= c->order->for_ms * NS_PER_MS + SPARE_NS || c->hurry ||
 		 (c->end_ns && now - c->end_ns >= END_NS))
 		give_up(n, xasprintf("node %s has not ended in time", name));
+}
+
+/* Who does not have the order yet is asked again for as long as others may take to begin. */
+static bool is_too_busy(const struct call *c, uint64_t now)
+{
+	return c->end_ns || now - c->asked_ns >= BEGIN_NS;
 }
 
 static bool look(struct call *c)
@@ -244,9 +279,13 @@ static bool look(struct call *c)
 	(void)spool_lists(c->sp, SPOOL_BURNS, c->name, NULL);
 	heartbeat_watch_begin(c->watch, now);
 	for (size_t i = 0; i < c->n; i++) {
-		if (!c->nodes[i].over)
-			look_at(c, &c->nodes[i], now);
-		open = open || !c->nodes[i].over;
+		struct node *n = &c->nodes[i];
+
+		if (!n->over && n->asked_ns)
+			look_at(c, n, now);
+		else if (!n->over && is_too_busy(c, now))
+			give_up(n, xstrdup("the burn before has not ended there yet"));
+		open = open || !n->over;
 	}
 	heartbeat_watch_finish(c->watch);
 	return open;
@@ -309,6 +348,8 @@ static void follow(struct call *c)
 			be_told_to_end(c, clock_mono_ns());
 		if (clock_mono_ns() - c->beat_ns >= BEAT_NS)
 			(void)beat(c, NULL);
+		if (!c->end_ns)
+			(void)send_order(c, NULL);
 	}
 	show(c, true);
 }
@@ -416,11 +457,13 @@ static void take_signals(struct call *c)
 int burn_nodes(const struct cmd_ctx *ctx, const struct burn_order *order,
 	       const struct text_list *options, struct err *e)
 {
-	struct call c = { .ctx = ctx,
-			  .order = order,
-			  .options = options,
-			  .began_wall_ns = clock_wall_ns(),
-			  .live = !opts_flag(ctx->opts, "json") && term_has_screen(STDOUT_FILENO) };
+	struct call c = {
+		.ctx = ctx,
+		.order = order,
+		.what = { .command = ORDER_BURN, .for_ms = order->for_ms, .options = *options },
+		.began_wall_ns = clock_wall_ns(),
+		.live = !opts_flag(ctx->opts, "json") && term_has_screen(STDOUT_FILENO)
+	};
 	int code = instance_open(ctx, 0, &c.sp, e);
 
 	if (code < 0)
