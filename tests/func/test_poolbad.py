@@ -75,6 +75,8 @@ def test_submit_waits_for_whoever_is_at_it(site):
     must_come(asked.exists)
     said = site.run("submit", "-i", "exp1", "-g", "1", "--", "true").stderr
     assert tick.wait(HANG) == 0 and (site.dir / "cancelled").read_text().split() == ["1"]
+    if "somebody else looks after it at this moment; tenure tick exp1 looks again" in said:  # for 2 s, on a slow machine
+        said = site.run("tick", "exp1").stdout
     assert "pool main: submitted job 2" in said and [j.split()[0] for j in site.open_jobs()] == ["2"], said
 
 
