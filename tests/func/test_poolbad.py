@@ -135,6 +135,7 @@ def test_jobs_of_one_engine_are_not_given_to_another(site):
     assert json.loads((site.root / "exp1/pools/main.json").read_text())["engine"] == "slurm"
     site.run("down", "exp1", "--now")
     site.run("up", "exp1", "--engine", "local", "--min", "0")
+    site.run("down", "exp1", "--now")
 
 
 def test_no_pool_is_made_of_a_cluster_that_is_slow_to_say_that_it_is_none(site):
