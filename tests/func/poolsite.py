@@ -58,15 +58,21 @@ class Site:
         """The one that does not answer has been killed, and the next one answers."""
         hang = self.dir / "hang"
         if hang.exists():
-            kill_at_once(map(int, hang.read_text().split()), signal.SIGTERM)
+            its = map(int, hang.read_text().split())  # which may have ended, and its number be another's
+            kill_at_once([pid for pid in its if self.has(pid)], signal.SIGTERM)
             hang.unlink()
+
+    def has(self, pid):
+        """It was started for this one, and still runs."""
+        with contextlib.suppress(OSError):
+            return f"TENURE_ROOT={self.root}\0".encode() in read_proc(pid, "environ") and proc_exists(pid)
 
     def left(self):
         """What still runs of all that was started for it."""
-        mark, found = f"TENURE_ROOT={self.root}\0".encode(), []
+        found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError):
-                if mark in read_proc(pid, "environ") and proc_exists(pid):
+                if self.has(pid):
                     found.append(read_proc(pid, "cmdline"))
         return found
 

@@ -374,9 +374,9 @@ def test_over_before_it_was_seen(queue, how):
     _, errors = asking.communicate(timeout=HANG)
     said = one_line(errors)
     had = "short had its GPUs, and was given back before this was seen"
-    assert asking.returncode == 1 and said == "tenure: " + {
+    assert asking.returncode == 1 and said.endswith("tenure: " + {  # behind a note, where the queue is slow
         "its time was over": f"{had}: over its time limit of 1s", "released": had,
-        "released before": "short was given back before it had its GPUs"}[how]
+        "released before": "short was given back before it had its GPUs"}[how]), said
 
 
 def test_prune_takes_what_is_gone(queue):

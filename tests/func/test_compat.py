@@ -404,21 +404,23 @@ wait(lambda: used()[0] > 37)
 status = json.loads(run(BUILD / "tenure", "status", "--json", "--instance", "occupy"))
 daemon, agent, guard = int(PID.read_text()), status["agent"]["pid"], status["guard"]["pid"]
 holder = status["devices"][0]["holder_pid"]
-os.kill(agent, signal.SIGSTOP)
-off = subprocess.Popen([BUILD / "compat/occupy", "off"], env=own, text=True, stdout=subprocess.PIPE,
-                       stderr=subprocess.STDOUT)
-wait_log("Told to stop")
+off = None
 
 def later(pid, seconds):
     path = pathlib.Path(own["LATER_DIR"], str(pid))
     path.with_suffix(".new").write_text(str(seconds))
     path.with_suffix(".new").rename(path)
     def taken():
-        if pid == daemon and alive(pid):
+        if off and pid == daemon and alive(pid):
             os.kill(pid, signal.SIGTERM)   # told to stop again it looks at its clock, and no more
-        return not path.exists() or off.poll() is not None
+        return not path.exists() or off and off.poll() is not None
     wait(taken)
 
+later(daemon, 0)                           # from here on no time passes for it, nor for off from its start
+os.kill(agent, signal.SIGSTOP)
+off = subprocess.Popen(["sh", "-c", 'echo 0 > "$LATER_DIR/$$" && exec "$0" off', BUILD / "compat/occupy"], env=own, text=True,
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+wait_log("Told to stop")
 for pid in (daemon, off.pid):
     later(pid, 0)                          # it has set its limit by now
 """

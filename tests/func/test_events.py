@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import signal
 import subprocess
 
@@ -118,11 +119,12 @@ def test_follow_what_is_written_between_the_last_look_and_the_rotation(files, bu
     library, once = tmp_path / "stopatend.so", tmp_path / "once"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, HERE / "stopatend.c", "-ldl"], check=True)
     files.write("n1.jsonl", (1, "held", "before"))
-    p = subprocess.Popen([build / "tenure", "events", "-f", "--json"], text=True, stdout=subprocess.PIPE,
+    p = subprocess.Popen([build / "tenure", "events", "-f", "--json"], bufsize=0, stdout=subprocess.PIPE,
                          env={**env, "LD_PRELOAD": str(library), "STOP_AT_END": "/n1.jsonl", "STOP_ONCE": str(once),
                               "ASAN_OPTIONS": "verify_asan_link_order=0"})
     try:
         def read():
+            must_come(lambda: select.select([p.stdout], [], [], 0)[0])
             return json.loads(p.stdout.readline())["text"]
         assert read() == "before"
         for n in range(2):  # the second time with a descriptor that a rotation has brought

@@ -38,10 +38,10 @@ class User:
     def tenure(self, *args):
         return self.run(self.world / "tenure", *args)
 
-    def serve(self, *args):
+    def serve(self, *args, empty_for="1s"):
         """An agent, until there is nothing to do."""
         return self.run(self.world / "tenure", "sim", "--gpus", "1", "--speed", "0.3", "--", self.world / "tenure",
-                        "agent", "--no-hold", "--on-empty", "exit", "--empty-for", "1s", *args)
+                        "agent", "--no-hold", "--on-empty", "exit", "--empty-for", empty_for, *args)
 
     def config(self, text):
         path = self.home / ".config/tenure/config.yaml"
@@ -177,7 +177,8 @@ def test_own_word_of_an_instance_is_not_enough(world, alice, bob):
     (spool / "instance.json").write_text(json.dumps(
         {"format": 1, "name": "default", "owner": ALICE, "trust": "directory", "defaults": {"gpus": 0}}))
     os.chown(spool / "pending/theirs.sh", ALICE, ALICE)
-    done = bob.serve("--root", shared)
+    # An agent that ends waits for its last words for two seconds, and these are some.
+    done = bob.serve("--root", shared, empty_for="10s")
     assert done.returncode == 0 and not ran(), (done.stdout, done.stderr)
     assert f"user {ALICE}, who is not trusted" in done.stdout + done.stderr
     done = bob.serve("--root", shared, "--trust", "directory")
