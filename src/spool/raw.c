@@ -141,6 +141,9 @@ static int read_spec(const struct spool *sp, const char *tmp, const char *file,
 	size_t len = 0;
 	int r = spool_read(sp, tmp, SPEC_FILE_MAX, &text, &len, e);
 
+	/* We have moved it, so it is the file that keeps us out, and will the next time. */
+	if (r == -EACCES)
+		return -EPERM;
 	if (r == 0)
 		r = raw_parse(file, text, len, ret, e);
 	if (r == 0 && is_script(file))

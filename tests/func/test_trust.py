@@ -186,6 +186,23 @@ def test_own_word_of_an_instance_is_not_enough(world, alice, bob):
     assert ran() == [str(BOB)], (done.stdout, done.stderr)
 
 
+def test_unreadable_bare_file(world, alice, bob):
+    """Who may move it and cannot read it puts it into bad/, and does not wait for it for ever."""
+    shared = world / "shared"
+    spool = shared / "default"
+    assert bob.tenure("submit", "--root", shared, "--paused", "-g", "0", "--", "true").returncode == 0
+    (spool / "instance.json").write_text(json.dumps({"format": 1, "name": "default", "trust": "directory"}))
+    spool.chmod(0o711)
+    (spool / "pending").chmod(0o777)
+    done = alice.run("sh", "-c", f"umask 077; echo true > {spool}/pending/theirs.sh")
+    assert done.returncode == 0, done.stderr
+    done = bob.serve("--root", shared, "--trust", "directory")
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    reason, = spool.glob("bad/raw,*,theirs.sh.reason")
+    assert "Permission denied" in reason.read_text()
+    assert "theirs.sh in pending/ is no task" in done.stdout + done.stderr
+
+
 def test_owner_of_the_file_decides_as_well(world, alice, bob):
     shared = world / "shared"
     assert bob.tenure("submit", "--root", shared, "--paused", "-g", "0", "--", "true").returncode == 0
