@@ -49,6 +49,7 @@ struct raw {
 	char *file;
 	int64_t size;
 	uint64_t ino, mtime_ns, ctime_ns;
+	uint64_t first_ns; /* mono: there since then, however it has changed */
 	uint64_t since_ns; /* mono: so since then, */
 	uint64_t until_ns; /* as it was when it was looked at last, and not a moment more */
 	uint64_t again_ns; /* mono: not before then */
@@ -374,7 +375,7 @@ static void saw_raw(struct scan *s, const char *file, size_t n_known)
 	if (!raw) {
 		s->raws = xgrow(s->raws, s->n_raws, sizeof(*raw));
 		raw = &s->raws[s->n_raws++];
-		*raw = (struct raw){ .file = xstrdup(file), .size = -1 };
+		*raw = (struct raw){ .file = xstrdup(file), .size = -1, .first_ns = now };
 	}
 	raw->until_ns = now;
 	if (note_stat(raw, &st)) {
@@ -447,8 +448,11 @@ unsigned int scan_raw_again(struct scan *s, const char *file)
 
 bool scan_raw_waits(const struct scan *s)
 {
+	uint64_t now = clock_mono_ns();
+
 	for (size_t i = 0; i < s->n_raws; i++)
-		if (!s->raws[i].given && s->raws[i].seen == s->generation)
+		if (!s->raws[i].given && s->raws[i].seen == s->generation &&
+		    now - s->raws[i].first_ns < SCAN_RAW_WAIT_NS)
 			return true;
 	return false;
 }

@@ -13,6 +13,7 @@
  *		raw_import(sp, file, agent, &id, &e);
  */
 
+#include "base/clock.h"
 #include "spool/files.h"
 
 enum scan_change { SCAN_ADDED, SCAN_CHANGED, SCAN_REMOVED };
@@ -65,7 +66,9 @@ const char *scan_raw_ripe(struct scan *s);
 /* The file could not be imported: it is given again after a while, which doubles each time. Returns
  * how often that was; 0: there is no file of that name. */
 unsigned int scan_raw_again(struct scan *s, const char *file);
-/* There is a bare file that is still to be given. */
+/* There is a bare file that is still to be given. One that never stands still, or cannot be taken,
+ * counts for SCAN_RAW_WAIT_NS after it was first seen. */
+#define SCAN_RAW_WAIT_NS (300 * NS_PER_S)
 bool scan_raw_waits(const struct scan *s);
 void scan_set_settle(struct scan *s, uint64_t settle_ns);
 /* Files that do not count, one sentence per line; "" when there are none. */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -591,6 +592,84 @@ static void test_bare_file_waits_elsewhere(void **state)
 	close_place(&p);
 }
 
+/* One that grows on and on, as a log does, is waited for only so long. It is taken all the same
+ * when it stands still. */
+static void test_bare_file_that_grows(void **state)
+{
+	struct spool_place p = open_place("one");
+	struct index_reading b;
+	char text[512] = "";
+
+	for (size_t i = 0; i < 302; i++) {
+		text[i] = '#';
+		put(p.spool, "pending/grows.sh", text);
+		b = read_raw(&p, i < 300);
+		index_clear(&b);
+		now_ns += NS_PER_S;
+	}
+	now_ns += 2 * NS_PER_S;
+	b = read_raw(&p, true);
+	assert_int_equal(count_files(p.spool, "pending"), 1);
+	index_clear(&b);
+	b = read_raw(&p, false);
+	assert_true(b.n_changes == 1 && b.changes[0].waits);
+	index_clear(&b);
+	close_place(&p);
+}
+
+/* Nobody can move it. (tests/meson.build) */
+#define STUCK "pending/stuck.sh"
+
+int __real_renameat(int from_fd, const char *from, int to_fd, const char *to);
+int __wrap_renameat(int from_fd, const char *from, int to_fd, const char *to);
+int __wrap_renameat(int from_fd, const char *from, int to_fd, const char *to)
+{
+	if (strcmp(from, STUCK) == 0) {
+		errno = EIO;
+		return -1;
+	}
+	return __real_renameat(from_fd, from, to_fd, to);
+}
+
+/* Nor is one that cannot be taken, however often that is tried. */
+static void test_bare_file_that_is_stuck(void **state)
+{
+	struct spool_place p = open_place("one");
+	struct index_reading b;
+	unsigned int told = 0;
+
+	put(p.spool, STUCK, "true\n");
+	for (size_t i = 0; i < 1000; i++) {
+		b = read_raw(&p, i < 300);
+		told += strstr(strbuf_str(&b.notes), "stuck.sh in pending/ could not") != NULL;
+		index_clear(&b);
+		now_ns += NS_PER_S;
+	}
+	assert_int_equal(told, 1);
+	assert_int_equal(count_files(p.spool, "pending"), 1);
+	close_place(&p);
+}
+
+/* Nor is one that was taken, and can be dealt with in no way; that is told once. */
+static void test_bare_file_that_stays_elsewhere(void **state)
+{
+	struct spool_place p = open_place("one");
+	struct index_reading b;
+	unsigned int told = 0;
+
+	put(p.spool, "pending/wrong.json", "{}");
+	assert_int_equal(spool_rename(p.spool, "bad", "away", NULL), 0);
+	put(p.spool, "bad", "");
+	for (size_t i = 0; i < 31; i++) {
+		b = read_raw(&p, i < 29);
+		told += strstr(strbuf_str(&b.notes), "wrong.json") != NULL;
+		index_clear(&b);
+		now_ns += 11 * NS_PER_S;
+	}
+	assert_int_equal(told, 1);
+	close_place(&p);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
 
 int main(void)
@@ -613,6 +692,9 @@ int main(void)
 		TEST(test_not_there_for_a_while),
 		TEST(test_bare_file_waits),
 		TEST(test_bare_file_waits_elsewhere),
+		TEST(test_bare_file_that_grows),
+		TEST(test_bare_file_that_is_stuck),
+		TEST(test_bare_file_that_stays_elsewhere),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/textlist.h"
 #include "spool/raw.h"
 #include "spool/transit.h"
 
@@ -24,8 +25,9 @@ struct place_tools {
 	size_t n_held;
 	struct held *held;
 	uint64_t resume_ns; /* mono: not before then imports that were interrupted are looked for */
-	bool interrupted;   /* there may be such of ours */
+	uint64_t left_ns;   /* mono: since then there may be such of ours; 0: there are none */
 	bool taken;	    /* a bare file has become a task in this look */
+	struct text_list told; /* files of which it was said that they are tried again */
 	struct control_look control;
 };
 
@@ -47,15 +49,32 @@ static void tell_taken(struct look *l, const char *file, int r, uint64_t id, con
 		strbuf_addf(l->notes, "%s in pending/ is no task: %s\n", file, e->text);
 }
 
+static void tell_later(struct look *l, const char *file, const struct err *e)
+{
+	strbuf_addf(l->notes,
+		    "%s in pending/ could not be made a task yet, and is tried again: %s\n", file,
+		    e->text);
+}
+
+static void some_left(struct place_tools *t)
+{
+	if (!t->left_ns)
+		t->left_ns = clock_mono_ns();
+}
+
+/* Where it is still in pending/ the scan gives it again; else it is ours, in tmp/. */
 static void try_later(struct look *l, const char *file, const struct err *e)
 {
-	/* Where it is still in pending/ the scan gives it again; else it is ours, in tmp/. */
+	struct place_tools *t = l->tools;
+	char path[SPOOL_PATH_MAX];
+
 	if (scan_raw_again(l->place->scan, file) <= 1)
-		strbuf_addf(l->notes,
-			    "%s in pending/ could not be made a task yet, and is tried again: %s\n",
-			    file, e->text);
-	l->tools->interrupted = true;
-	l->tools->resume_ns = clock_mono_ns() + RESUME_NS;
+		tell_later(l, file, e);
+	if (!spool_exists(l->place->spool, spool_path(SPOOL_PENDING, file, path))) {
+		some_left(t);
+		text_list_add(&t->told, file);
+	}
+	t->resume_ns = clock_mono_ns() + RESUME_NS;
 }
 
 static void import_new(struct look *l)
@@ -79,7 +98,10 @@ static void on_resumed(void *data, const char *file, int r, uint64_t id, const s
 {
 	struct look *l = data;
 
-	l->tools->interrupted |= r < 0;
+	if (r < 0 && !text_list_has(&l->tools->told, file)) {
+		tell_later(l, file, e);
+		text_list_add(&l->tools->told, file);
+	}
 	tell_taken(l, file, r, id, e);
 }
 
@@ -91,8 +113,12 @@ static void resume_old(struct look *l)
 
 	if (clock_mono_ns() < t->resume_ns)
 		return;
-	t->interrupted = false;
-	(void)raw_resume_all(p->spool, p->self.agent, p->scan, on_resumed, l, NULL);
+	if (raw_resume_all(p->spool, p->self.agent, p->scan, on_resumed, l, NULL) > 0) {
+		some_left(t);
+	} else {
+		t->left_ns = 0;
+		text_list_clear(&t->told);
+	}
 	t->resume_ns = clock_mono_ns() + RESUME_NS;
 }
 
@@ -209,12 +235,15 @@ bool foreign_waits(const struct spool_place *place)
 {
 	const struct place_tools *t = place->tools;
 
-	return t && (t->taken || t->interrupted || scan_raw_waits(place->scan));
+	return t && (t->taken || scan_raw_waits(place->scan) ||
+		     (t->left_ns && clock_mono_ns() - t->left_ns < SCAN_RAW_WAIT_NS));
 }
 
 void foreign_forget(struct spool_place *place)
 {
-	if (place->tools)
+	if (place->tools) {
 		free(place->tools->held);
+		text_list_clear(&place->tools->told);
+	}
 	free(take_ptr(place->tools));
 }

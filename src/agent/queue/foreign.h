@@ -15,7 +15,8 @@
 /* After all has been read: takes what is there, and notes it, a line each. True: control.json had
  * an order, whose part on what waits is done. */
 bool foreign_look(struct spool_place *place, struct strbuf *notes, struct control_order *ret);
-/* After that: a bare file waits to become a task, or has become one that the next reading finds. */
+/* After that: a bare file waits to become a task, or has become one that the next reading finds.
+ * What is tried in vain counts for SCAN_RAW_WAIT_NS. */
 bool foreign_waits(const struct spool_place *place);
 /* What the place remembers for it. */
 void foreign_forget(struct spool_place *place);
