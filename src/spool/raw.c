@@ -251,9 +251,11 @@ int raw_resume(const struct spool *sp, const char *tmp_file, const char *agent,
 	(void)str_copy(tmp, sizeof(tmp), spool_path(SPOOL_TMP, tmp_file, from));
 	if (strcmp(owner, agent) != 0)
 		r = take_over(sp, from, file, id, owner, agent, tmp, e);
-	if (r != 0)
-		return r < 0 ? r : 0;
+	if (r == RAW_GONE)
+		return 0;
 	*ret_id = id;
+	if (r < 0)
+		return r;
 	r = is_known(sp, s, id, e);
 	if (r < 0)
 		return r;

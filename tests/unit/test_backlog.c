@@ -3,6 +3,7 @@
 /* What an agent's look at its queue tells the plan (spool_world.h). */
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -592,6 +593,30 @@ static void test_bare_file_waits_elsewhere(void **state)
 	close_place(&p);
 }
 
+/* What became of those in tmp/ is not known while that cannot be listed. */
+static void test_bare_file_in_an_unread_place(void **state)
+{
+	struct spool_place p = open_place("one");
+	struct index_reading b;
+
+	put(p.spool, "pending/wrong.json", "{}");
+	assert_int_equal(spool_rename(p.spool, "bad", "away", NULL), 0);
+	put(p.spool, "bad", "");
+	for (int i = 0; i < 2; i++) {
+		b = read_raw(&p, true);
+		index_clear(&b);
+		now_ns += 2 * NS_PER_S;
+	}
+	assert_int_equal(spool_rename(p.spool, "tmp", "aside", NULL), 0);
+	now_ns += 10 * NS_PER_S;
+	b = read_raw(&p, true);
+	index_clear(&b);
+	assert_int_equal(spool_rename(p.spool, "aside", "tmp", NULL), 0);
+	b = read_raw(&p, true);
+	index_clear(&b);
+	close_place(&p);
+}
+
 /* One that grows on and on, as a log does, is waited for only so long. It is taken all the same
  * when it stands still. */
 static void test_bare_file_that_grows(void **state)
@@ -670,6 +695,34 @@ static void test_bare_file_that_stays_elsewhere(void **state)
 	close_place(&p);
 }
 
+/* What an agent before left, and can be dealt with in no way, is told of, too: our name has no room
+ * in that of the one, and the other cannot be refused. */
+static void test_bare_file_of_another(void **state)
+{
+	struct spool_place p = open_place("one");
+	struct index_reading b;
+	unsigned int told = 0, told_long = 0;
+	char name[NAME_MAX + 1], path[SPOOL_PATH_MAX];
+
+	memset(name, 'x', NAME_MAX);
+	name[NAME_MAX] = '\0';
+	memcpy(name, "raw,8,b,", strlen("raw,8,b,"));
+	put(p.spool, spool_path(SPOOL_TMP, name, path), "true\n");
+	put(p.spool, "tmp/raw,7,one,wrong.json", "{}");
+	assert_int_equal(spool_rename(p.spool, "bad", "away", NULL), 0);
+	put(p.spool, "bad", "");
+	for (size_t i = 0; i < 3; i++) {
+		b = read_raw(&p, true);
+		told += strstr(strbuf_str(&b.notes), "wrong.json in pending/ could not be") != NULL;
+		told_long += strstr(strbuf_str(&b.notes), "xxx in pending/ could not be") != NULL;
+		index_clear(&b);
+		now_ns += 11 * NS_PER_S;
+	}
+	assert_int_equal(told, 1);
+	assert_int_equal(told_long, 1);
+	close_place(&p);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, spool_setup, spool_teardown)
 
 int main(void)
@@ -692,9 +745,11 @@ int main(void)
 		TEST(test_not_there_for_a_while),
 		TEST(test_bare_file_waits),
 		TEST(test_bare_file_waits_elsewhere),
+		TEST(test_bare_file_in_an_unread_place),
 		TEST(test_bare_file_that_grows),
 		TEST(test_bare_file_that_is_stuck),
 		TEST(test_bare_file_that_stays_elsewhere),
+		TEST(test_bare_file_of_another),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -113,8 +113,8 @@ static void resume_old(struct look *l)
 
 	if (clock_mono_ns() < t->resume_ns)
 		return;
-	if (raw_resume_all(p->spool, p->self.agent, p->scan, on_resumed, l, NULL) > 0) {
-		some_left(t);
+	if (raw_resume_all(p->spool, p->self.agent, p->scan, on_resumed, l, NULL) != 0) {
+		some_left(t); /* or it cannot be told */
 	} else {
 		t->left_ns = 0;
 		text_list_clear(&t->told);
