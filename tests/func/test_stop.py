@@ -2,8 +2,10 @@
 """`tenure stop`: of what waits, runs, is being claimed or is just ending, by its own agent, another one, or none."""
 import errno
 import json
+import pathlib
 import socket
 import struct
+import time
 
 import pytest
 
@@ -84,6 +86,29 @@ def test_stop_while_it_is_not_known_what_ran_before(world, faultfs, tmp_path, fa
         must_come(lambda: json.loads(a.run("show", str(i), "--json").stdout)["elements"]["cancelled"] == 1)
     else:
         a.wait(i, "cancelled")
+
+
+def test_stop_of_what_ends_before_it_is_known(world, faultfs, tmp_path):
+    """The agent does not know yet what ran before, and the task has been filed meanwhile: nothing is waited for."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    a.start()
+    end = tmp_path / "end"
+    i = a.submit("-g", "0", "--", "sh", "-c", f"until [ -e {end} ]; do sleep 0.1; done")
+    shims = a.shims()
+    a.kill()
+    with mount.ruled("open hang /default/lanes"):
+        a.start(wait=False)
+        assert wait_for(mount.met), a.out.read_text()
+        stop = a.popen("stop", str(i), "--timeout", f"{2 * HANG}s")
+        must_come(lambda: NANOSLEEP in waits_in(stop.pid) or stop.poll() is not None)  # it asks again and again
+        end.touch()
+        must_come(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in shims))
+        claim, = pathlib.Path(mount.path, "default/running").iterdir()
+        claim.rename(claim.parent.parent / "cancelled" / claim.name.replace(",calpha", f",u{int(time.time())},z0"))
+        out, err = stop.communicate(timeout=HANG)
+    assert stop.returncode == 0 and not err, (out, err)
+    a.wait(i, "cancelled")
 
 
 def test_stop_without_the_agent(queue):

@@ -166,6 +166,14 @@ static bool await_agent_here(struct taskstop *s, int look)
 	return true;
 }
 
+/* What was seen in running/ is there no more, whoever had it. */
+static bool has_left(const struct taskstop *s, const struct task_name *n)
+{
+	char path[SPOOL_PATH_MAX], file[NAME_FILE_MAX];
+
+	return spool_is_gone(s->sp, spool_path(SPOOL_RUNNING, name_format(n, file), path));
+}
+
 /* 0, TRANSIT_GONE: it runs no more, or negative. */
 static int stop_running(struct taskstop *s, const struct task_name *n, struct err *e)
 {
@@ -177,7 +185,7 @@ static int stop_running(struct taskstop *s, const struct task_name *n, struct er
 
 	for (int look = 0; r == -EAGAIN; look++) {
 		taskstate_agent_of(s->sp, n, agent);
-		if (!is_ours(s->sp, agent))
+		if (!is_ours(s->sp, agent) || has_left(s, n))
 			r = -ENOENT;
 		else if (await_agent_here(s, look))
 			r = ask_agent_here(s, &order, &answer, e);
