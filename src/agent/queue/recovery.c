@@ -47,7 +47,8 @@ struct recovery {
 	struct dead_claims unknown;  /* claims of which it could not be told what they are */
 	struct unsettled *unsettled; /* what they are for */
 	uint64_t look_ms;
-	bool open, reclaiming, stopped;
+	struct finding *reclaiming; /* the job that takes claims; NULL: there is none */
+	bool open, stopped;
 };
 
 /* What a job finds. */
@@ -661,7 +662,7 @@ static void reclaim_done(struct spool_job *job)
 	struct finding *o = (struct finding *)job;
 	struct recovery *r = o->r;
 
-	r->reclaiming = false;
+	r->reclaiming = NULL;
 	if (o->code < 0)
 		eventlog_say(r->p.eventlog, LOG_LEVEL_ERROR,
 			     "what ran on another node cannot be taken over: %s", o->e.text);
@@ -677,7 +678,7 @@ static void reclaim(struct recovery *r, struct dead_claims *claims, bool again)
 {
 	struct finding *o = new_finding(r, reclaim_work, reclaim_done);
 
-	r->reclaiming = true;
+	r->reclaiming = o;
 	o->again = again;
 	o->dead = *claims;
 	*claims = (struct dead_claims){ 0 };
@@ -748,9 +749,21 @@ const char *recovery_key(const struct recovery *r)
 	return r->key;
 }
 
+/* Whether a claim of it is just being taken. */
+static bool is_reclaiming(const struct recovery *r, uint64_t id)
+{
+	const struct finding *o = r->reclaiming;
+	struct task_name n;
+
+	for (size_t i = 0; o && i < o->dead.n; i++)
+		if (name_of(&o->dead.all[i], &n) && n.id == id)
+			return true;
+	return false;
+}
+
 bool recovery_may_have(const struct recovery *r, uint64_t id)
 {
-	return !r->open || r->reclaiming || recovery_may_run(r, 0, id);
+	return !r->open || is_reclaiming(r, id) || recovery_may_run(r, 0, id);
 }
 
 bool recovery_is_settled(const struct recovery *r)
