@@ -459,6 +459,22 @@ static bool said_freed(const struct occupy_files *f)
 	       memcmp(text, end, strlen(end)) == 0;
 }
 
+/* As occupy_files_look(). What is left over is removed, unless an "on" is at it, which may have
+ * begun since the look without the lock. */
+static enum occupy_state look_and_tidy(const struct occupy_files *f, struct proc_id *ret_id,
+				       char *ret_host)
+{
+	enum occupy_state state = occupy_files_look(f, ret_id, ret_host);
+	cleanup_fd int lock = state == OCCUPY_STALE ? occupy_files_lock(f, NULL) : -1;
+
+	if (lock < 0)
+		return state;
+	state = occupy_files_look(f, ret_id, ret_host);
+	if (state == OCCUPY_STALE)
+		occupy_files_unclaim(f);
+	return state;
+}
+
 static int run_off(const struct opts *o, const struct occupy_files *f)
 {
 	char host[OCCUPY_HOST_MAX];
@@ -466,14 +482,12 @@ static int run_off(const struct opts *o, const struct occupy_files *f)
 	struct proc_id id;
 	bool waiting;
 
-	switch (occupy_files_look(f, &id, host)) {
+	switch (look_and_tidy(f, &id, host)) {
 	case OCCUPY_ELSEWHERE:
 		printf("Occupy was started on host %s (PID: %d); stop it there\n", host,
 		       (int)id.pid);
 		return EXIT_FAILED;
 	case OCCUPY_STALE:
-		occupy_files_unclaim(f);
-		__attribute__((fallthrough));
 	case OCCUPY_OFF:
 		printf("Occupy is not running\n");
 		return EXIT_OK;

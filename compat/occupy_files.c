@@ -71,7 +71,8 @@ int occupy_files_lock(const struct occupy_files *f, struct err *e)
 		return err_sys(e, errno, "open %s", f->dir);
 	/* File systems that have no locks there are no reason not to start. */
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
-		return err_set(e, -EBUSY, "another \"occupy on\" starts in this moment");
+		return err_set(e, -EBUSY,
+			       "another \"occupy on\", or \"off\", is at it in this moment");
 	return take_fd(fd);
 }
 

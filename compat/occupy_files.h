@@ -35,8 +35,8 @@ enum occupy_state occupy_files_look(const struct occupy_files *f, struct proc_id
 				    char *ret_host);
 
 /*
- * Make the directory and keep out another `occupy on` that starts in this moment. The descriptor is
- * the lock; -EBUSY; -errno.
+ * Make the directory and keep out another `occupy on` that starts in this moment, or an `off` that
+ * removes what is left over. The descriptor is the lock; -EBUSY; -errno.
  */
 int occupy_files_lock(const struct occupy_files *f, struct err *e);
 /* Say that this process is it; take that back. */

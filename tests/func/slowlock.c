@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* For LD_PRELOAD: who would lock a file is kept before it while the file $SLOWLOCK is there, and
- * writes into that file that it has come so far. */
+/* For LD_PRELOAD: who would lock a file, or remove one, is kept before it while the file $SLOWLOCK
+ * is there, and writes into that file that it has come so far. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -10,17 +10,33 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-int flock(int fd, int operation)
+static void keep(void)
 {
-	static int (*real)(int, int);
 	const char *path = getenv("SLOWLOCK");
 	int slow = path ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC) : -1;
 
-	if (!real)
-		*(void **)&real = dlsym(RTLD_NEXT, "flock");
 	if (slow < 0 || write(slow, "kept\n", 5) != 5 || close(slow) < 0)
-		return real(fd, operation);
+		return;
 	while (access(path, F_OK) == 0)
 		usleep(1000);
+}
+
+int flock(int fd, int operation)
+{
+	static int (*real)(int, int);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "flock");
+	keep();
 	return real(fd, operation);
+}
+
+int unlink(const char *file)
+{
+	static int (*real)(const char *);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "unlink");
+	keep();
+	return real(file);
 }

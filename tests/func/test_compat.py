@@ -279,22 +279,33 @@ def test_occupy_twice(inside):
     """)
 
 
+def slow_occupy(path):
+    """What gives a script slow_occupy(): one that stops before it locks or removes a file, while `slow` is there."""
+    library = path / "slowlock.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, HERE / "slowlock.c", "-ldl"], check=True)
+    return f"""
+        slow = pathlib.Path({str(path / "slow")!r})
+        FILES.mkdir(parents=True)
+
+        def slow_occupy(*args):
+            preload = ":".join(filter(None, [{str(library)!r}, os.environ.get("LD_PRELOAD")]))
+            env = {{**os.environ, "LD_PRELOAD": preload, "SLOWLOCK": str(slow),
+                    "ASAN_OPTIONS": "verify_asan_link_order=0"}}
+            slow.touch()
+            one = subprocess.Popen([BUILD / "compat/occupy", *args], env=env, text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT)
+            assert wait_for(lambda: slow.read_text() == "kept\\n")
+            return one
+    """
+
+
 @pytest.mark.parametrize("before", ["nothing", "a stale file"])
 def test_occupy_twice_at_once(inside, tmp_path, before):
     """Of two that both find it off, the later one finds that it is on, and leaves the other's files alone."""
-    library, slow = tmp_path / "slowlock.so", tmp_path / "slow"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, HERE / "slowlock.c", "-ldl"], check=True)
-    inside(f"""
-        slow = pathlib.Path({str(slow)!r})
-        preload = ":".join(filter(None, [{str(library)!r}, os.environ.get("LD_PRELOAD")]))
-        env = {{**os.environ, "LD_PRELOAD": preload, "SLOWLOCK": str(slow), "ASAN_OPTIONS": "verify_asan_link_order=0"}}
-        FILES.mkdir(parents=True)
+    inside(slow_occupy(tmp_path) + f"""
         if {before != "nothing"}:
             PID.write_text("4242\\n")
-        slow.touch()
-        late = subprocess.Popen([BUILD / "compat/occupy", "on", "--gpus", "0"], env=env, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        assert wait_for(lambda: slow.read_text() == "kept\\n")
+        late = slow_occupy("on", "--gpus", "0")
         occupy("on", "--gpus", "0")
         found = [path.read_text() for path in (PID, FILES / "occupy.state")]
         slow.unlink()
@@ -304,6 +315,35 @@ def test_occupy_twice_at_once(inside, tmp_path, before):
             f"Occupy is already running (PID: {{pid}})\\nUse 'occupy off' to stop it first\\n"), said
         assert [path.read_text() for path in (PID, FILES / "occupy.state")] == found and "ERROR" not in LOG.read_text()
         assert f"(PID: {{pid}})" in occupy("off")
+    """)
+
+
+def test_occupy_on_beside_an_off(inside, tmp_path):
+    """What an "off" found stale is another's when it comes to remove it: it ends that one, or leaves it alone."""
+    inside(slow_occupy(tmp_path) + """
+        PID.write_text("4242\\n")
+        late = slow_occupy("off")
+        occupy("on", "--gpus", "0")
+        pid = PID.read_text().strip()
+        slow.unlink()
+        said, _ = late.communicate(timeout=HANG)
+        assert late.returncode == 0 and f"(PID: {pid})" in said, said
+        assert not PID.exists() and not alive(pid)
+    """)
+
+
+def test_occupy_off_beside_an_on(inside, tmp_path):
+    """What is stale is left to an "on" that has the lock."""
+    inside(slow_occupy(tmp_path) + """
+        import fcntl
+        PID.write_text("4242\\n")
+        lock = os.open(FILES, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "is not running" in occupy("off")
+        assert PID.exists()
+        os.close(lock)
+        assert "is not running" in occupy("off")
+        assert not PID.exists()
     """)
 
 
