@@ -290,6 +290,7 @@ int agents_send(struct agents_call *o, const char *agent, const struct order *or
 	}
 	one.order = doc;
 	(void)str_copy(one.agent, sizeof(one.agent), agent);
+	o->sent_ns = o->n ? o->sent_ns : clock_mono_ns();
 	o->all = xrealloc(o->all, o->n + 1, sizeof(*o->all));
 	o->all[o->n++] = one;
 	return 0;
@@ -335,35 +336,50 @@ static size_t look(struct agents_call *o, agents_fn fn, void *user)
 	return left;
 }
 
-static size_t look_until(struct agents_call *o, uint64_t limit_ms, agents_fn fn, void *user)
+/* Those that nobody has taken. How many have been. */
+static size_t take_back(struct agents_call *o)
 {
-	uint64_t end_ns = clock_mono_ns() + limit_ms * NS_PER_MS;
-	size_t left;
+	size_t taken = 0;
 
-	while ((left = look(o, fn, user)) && clock_mono_ns() < end_ns)
-		(void)usleep(LOOK_US);
-	return left;
-}
-
-void agents_wait(struct agents_call *o, uint64_t limit_ms, agents_fn fn, void *user)
-{
-	bool taken = false;
-
-	if (!look_until(o, limit_ms, fn, user))
-		return;
 	for (size_t i = 0; i < o->n; i++) {
 		struct agent_called *one = &o->all[i];
 
 		if (one->state != CALLED_SENT)
 			continue;
 		one->state = control_take_back(o->sp, one->path) ? CALLED_IGNORED : CALLED_TAKEN;
-		taken = taken || one->state == CALLED_TAKEN;
+		taken += one->state == CALLED_TAKEN;
 	}
-	if (taken)
-		(void)look_until(o, TAKEN_MS, fn, user);
+	return taken;
+}
+
+static void tell_silent(struct agents_call *o, agents_fn fn, void *user)
+{
 	for (size_t i = 0; i < o->n; i++)
 		if (o->all[i].state != CALLED_ANSWERED)
 			fn(user, &o->all[i], NULL);
+}
+
+size_t agents_poll(struct agents_call *o, uint64_t limit_ms, agents_fn fn, void *user)
+{
+	size_t left = look(o, fn, user);
+	uint64_t now = clock_mono_ns();
+
+	if (left && !o->back_ns && now - o->sent_ns >= limit_ms * NS_PER_MS) {
+		o->back_ns = now;
+		left = take_back(o);
+	}
+	if (left && o->back_ns && now - o->back_ns >= TAKEN_MS * NS_PER_MS)
+		left = 0;
+	if (!left)
+		tell_silent(o, fn, user);
+	return left;
+}
+
+void agents_wait(struct agents_call *o, uint64_t limit_ms, agents_fn fn, void *user)
+{
+	o->sent_ns = clock_mono_ns();
+	while (agents_poll(o, limit_ms, fn, user))
+		(void)usleep(LOOK_US);
 }
 
 void agents_clear(struct agents_call *o)
@@ -373,8 +389,8 @@ void agents_clear(struct agents_call *o)
 			(void)control_give_up(o->sp, o->all[i].path);
 		json_decref(o->all[i].order);
 	}
-	free(take_ptr(o->all));
-	o->n = 0;
+	free(o->all);
+	*o = (struct agents_call){ .sp = o->sp };
 }
 
 int agents_answer_code(const json_t *answer, struct err *e)

@@ -74,6 +74,8 @@ void agent_look(const struct cmd_ctx *ctx);
  *	r = agents_send(&o, "node7", &order, data, &e);	to each
  *	agents_wait(&o, AGENTS_LIMIT_MS, on_answer, user);
  *	agents_clear(&o);
+ *
+ * Who has something else to do meanwhile calls agents_poll() now and then instead, until it says 0.
  */
 #define AGENTS_LIMIT_MS	  6000 /* agents look every two seconds */
 #define AGENTS_LIMIT_TEXT "6s"
@@ -97,6 +99,8 @@ struct agents_call {
 	const struct spool *sp;
 	size_t n;
 	struct agent_called *all;
+	uint64_t sent_ns,
+		back_ns; /* monotonic: the first one; and what nobody took is taken back */
 };
 
 int agents_send(struct agents_call *o, const char *agent, const struct order *order, void *data,
@@ -105,6 +109,9 @@ int agents_send(struct agents_call *o, const char *agent, const struct order *or
  * that time. */
 typedef void (*agents_fn)(void *user, const struct agent_called *one, const json_t *answer);
 void agents_wait(struct agents_call *o, uint64_t limit_ms, agents_fn fn, void *user);
+/* The same without waiting, of what is known by now; the limit counts from the first order. How
+ * many are still to be told of. */
+size_t agents_poll(struct agents_call *o, uint64_t limit_ms, agents_fn fn, void *user);
 /* What is still there is taken back. */
 void agents_clear(struct agents_call *o);
 

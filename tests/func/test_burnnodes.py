@@ -240,6 +240,67 @@ def test_right_behind_another_burn(world):
     is_idle(a, b)
 
 
+def busy_for_one_that_is_over(*nodes):
+    """They have begun, and cannot end their parts of a burn that nobody wants any more; the processes of each."""
+    spool = nodes[0].spool
+    p = start(nodes[0], on=nodes)
+    frozen = [processes(n) for n in nodes]
+    for n, pids in zip(nodes, frozen):
+        n.freeze(pids)
+    p.kill()
+    p.wait()
+    for name in os.listdir(spool / "burns"):
+        (spool / "burns" / name).unlink()
+    return frozen
+
+
+def test_interrupted_while_a_node_is_asked_again(world):
+    """An agent that does not answer does not keep the signal waiting."""
+    a, b = two_that_know_each_other(world)
+    ours, theirs = busy_for_one_that_is_over(a, b)
+    a.wake(ours)
+    must_come(lambda: not processes(a))
+    p = start(a)
+    must_come(lambda: [name for name in parts(a) if name.endswith(",alpha")])
+    b.agent.send_signal(signal.SIGSTOP)
+    must_come(lambda: list((a.spool / "control").glob("beta,*.json")))
+    p.send_signal(signal.SIGINT)
+    code, nodes, _ = end(p)
+    assert code == 3 and nodes["beta"]["trouble"] == "the burn before has not ended there yet", nodes
+    assert "interrupted" in nodes["alpha"]["devices"][0]["reasons"][0]
+    assert not os.listdir(a.spool / "control")
+    b.agent.send_signal(signal.SIGCONT)
+    b.wake(theirs)
+    is_idle(a, b)
+
+
+@pytest.mark.parametrize("first, then", [((), "rename ENOSPC *control/beta,*"), (("readdir EIO */burns",), "readdir EIO */burns")],
+                         ids=["send", "others"])
+def test_asked_again_where_files_fail(world, faultfs, tmp_path, first, then):
+    """Another node cannot be asked, or who else asks for a burn cannot be seen: who was asked is heard all the same,
+    and is busy with what is over."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a, b = (world.node(name, root=mount.below) for name in ("alpha", "beta"))
+    for n in a, b:
+        n.start()
+    must_come(lambda: "beta" in a.others() and "alpha" in b.others())
+    ours, theirs = busy_for_one_that_is_over(a, b)
+    with mount.ruled(*first):
+        p = start(a, "--root", mount.path)
+        must_come(lambda: [name for name in os.listdir(a.spool / "control") if name.startswith("beta,")])  # the last one
+        with mount.ruled(then):
+            met = mount.met()
+            must_come(lambda: mount.met() > met)
+            a.wake(ours)
+            must_come(lambda: [name for name in parts(a) if name.endswith(",alpha")])
+    b.wake(theirs)
+    must_come(lambda: [name for name in parts(a) if name.endswith(",beta")])
+    p.send_signal(signal.SIGINT)
+    _, nodes, _ = end(p)
+    assert all("interrupted" in d["reasons"][0] for n in nodes.values() for d in n["devices"]), nodes
+    is_idle(a, b)
+
+
 def test_an_agent_of_another_version(world):
     """It is not even asked, since it would refuse an order that it does not know."""
     a, b = two_that_know_each_other(world)

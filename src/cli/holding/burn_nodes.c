@@ -34,8 +34,9 @@ struct node {
 	const struct node_agent *agent;
 	bool over;	   /* nothing more comes of it */
 	bool told_any;	   /* told is something */
+	bool busy;	   /* its agent was, with the burn before */
 	char *trouble;	   /* why nothing, or nothing more, is known of it; NULL */
-	uint64_t asked_ns; /* monotonic; 0: its agent was busy with the burn before */
+	uint64_t asked_ns; /* monotonic; 0: its agent has not taken the order yet */
 	struct burn_told told;
 };
 
@@ -48,6 +49,7 @@ struct call {
 	struct heartbeat beat;
 	struct heartbeat_watch *watch;
 	struct node_agents agents;
+	struct agents_call asked; /* those that have not all answered yet */
 	struct node *nodes;
 	size_t n;
 	sigset_t signals;
@@ -134,7 +136,20 @@ static int find_other(void *data, const char *file, unsigned char type)
 /* Whoever asks for one has a file there until he has heard of each node. */
 static bool another_runs(struct call *c)
 {
-	return spool_each(c->sp, spool_dir_name(SPOOL_BURNS), find_other, c, NULL) != 0;
+	return spool_each(c->sp, spool_dir_name(SPOOL_BURNS), find_other, c, NULL) > 0;
+}
+
+/* Of one that does not have the order. */
+static char *why_unasked(const struct call *c, const struct node *n)
+{
+	cleanup_free char *silence = NULL;
+
+	if (n->busy)
+		return xstrdup("the burn before has not ended there yet");
+	if (c->end_ns)
+		return xstrdup("it was interrupted before it could begin");
+	silence = node_agent_silence(n->agent);
+	return xasprintf("node %s %s", n->agent->agent, silence);
 }
 
 /* An agent that is busy where no other burn is wanted has one whose process is about to end. */
@@ -144,22 +159,19 @@ static void on_answer(void *user, const struct agent_called *one, const json_t *
 	struct node *n = one->data;
 	struct err why = ERR_INIT;
 	int code = answer ? agents_answer_code(answer, &why) : -ETIMEDOUT;
-	cleanup_free char *silence = NULL;
 
-	if (code == -EBUSY && !another_runs(c))
+	if (code == -EBUSY && !another_runs(c)) {
+		n->busy = true;
 		return;
+	}
 	n->asked_ns = clock_mono_ns();
-	if (code == 0)
-		return;
-	if (!answer)
-		silence = node_agent_silence(n->agent);
-	give_up(n, answer ? xstrdup(why.text) : xasprintf("node %s %s", n->agent->agent, silence));
+	if (code < 0)
+		give_up(n, answer ? xstrdup(why.text) : why_unasked(c, n));
 }
 
 /* To those that do not have it. */
 static int send_order(struct call *c, struct err *e)
 {
-	struct agents_call calls = { .sp = c->sp };
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < c->n; i++) {
@@ -170,14 +182,18 @@ static int send_order(struct call *c, struct err *e)
 		if (why)
 			give_up(n, why);
 		else if (wanted)
-			r = agents_send(&calls, n->agent->agent, &c->what, n, e);
+			r = agents_send(&c->asked, n->agent->agent, &c->what, n, e);
 	}
-	if (r == 0 && calls.n) {
+	if (c->asked.n)
 		agent_look(c->ctx);
-		agents_wait(&calls, AGENTS_LIMIT_MS, on_answer, c);
-	}
-	agents_clear(&calls);
 	return r;
+}
+
+/* Whoever is to end does not wait for an order to be taken. */
+static void hear_answers(struct call *c)
+{
+	if (c->asked.n && !agents_poll(&c->asked, c->end_ns ? 0 : AGENTS_LIMIT_MS, on_answer, c))
+		agents_clear(&c->asked);
 }
 
 static int ask(struct call *c, struct err *e)
@@ -267,7 +283,7 @@ static void look_at(struct call *c, struct node *n, uint64_t now)
 /* Who does not have the order yet is asked again for as long as others may take to begin. */
 static bool is_too_busy(const struct call *c, uint64_t now)
 {
-	return c->end_ns || now - c->asked_ns >= BEGIN_NS;
+	return c->hurry || (!c->asked.n && (c->end_ns || now - c->asked_ns >= BEGIN_NS));
 }
 
 static bool look(struct call *c)
@@ -284,7 +300,7 @@ static bool look(struct call *c)
 		if (!n->over && n->asked_ns)
 			look_at(c, n, now);
 		else if (!n->over && is_too_busy(c, now))
-			give_up(n, xstrdup("the burn before has not ended there yet"));
+			give_up(n, why_unasked(c, n));
 		open = open || !n->over;
 	}
 	heartbeat_watch_finish(c->watch);
@@ -348,7 +364,8 @@ static void follow(struct call *c)
 			be_told_to_end(c, clock_mono_ns());
 		if (clock_mono_ns() - c->beat_ns >= BEAT_NS)
 			(void)beat(c, NULL);
-		if (!c->end_ns)
+		hear_answers(c);
+		if (!c->asked.n && !c->end_ns)
 			(void)send_order(c, NULL);
 	}
 	show(c, true);
@@ -427,6 +444,7 @@ static void clear(struct call *c)
 {
 	char path[SPOOL_PATH_MAX];
 
+	agents_clear(&c->asked);
 	if (c->name[0])
 		(void)spool_remove(c->sp, c->path);
 	for (size_t i = 0; i < c->n; i++) {
@@ -468,6 +486,7 @@ int burn_nodes(const struct cmd_ctx *ctx, const struct burn_order *order,
 
 	if (code < 0)
 		return code == -EINVAL ? CMD_USAGE : BURN_CANNOT_TEST;
+	c.asked.sp = c.sp;
 	take_signals(&c);
 	c.watch = heartbeat_watch_new(LOOK_NS / NS_PER_MS);
 	code = find_nodes(&c, e);
