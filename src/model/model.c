@@ -6,8 +6,9 @@
  * share with the next one (JSON, rows) is counted the same way; of JSON jansson counts with atomic
  * operations.
  *
- * How often the queue is read follows from what that costs: at most a tenth of the thread's time,
- * and only when something may have changed, which the agent says, or after a while.
+ * How often the queue is read follows from what that costs: about a tenth of the thread's time at
+ * most, and only when something may have changed, which the agent says, or after a while. What has
+ * ended, which may be much, has a share of its own, so that nothing else gets old for it.
  */
 
 #include "model/model.h"
@@ -40,8 +41,8 @@
 #define AGAIN_LAST_MS	2000
 #define SILENCE_LOOK_MS 1000 /* whether it still tells something */
 #define READ_LEAST_MS	200  /* between two readings of the queue, or */
-#define READ_SHARE	10   /* so many times as long as one takes */
-#define DONE_SHARE	20   /* of what has ended, which may be much, while no row has left */
+#define READ_SHARE	15   /* so many times as long as one takes */
+#define DONE_SHARE	20   /* of what has ended */
 #define READ_MOST_MS	5000 /* and so often in any case */
 #define NODES_MS	2000
 #define FORECAST_MS	3000
@@ -97,9 +98,8 @@ struct model {
 	struct shared_rows *queue, *done;
 	bool changed;	 /* the queue may have */
 	bool done_stale; /* and what has ended was not read since */
-	bool left;	 /* nor since a task was among those that wait or run no more */
 	bool read;
-	uint64_t read_ns, read_took_ns, done_ns, done_took_ns, nodes_ns;
+	uint64_t read_ns, read_from_ns, read_took_ns, done_ns, done_took_ns, nodes_ns;
 	char queue_trouble[ERR_TEXT_MAX];
 	json_t *nodes, *pools, *forecast;
 	uint64_t forecast_ns;
@@ -166,7 +166,7 @@ static struct snapshot *make_snapshot(struct model *m)
 					.status = json_incref(m->connected ? m->status : NULL),
 					.read = m->read,
 					.read_ns = m->read_ns,
-					.read_from_ns = m->read_ns - m->read_took_ns,
+					.read_from_ns = m->read_from_ns,
 					.nodes = json_incref(m->nodes),
 					.nodes_ns = m->nodes_ns,
 					.pools = json_incref(m->pools),
@@ -570,7 +570,8 @@ static int read_waiting(struct model *m, struct err *e)
 	said.unserved = is_unserved(m);
 	r = rows_read(m->index, &said, &rows, e);
 	if (r == 0) {
-		m->left = m->left || (m->queue && rows_have_left(&m->queue->rows, &rows));
+		if (m->flags & MODEL_ENDED)
+			rows_keep_left(&rows, m->queue ? &m->queue->rows : NULL);
 		swap_rows(m, &m->queue, &rows, reasons != NULL);
 	}
 	json_decref(words);
@@ -584,7 +585,7 @@ static uint64_t done_due_ns(const struct model *m)
 }
 
 /* After the queue, so that nothing is missed on its way from one to the other; that was read just
- * now, and nobody has its rows yet. At once where a task has left them, which would be nowhere. */
+ * now, and nobody has its rows yet. Until then what has left has its rows there. */
 static int read_done(struct model *m, struct err *e)
 {
 	uint64_t now = clock_mono_ns();
@@ -592,14 +593,13 @@ static int read_done(struct model *m, struct err *e)
 	int r;
 
 	m->done_stale = m->flags & MODEL_ENDED;
-	if (!m->done_stale || (!m->left && now < done_due_ns(m)))
+	if (!m->done_stale || now < done_due_ns(m))
 		return 0;
 	r = rows_read_ended(m->sp, MODEL_ENDED_MAX, &rows, e);
 	if (r == 0) {
 		rows_read_because(m->sp, &rows, m->done ? &m->done->rows : NULL);
 		rows_drop_ended(&m->queue->rows, &rows);
 		swap_rows(m, &m->done, &rows, false);
-		m->left = false;
 	}
 	m->done_ns = clock_mono_ns();
 	m->done_took_ns = m->done_ns - now;
@@ -610,10 +610,13 @@ static int read_done(struct model *m, struct err *e)
 static int read_rows(struct model *m, struct err *e)
 {
 	int r = open_spool(m, e);
+	bool none = r == -ENOENT;
 
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
-	r = read_waiting(m, e);
+	if (r == 0)
+		r = read_waiting(m, e);
+	m->read_took_ns = clock_mono_ns() - m->read_from_ns;
+	if (none)
+		return 0;
 	return r == 0 ? read_done(m, e) : r;
 }
 
@@ -670,11 +673,11 @@ static void read_queue(struct model *m)
 	if (now < queue_due_ns(m))
 		return;
 	m->changed = false;
+	m->read_from_ns = now;
 	r = read_rows(m, &e);
 	m->read = r == 0;
 	(void)str_copy(m->queue_trouble, sizeof(m->queue_trouble), r < 0 ? e.text : "");
 	m->read_ns = clock_mono_ns();
-	m->read_took_ns = m->read_ns - now;
 	m->news = true;
 	if (m->sp && m->read_ns >= m->nodes_ns + NODES_MS * NS_PER_MS)
 		read_nodes(m, m->read_ns);

@@ -148,6 +148,36 @@ def test_what_leaves_those_that_wait_has_ended(queue, looker, faultfs, tmp_path)
     m.until(has_ended)
 
 
+def test_what_runs_does_not_wait_for_what_has_ended(queue, looker, faultfs, tmp_path):
+    """Tasks that leave keep their rows until what has ended is read, which takes long; the others are read as ever."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    root = ("--root", str(mount.below))
+    q = queue()
+
+    def submit():
+        return int(q.run("submit", *root, "--", "true").stdout)
+    ids = [submit() for _ in range(8)]
+    with mount.ruled("readdir delay=300 */failed"):
+        m = looker(q, "--root", str(mount.path))
+        now = m.until(lambda s: s["tasks"])
+        met = mount.met()
+        stopped = ids[::2] + ids[1::2]
+        for i in stopped:
+            q.run("stop", *root, str(i))
+            ids.append(submit())
+            m.look()
+
+            def is_new():
+                nonlocal now
+                now = m.now
+                shown = [t for t, in rows(now, "id")]
+                assert shown == sorted(shown) and not set(ids[:-1]) - {*shown, *(t["id"] for t in now["ended"])}, now
+                return ids[-1] in shown
+            m.until(lambda s, is_new=is_new: is_new())
+        assert mount.met() - met < len(stopped) / 2
+        m.until(lambda s: sorted(t["id"] for t in s["ended"]) == sorted(stopped) and len(s["tasks"]) == 8)
+
+
 def test_what_the_agent_tells(queue, looker):
     q = queue(gpus=1)
     q.start()

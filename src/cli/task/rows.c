@@ -308,7 +308,8 @@ void rows_drop_ended(struct rows *r, const struct rows *ended)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < r->n; i++) {
-		if (find_known(&known, &r->all[i])) /* what has ended has no element */
+		/* What has ended has no element. */
+		if (r->all[i].left || find_known(&known, &r->all[i]))
 			clear_row(&r->all[i]);
 		else
 			r->all[kept++] = r->all[i];
@@ -318,17 +319,43 @@ void rows_drop_ended(struct rows *r, const struct rows *ended)
 	free(all);
 }
 
-bool rows_have_left(const struct rows *before, const struct rows *r)
+static struct row row_that_left(const struct row *was)
+{
+	struct row row = *was;
+
+	row.left = true;
+	row.json_len = 0;
+	(void)json_incref(row.run);
+	(void)json_incref(row.reason);
+	(void)json_incref(row.forecast);
+	row.because = was->because ? xstrdup(was->because) : NULL;
+	return row;
+}
+
+/* Each to its place among the others. */
+void rows_keep_left(struct rows *r, const struct rows *before)
 {
 	struct hmap known = { .n = 0 };
 	struct known *all = know(r, &known);
-	bool left = false;
+	struct rows both = { .all = xcalloc(r->n + (before ? before->n : 0) + 1,
+					    sizeof(*both.all)) };
+	size_t at = 0;
 
-	for (size_t i = 0; i < before->n && !left; i++)
-		left = !before->all[i].name.element && !find_known(&known, &before->all[i]);
+	for (size_t i = 0; before && i < before->n; i++) {
+		const struct row *was = &before->all[i];
+
+		if (was->name.element || find_known(&known, was))
+			continue;
+		while (at < r->n && name_compare(&r->all[at].name, &was->name) < 0)
+			both.all[both.n++] = r->all[at++];
+		both.all[both.n++] = row_that_left(was);
+	}
+	while (at < r->n)
+		both.all[both.n++] = r->all[at++];
 	hmap_clear(&known);
 	free(all);
-	return left;
+	free(r->all);
+	*r = both;
 }
 
 /* ---- as JSON ---- */

@@ -30,6 +30,7 @@ struct row {
 	enum spool_dir dir;
 	enum taskstate state;
 	bool lane_paused;
+	bool left;    /* the queue: the row is as it was there (rows_keep_left()) */
 	bool counted; /* of a batch that is not over: */
 	struct batch_counts counts;
 	uint64_t started_ns; /* wall, of what runs; 0: not known, nor is: */
@@ -69,11 +70,12 @@ int rows_read_ended(const struct spool *sp, size_t max, struct rows *ret, struct
  * those of the last reading. before may be NULL. */
 void rows_read_because(const struct spool *sp, struct rows *ended, const struct rows *before);
 /* Tasks that have ended since r was read, or that its index has not noticed yet, are taken out of
- * it; elements of a batch that was stopped may run on for a while. */
+ * it, and those that have left; elements of a batch that was stopped may run on for a while. */
 void rows_drop_ended(struct rows *r, const struct rows *ended);
 
-/* A task that has a row there has none in r any more; one of an element alone says nothing. */
-bool rows_have_left(const struct rows *before, const struct rows *r);
+/* A task that has a row there and none in r any more keeps it, until what has ended is read; one of
+ * an element alone says nothing. before may be NULL. */
+void rows_keep_left(struct rows *r, const struct rows *before);
 
 /* When an attempt began by our clock is not found anew where the last reading had it: of what runs
  * elsewhere only the time of day is told, and that may have been set since. before may be NULL. */
