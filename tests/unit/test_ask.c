@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli_world.h"
 
@@ -28,6 +29,7 @@
 /* Each of a user of its own, in turn. */
 struct fake_agent {
 	unsigned int busy; /* it does not answer so often */
+	uint64_t full_ns;  /* until then it drops whoever asks, at once */
 	bool has_it;	   /* its task has the GPU; else it knows nothing of it */
 	bool refuses;
 	unsigned int asked;
@@ -43,6 +45,13 @@ uint64_t __wrap_clock_mono_ns(void);
 uint64_t __wrap_clock_mono_ns(void)
 {
 	return world.now_ns;
+}
+
+int __wrap_usleep(useconds_t us);
+int __wrap_usleep(useconds_t us)
+{
+	world.now_ns += us * NS_PER_US;
+	return 0;
 }
 
 int __wrap_sock_listener(const char *name, struct ucred *ret);
@@ -87,6 +96,8 @@ int __wrap_ask_call(const char *name, const struct ask_request *req, json_t **re
 	assert_int_equal(req->kind, ASK_PUT);
 	assert_string_equal(req->uuid, "GPU-a");
 	a->asked++;
+	if (world.now_ns < a->full_ns)
+		return -EAGAIN;
 	if (a->busy) {
 		a->busy -= a->busy != ALWAYS;
 		world.now_ns += CALL_NS;
@@ -141,6 +152,18 @@ static void one_that_was_busy_is_asked_again(void **state)
 	assert_int_equal(world.agents[1].asked, 2);
 }
 
+/* An agent counts how many ask it in a second. */
+static void one_that_drops_us_is_asked_a_second_later(void **state)
+{
+	world.n = 3;
+	world.agents[0].busy = 1;
+	world.agents[1] =
+		(struct fake_agent){ .full_ns = world.began_ns + 2 * CALL_NS, .has_it = true };
+	assert_int_equal(asked_of("open"), 1);
+	assert_int_equal(world.agents[1].asked, 2);
+	assert_int_equal(world.now_ns - world.began_ns, 2 * CALL_NS);
+}
+
 /* Whoever was busy before it. */
 static void one_that_has_it_ends_the_search(void **state)
 {
@@ -188,8 +211,11 @@ static void who_never_answers_is_not_waited_for(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(nobody_who_answers_is_asked_twice),   TEST(one_that_was_busy_is_asked_again),
-		TEST(one_that_has_it_ends_the_search),	   TEST(one_that_was_busy_may_refuse),
+		TEST(nobody_who_answers_is_asked_twice),
+		TEST(one_that_was_busy_is_asked_again),
+		TEST(one_that_drops_us_is_asked_a_second_later),
+		TEST(one_that_has_it_ends_the_search),
+		TEST(one_that_was_busy_may_refuse),
 		TEST(who_never_answers_is_not_waited_for),
 	};
 

@@ -20,7 +20,8 @@
 #define FORMAT	 1
 #define TRY_MS	 5000 /* so long an agent that is asked by far too many is tried */
 #define TRY_US	 50000
-#define WAIT_US	 1000000 /* between two looks for the answer */
+#define WAIT_US	 1000000  /* between two looks for the answer */
+#define FULL_NS	 NS_PER_S /* of which an agent counts how many ask it */
 #define USER_MAX 64
 
 static const struct opt ask_opts[] = {
@@ -41,7 +42,8 @@ struct round {
 	const char *dev_dir;
 	uid_t uid;
 	uid_t squatter;	   /* has a name in place of that user; ASK_ANYBODY: nobody has */
-	bool busy;	   /* one does not answer */
+	bool busy;	   /* one does not answer, which was asked at */
+	uint64_t busy_ns;  /* monotonic; the last of them */
 	bool found;	   /* one does */
 	uint64_t until_ns; /* names that others took keep it no longer */
 };
@@ -58,18 +60,36 @@ static bool try_once(struct round *rd, const struct ask_request *req, take_fn ta
 	ask_names(rd->dev_dir, rd->uid, &names);
 	for (size_t i = 0; i < names.n && !taken && clock_mono_ns() < rd->until_ns; i++) {
 		uid_t uid = ask_name_uid(names.texts[i]), squatter = ASK_ANYBODY;
+		uint64_t now = clock_mono_ns();
 		json_t *doc = NULL;
 		int r = ask_call(names.texts[i], req, &doc, &squatter);
 
 		if (r == -EPERM)
 			rd->squatter = squatter;
 		rd->busy = rd->busy || r == -EAGAIN;
+		rd->busy_ns = r == -EAGAIN ? now : rd->busy_ns;
 		rd->found = rd->found || r == 0;
 		taken = r == 0 && take(user, uid, doc);
 		json_decref(doc);
 	}
 	text_list_clear(&names);
 	return taken;
+}
+
+/* One that was only busy may have it, or leave it to somebody. If it dropped us, since too many
+ * ask, it has room again in the next second. */
+static void try_twice(struct round *rd, const struct ask_request *req, take_fn take, void *user)
+{
+	uint64_t now, due;
+
+	rd->until_ns = clock_mono_ns() + TRY_MS * NS_PER_MS;
+	if (try_once(rd, req, take, user) || !rd->busy)
+		return;
+	now = clock_mono_ns();
+	due = rd->busy_ns + FULL_NS;
+	if (now < due && due < rd->until_ns)
+		(void)usleep((useconds_t)((due - now) / NS_PER_US));
+	(void)try_once(rd, req, take, user);
 }
 
 /* Again, while one of them has no room. */
@@ -455,14 +475,10 @@ static int put_ask(struct asking *a, const char *message, struct err *e)
 	int r = CMD_OK;
 
 	/* All agents of a machine are asked once; some may be anybody's that never answer. */
-	if (a->round.uid == ASK_ANYBODY) {
-		a->round.until_ns = clock_mono_ns() + TRY_MS * NS_PER_MS;
-		/* One that was only busy may have it, or leave it to somebody. */
-		if (!try_once(&a->round, &req, take_put, a) && a->round.busy)
-			(void)try_once(&a->round, &req, take_put, a);
-	} else {
+	if (a->round.uid == ASK_ANYBODY)
+		try_twice(&a->round, &req, take_put, a);
+	else
 		(void)ask_agents(&a->round, &req, take_put, a);
-	}
 	if (!a->id)
 		return CMD_FAILED;
 	if (!wants_json(a))
