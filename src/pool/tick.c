@@ -25,6 +25,7 @@
 #define BUSY_STEP_MS  200
 #define NOT_ASKED     3	 /* the engine was not, besides what submit() gives */
 #define UNLISTED_S    60 /* an engine may take so long to list what it has just taken */
+#define POLL_SOON_S   5	 /* it is asked so often at most where an agent is silent */
 #define TAIL_MAX      200
 #define TEMPLATE_MAX  65536
 #define MS_OF_MINUTE  60000ULL
@@ -222,7 +223,7 @@ static int look_at_agent(void *data, const char *agent)
 	if (job && alive && heard)
 		t->live[job - t->jobs.all] = true;
 	if (alive && !b.draining && job)
-		t->serves[job - t->jobs.all] = true;
+		t->serves[job - t->jobs.all] = heard || !is_gone_here(t, &b);
 	else if (alive && !b.draining)
 		add_node(t, is_closed(t, s->pool) ? 0 : b.held + b.idle, false);
 	free(s);
@@ -386,15 +387,29 @@ static bool must_ask(const struct tick *t)
 	return false;
 }
 
-/* A person wants it to end, and nobody knows the id of what may be there: that is asked at once. */
-static bool must_know(const struct tick *t)
+/* Who calls has no time, and an agent that was there says nothing. */
+static bool is_silent(const struct tick *t, size_t i)
 {
-	if (!t->pool.down || t->caller->by_agent)
-		return false;
-	for (size_t i = 0; i < t->jobs.n; i++)
-		if (t->jobs.all[i].phase == POOL_JOB_SUBMITTING)
-			return true;
-	return false;
+	const struct pool_job *job = &t->jobs.all[i];
+
+	return t->caller->silent_ms && job->phase != POOL_JOB_ENDED && job->agent[0] && !t->live[i];
+}
+
+/* Between two questions. A person who wants it to end, where nobody knows the id of what may be
+ * there, asks at once, and one who waits for a node behind a silent agent soon: that one's job
+ * counts as a node until the engine has it no more. */
+static uint64_t poll_gap_s(const struct tick *t)
+{
+	uint64_t gap_s = ENGINE_POLL_MS / 1000;
+
+	for (size_t i = 0; i < t->jobs.n; i++) {
+		if (t->pool.down && !t->caller->by_agent &&
+		    t->jobs.all[i].phase == POOL_JOB_SUBMITTING)
+			return 0;
+		if (is_silent(t, i))
+			gap_s = POLL_SOON_S;
+	}
+	return gap_s;
 }
 
 static void ask_engine(struct tick *t)
@@ -406,8 +421,7 @@ static void ask_engine(struct tick *t)
 	uint64_t began = clock_mono_ns();
 	int r;
 
-	if (!must_ask(t) ||
-	    (st->polled_s + ENGINE_POLL_MS / 1000 > t->owner.now_s && !must_know(t)))
+	if (!must_ask(t) || st->polled_s + poll_gap_s(t) > t->owner.now_s)
 		return;
 	st->polled_s = t->owner.now_s;
 	r = count_command(t, POOL_COMMAND_JOBS, began,
@@ -781,6 +795,29 @@ static void tell_agents(struct tick *t)
 	json_decref(order);
 }
 
+/* All that waits is left to an agent that does not answer, and nobody looks again by himself. */
+static void tell_silent(struct tick *t, const struct demand *demand)
+{
+	const struct pool_job *silent = NULL;
+
+	if (t->pool.down || !demand->ready)
+		return;
+	for (size_t i = 0; i < t->jobs.n; i++) {
+		if (t->jobs.all[i].phase == POOL_JOB_ENDED)
+			continue;
+		if (!is_silent(t, i))
+			return;
+		silent = &t->jobs.all[i];
+	}
+	if (silent)
+		say(t,
+		    "the agent of job %s does not answer, and %s has not said, %llu s ago, that "
+		    "the job is over; tenure tick %s asks again",
+		    silent->id, t->engine->name,
+		    (unsigned long long)(t->owner.now_s - t->report->state.polled_s),
+		    spool_instance(t->sp));
+}
+
 static void stay_changed(void *user, struct pool_job *job)
 {
 	save(user, job);
@@ -862,6 +899,8 @@ static int run(struct tick *t, struct err *e)
 	pool_plan(&v, st, &d);
 	if (t->pool.down && t->caller->by_agent)
 		tell_agents(t);
+	if (!d.submit)
+		tell_silent(t, &demand);
 	act(t, &d);
 	pool_plan_stay(&t->jobs, t->pool.down ? 0 : pool_kept(&t->pool, t->owner.now_s),
 		       stay_changed, t);

@@ -28,8 +28,9 @@ struct pool_caller {
 	uint64_t n_ended;   /* tasks that ended under it */
 	uint64_t expire_ms; /* an agent that has been silent for longer is not alive */
 	/* The engine is asked for the job of one that has been silent for so long, or was killed on
-	 * this node, and where it has it no more, that is over: for a person who waits for a node.
-	 * 0: only when it has expired. */
+	 * this node, and where it has it no more, that is over: for a person who waits for a node,
+	 * and so every few seconds, if need be. One that was killed is no place for a task. 0: only
+	 * when it has expired. */
 	uint64_t silent_ms;
 };
 

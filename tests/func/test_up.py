@@ -217,6 +217,21 @@ def test_submit_asks_where_the_last_agent_was_killed(machine):
     must_ask(p)
 
 
+def test_submit_asks_the_engine_again_where_the_last_agent_was_killed(machine):
+    """It was asked a moment ago, and that node is the only one that the pool may have."""
+    p = machine.pooled()
+    agent = last_agent(p)
+    kill_at_once([agent], signal.SIGKILL)
+    must_come(lambda: [n["state"] for n in p.shown()["nodes"]] == ["gone"])
+    path, = p.records()
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "submitted": record["submitted"] - 100}))  # the engine has had time to list it
+    state = p.spool / "pools/main,state"
+    polled = {"polled": int(time.time()) - 10}  # less than a minute ago
+    state.write_text(json.dumps({**json.loads(state.read_text()), **polled}))
+    must_ask(p)
+
+
 def test_task_larger_than_any_node_is_taken_where_a_pool_can_bring_one(machine):
     p = machine.pooled()
     p.up("-g", "1", "--idle-exit", "10m")

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -637,27 +638,102 @@ static void who_has_no_time_hears_at_once_that_an_agent_was_killed(void **state)
 	end(&w);
 }
 
+/* Its last heartbeat is so old. */
+static void be_silent(struct world *w, const char *agent, time_t seconds)
+{
+	char path[SPOOL_PATH_MAX];
+	cleanup_free char *file =
+		xasprintf("%s/%s", spool_path_of(w->sp), heartbeat_agent_path(agent, path));
+	struct timespec times[2] = { { .tv_nsec = UTIME_NOW }, { .tv_nsec = UTIME_NOW } };
+
+	times[1] = (struct timespec){ .tv_sec = time(NULL) - seconds };
+	assert_int_equal(utimensat(AT_FDCWD, file, times, 0), 0);
+}
+
+/* Its process was one of this node, and is gone. */
+static void be_killed(struct world *w, const char *agent)
+{
+	struct heartbeat b = { .count = 2, .who = self(w->sp, agent) };
+	char path[SPOOL_PATH_MAX];
+	struct err e = ERR_INIT;
+
+	b.who.proc.start--;
+	assert_int_equal(heartbeat_write(w->sp, heartbeat_agent_path(agent, path), &b, &e), 0);
+}
+
+/* The pool's only job, whose agent has reported; and the engine was asked just now. */
+static void begin_with_agent(struct world *w)
+{
+	need_one(w);
+	tick(w);
+	fake.state = ENGINE_JOB_RUNNING;
+	pass(w, 100);
+	tick(w);
+	report(w, "n1", only_job(w).token, false);
+	tick(w);
+	assert_int_equal(w->report.state.live, 1);
+	assert_int_equal(fake.submits, 1);
+	fake.polls = 0;
+}
+
 /* One that is silent may be cut off, and its node is there while the engine has its job. */
 static void a_silent_agent_keeps_its_node_while_the_engine_has_its_job(void **state)
 {
 	struct world w = begin();
-	struct heartbeat b = { .count = 2, .who = self(w.sp, "n1") };
-	char path[SPOOL_PATH_MAX];
-	struct err e = ERR_INIT;
 
 	(void)state;
-	need_one(&w);
-	tick(&w);
-	report(&w, "n1", only_job(&w).token, false);
-	pass(&w, 100);
-	b.who.proc.start--;
-	assert_int_equal(heartbeat_write(w.sp, heartbeat_agent_path("n1", path), &b, &e), 0);
+	begin_with_agent(&w);
+	pass(&w, 61);
+	be_silent(&w, "n1", 60);
 	w.caller.silent_ms = 15000;
-	fake.state = ENGINE_JOB_RUNNING;
 	tick(&w);
 	assert_int_equal(fake.polls, 1);
 	assert_int_equal(fake.submits, 1);
 	assert_int_equal(w.report.state.live, 1);
+	assert_non_null(strstr(strbuf_str(&w.report.said),
+			       "the agent of job 1 does not answer, and fake has not said"));
+	end(&w);
+}
+
+/* What was killed here starts nothing, whatever becomes of its job. */
+static void an_agent_that_was_killed_here_is_no_place_for_a_task(void **state)
+{
+	struct world w = begin();
+
+	(void)state;
+	begin_with_agent(&w);
+	be_killed(&w, "n1");
+	w.caller.silent_ms = 15000;
+	tick(&w);
+	assert_int_equal(fake.submits, 2);
+	tick(&w);
+	assert_int_equal(fake.submits, 2);
+	end(&w);
+}
+
+/* Where the pool may have no other node the engine has to say that this one is over. */
+static void who_has_no_time_asks_the_engine_soon_of_a_silent_agent(void **state)
+{
+	struct world w = begin();
+
+	(void)state;
+	w.pool.max = 1;
+	write_pool(&w);
+	begin_with_agent(&w);
+	pass(&w, 10);
+	be_silent(&w, "n1", 60);
+	tick(&w);
+	assert_int_equal(fake.polls, 0); /* an agent asks once a minute */
+	w.caller.silent_ms = 15000;
+	tick(&w);
+	assert_int_equal(fake.polls, 1);
+	fake.n = 0;
+	tick(&w);
+	assert_int_equal(fake.polls, 1); /* a burst of submits asks once */
+	pass(&w, 10);
+	tick(&w);
+	assert_int_equal(fake.polls, 2);
+	assert_int_equal(fake.submits, 2);
 	end(&w);
 }
 
@@ -776,6 +852,8 @@ int main(void)
 		WITH_SPOOL(an_agent_that_was_never_seen_says_itself_that_it_left),
 		WITH_SPOOL(who_has_no_time_hears_at_once_that_an_agent_was_killed),
 		WITH_SPOOL(a_silent_agent_keeps_its_node_while_the_engine_has_its_job),
+		WITH_SPOOL(an_agent_that_was_killed_here_is_no_place_for_a_task),
+		WITH_SPOOL(who_has_no_time_asks_the_engine_soon_of_a_silent_agent),
 		WITH_SPOOL(whoever_finds_somebody_at_it_does_nothing),
 		WITH_SPOOL(who_ticks_keeps_it_from_being_forgotten),
 		WITH_SPOOL(what_was_forgotten_meanwhile_leaves_nothing),
