@@ -148,7 +148,7 @@ static bool is_alive(const struct tick *t, const char *agent, struct heartbeat *
 	    ret->ended)
 		return false;
 	age_s = t->owner.now_s > written_ns / NS_PER_S ? t->owner.now_s - written_ns / NS_PER_S : 0;
-	*heard = !silent_ms || (age_s <= silent_ms / 1000 && !is_gone_here(t, ret));
+	*heard = !silent_ms || (age_s * 1000 < silent_ms + 1000 && !is_gone_here(t, ret));
 	return age_s < t->caller->expire_ms / 1000;
 }
 

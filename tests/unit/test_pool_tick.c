@@ -638,8 +638,8 @@ static void who_has_no_time_hears_at_once_that_an_agent_was_killed(void **state)
 	end(&w);
 }
 
-/* Its last heartbeat is so old. */
-static void be_silent(struct world *w, const char *agent, time_t seconds)
+/* Its last heartbeat is so old; when that was. */
+static time_t be_silent(struct world *w, const char *agent, time_t seconds)
 {
 	char path[SPOOL_PATH_MAX];
 	cleanup_free char *file =
@@ -648,6 +648,7 @@ static void be_silent(struct world *w, const char *agent, time_t seconds)
 
 	times[1] = (struct timespec){ .tv_sec = time(NULL) - seconds };
 	assert_int_equal(utimensat(AT_FDCWD, file, times, 0), 0);
+	return times[1].tv_sec;
 }
 
 /* Its process was one of this node, and is gone. */
@@ -684,7 +685,7 @@ static void a_silent_agent_keeps_its_node_while_the_engine_has_its_job(void **st
 	(void)state;
 	begin_with_agent(&w);
 	pass(&w, 61);
-	be_silent(&w, "n1", 60);
+	(void)be_silent(&w, "n1", 60);
 	w.caller.silent_ms = 15000;
 	tick(&w);
 	assert_int_equal(fake.polls, 1);
@@ -721,7 +722,7 @@ static void who_has_no_time_asks_the_engine_soon_of_a_silent_agent(void **state)
 	write_pool(&w);
 	begin_with_agent(&w);
 	pass(&w, 10);
-	be_silent(&w, "n1", 60);
+	(void)be_silent(&w, "n1", 60);
 	tick(&w);
 	assert_int_equal(fake.polls, 0); /* an agent asks once a minute */
 	w.caller.silent_ms = 15000;
@@ -734,6 +735,27 @@ static void who_has_no_time_asks_the_engine_soon_of_a_silent_agent(void **state)
 	tick(&w);
 	assert_int_equal(fake.polls, 2);
 	assert_int_equal(fake.submits, 2);
+	end(&w);
+}
+
+/* Ages are whole seconds, and a heartbeat may be less than one. */
+static void an_agent_with_short_heartbeats_is_not_silent_between_two(void **state)
+{
+	struct world w = begin();
+	uint64_t age_s = 0;
+
+	(void)state;
+	begin_with_agent(&w);
+	w.caller.silent_ms = 450;
+	while (age_s != 1) { /* or the second was over before it was looked at */
+		time_t then = be_silent(&w, "n1", 1);
+
+		pass(&w, 61);
+		fake.polls = 0;
+		tick(&w);
+		age_s = w.report.state.ticked_s - (uint64_t)then;
+	}
+	assert_int_equal(fake.polls, 0);
 	end(&w);
 }
 
@@ -854,6 +876,7 @@ int main(void)
 		WITH_SPOOL(a_silent_agent_keeps_its_node_while_the_engine_has_its_job),
 		WITH_SPOOL(an_agent_that_was_killed_here_is_no_place_for_a_task),
 		WITH_SPOOL(who_has_no_time_asks_the_engine_soon_of_a_silent_agent),
+		WITH_SPOOL(an_agent_with_short_heartbeats_is_not_silent_between_two),
 		WITH_SPOOL(whoever_finds_somebody_at_it_does_nothing),
 		WITH_SPOOL(who_ticks_keeps_it_from_being_forgotten),
 		WITH_SPOOL(what_was_forgotten_meanwhile_leaves_nothing),
