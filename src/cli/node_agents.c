@@ -120,6 +120,16 @@ int node_agents_read(const struct cmd_ctx *ctx, const struct spool *sp, struct n
 	return code;
 }
 
+void node_agents_read_named(const struct cmd_ctx *ctx, const struct spool *sp,
+			    const struct text_list *names, struct node_agents *ret)
+{
+	struct reading r = { .ctx = ctx, .sp = sp, .agents = ret, .now_ns = spool_now_or_ours(sp) };
+
+	*ret = (struct node_agents){ .n = 0 };
+	for (size_t i = 0; i < names->n; i++)
+		(void)add(&r, names->texts[i]);
+}
+
 void node_agents_clear(struct node_agents *p)
 {
 	for (size_t i = 0; i < p->n; i++)

@@ -43,6 +43,9 @@ struct node_agents {
 /* 0 or negative; node_agents_clear() in each case. */
 int node_agents_read(const struct cmd_ctx *ctx, const struct spool *sp, struct node_agents *ret,
 		     struct err *e);
+/* Those alone, in the order of names; one that has left no sign is unknown. */
+void node_agents_read_named(const struct cmd_ctx *ctx, const struct spool *sp,
+			    const struct text_list *names, struct node_agents *ret);
 void node_agents_clear(struct node_agents *p);
 /* An agent of the instance lives: this node's answers, or another node's sends heartbeats. */
 bool node_agents_one_serves(const struct cmd_ctx *ctx, const struct spool *sp);

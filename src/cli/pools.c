@@ -20,11 +20,10 @@
 #include "cli/table.h"
 #include "cli/term.h"
 
-#define END_LIMIT_S	 60
-#define DELETED		 " (deleted)" /* of a link in /proc */
-#define TAIL_MAX	 200
-#define LATELY_S	 150  /* agents tick once a minute */
-#define BUSY_PATIENCE_MS 2000 /* of a submit; most ticks are over by then */
+#define END_LIMIT_S 60
+#define DELETED	    " (deleted)" /* of a link in /proc */
+#define TAIL_MAX    200
+#define LATELY_S    150 /* agents tick once a minute */
 
 extern char **environ;
 
@@ -490,61 +489,105 @@ unsigned int pools_most_nodes(const struct spool *sp, uint64_t gpus)
 	return most;
 }
 
-/* An agent of it lives by its last word, not by what the last tick has written. */
-static bool has_agent_that_lives(const struct pool_shown *p, const struct node_agents *agents,
-				 uint64_t silent_ms)
+/* Whether it is to be tried again, since somebody else is busy with it. */
+static bool tick_one(const struct spool *sp, const char *name, const struct pool_caller *caller,
+		     bool last, pools_told_fn tell)
 {
-	for (size_t i = 0; i < p->jobs.n; i++) {
-		const struct pool_job *job = &p->jobs.all[i];
-		const struct node_agent *a = job->phase != POOL_JOB_ENDED && job->agent[0]
-						     ? node_agents_find(agents, job->agent)
-						     : NULL;
-
-		if (a && a->state == NODE_AGENT_ALIVE && (a->here || a->age_ms <= silent_ms))
-			return true;
-	}
-	return false;
-}
-
-static void tick_one(const struct cmd_ctx *ctx, const struct spool *sp, const struct pool *pool)
-{
-	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
-	struct pool_caller caller = pools_caller(ctx, root);
 	struct pool_report report;
 	struct err e = ERR_INIT;
+	int r = pool_tick(sp, name, caller, &report, &e);
+	bool again = r == 0 && report.busy && !last;
 
-	caller.silent_ms = pools_silent_ms(ctx);
-	caller.patience_ms = BUSY_PATIENCE_MS;
-	if (pool_tick(sp, pool->name, &caller, &report, &e) < 0)
-		cmd_warn("note", "pool %s: %s", pool->name, e.text);
-	else if (report.said.len)
-		cmd_warn("note", "pool %s: %s", pool->name, strbuf_str(&report.said));
-	else if (report.busy)
+	if (!again)
+		tell(sp, name, r, &report, &e);
+	pool_report_clear(&report);
+	return again;
+}
+
+void pools_tick(const struct spool *sp, const struct text_list *names,
+		const struct pool_caller *caller, pools_told_fn tell)
+{
+	struct text_list busy = { .n = 0 };
+	struct pool_caller now = *caller;
+	uint64_t until_ns, now_ns;
+
+	now.patience_ms = 0;
+	for (size_t i = 0; i < names->n; i++)
+		if (tick_one(sp, names->texts[i], &now, !caller->patience_ms, tell))
+			text_list_add(&busy, names->texts[i]);
+	until_ns = clock_mono_ns() + caller->patience_ms * NS_PER_MS;
+	for (size_t i = 0; i < busy.n; i++) {
+		now_ns = clock_mono_ns();
+		now.patience_ms = until_ns > now_ns ? (until_ns - now_ns) / NS_PER_MS : 0;
+		(void)tick_one(sp, busy.texts[i], &now, true, tell);
+	}
+	text_list_clear(&busy);
+}
+
+static void note_tick(const struct spool *sp, const char *name, int r,
+		      const struct pool_report *report, const struct err *e)
+{
+	if (r < 0)
+		cmd_warn("note", "pool %s: %s", name, e->text);
+	else if (report->said.len)
+		cmd_warn("note", "pool %s: %s", name, strbuf_str(&report->said));
+	else if (report->busy && !report->begun)
 		cmd_warn("note",
 			 "pool %s: somebody else looks after it at this moment; tenure tick %s "
 			 "looks again",
-			 pool->name, spool_instance(sp));
-	pool_report_clear(&report);
+			 name, spool_instance(sp));
+}
+
+/* The agents of its jobs, of which one may see to it. */
+static void add_agents(struct text_list *agents, const struct pool_shown *p)
+{
+	for (size_t i = 0; i < p->jobs.n; i++)
+		if (p->jobs.all[i].phase != POOL_JOB_ENDED && p->jobs.all[i].agent[0])
+			text_list_add(agents, p->jobs.all[i].agent);
 }
 
 /* An agent that lives, and has ticked lately, sees the task, at the latest when it leaves. */
+static bool is_seen_to(const struct cmd_ctx *ctx, const struct spool *sp,
+		       const struct pool_shown *p)
+{
+	struct text_list names = { .n = 0 };
+	struct node_agents agents = { .n = 0 };
+	bool lives = false;
+
+	if (ticked_ago_s(p) >= LATELY_S)
+		return false;
+	add_agents(&names, p);
+	if (names.n)
+		node_agents_read_named(ctx, sp, &names, &agents);
+	for (size_t i = 0; i < agents.n && !lives; i++) {
+		const struct node_agent *a = &agents.all[i];
+
+		lives = a->state == NODE_AGENT_ALIVE &&
+			(a->here || a->age_ms <= pools_silent_ms(ctx));
+	}
+	node_agents_clear(&agents);
+	text_list_clear(&names);
+	return lives;
+}
+
 void pools_tick_after_submit(const struct cmd_ctx *ctx, const struct spool *sp)
 {
+	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
+	struct pool_caller caller = pools_caller(ctx, root);
 	struct pools_shown shown = { .n = 0 };
-	struct node_agents agents = { .n = 0 };
+	struct text_list names = { .n = 0 };
 
+	caller.silent_ms = pools_silent_ms(ctx);
+	caller.patience_ms = POOLS_PATIENCE_MS;
 	(void)pools_read(sp, &shown, NULL);
-	if (shown.n)
-		(void)node_agents_read(ctx, sp, &agents, NULL);
 	for (size_t i = 0; i < shown.n; i++) {
 		const struct pool_shown *p = &shown.all[i];
 
-		if (!p->error && !p->pool.down &&
-		    (ticked_ago_s(p) >= LATELY_S ||
-		     !has_agent_that_lives(p, &agents, pools_silent_ms(ctx))))
-			tick_one(ctx, sp, &p->pool);
+		if (!p->error && !p->pool.down && !is_seen_to(ctx, sp, p))
+			text_list_add(&names, p->pool.name);
 	}
-	node_agents_clear(&agents);
+	pools_tick(sp, &names, &caller, note_tick);
+	text_list_clear(&names);
 	pools_shown_clear(&shown);
 }
 

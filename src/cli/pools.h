@@ -63,6 +63,17 @@ unsigned int pools_most_gpus(const struct spool *sp);
 /* The most nodes with so many GPUs each that such a pool can have at a time. */
 unsigned int pools_most_nodes(const struct spool *sp, uint64_t gpus);
 
+/* Of a person, with all whom somebody else is busy with; most ticks are over by then. */
+#define POOLS_PATIENCE_MS 2000
+
+/* What came of a tick, which is pool_tick()'s. */
+typedef void (*pools_told_fn)(const struct spool *sp, const char *name, int r,
+			      const struct pool_report *report, const struct err *e);
+/* One tick of each of these. Those that somebody else is busy with come last, and the caller's
+ * patience is for all of them together. */
+void pools_tick(const struct spool *sp, const struct text_list *names,
+		const struct pool_caller *caller, pools_told_fn tell);
+
 /* After a submission: where the instance has pools, one tick of each that no agent sees to, and
  * what it did is noted. */
 void pools_tick_after_submit(const struct cmd_ctx *ctx, const struct spool *sp);

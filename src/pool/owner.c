@@ -123,6 +123,7 @@ int pool_own(const struct spool *sp, const char *pool, struct pool_owner *ret, s
 	(void)str_print(prefix, sizeof(prefix), "%s,owner,e", pool);
 	if (r == 0)
 		r = find_highest(sp, prefix, &epoch, e);
+	ret->epoch = epoch;
 	if (r < 0)
 		return r;
 	if (epoch && is_kept(sp, owner_path(prefix, epoch, path), ret->now_s))

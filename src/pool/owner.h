@@ -25,6 +25,7 @@
 struct pool_owner {
 	char path[SPOOL_PATH_MAX];
 	char mark[256]; /* what stands in it: node, PID and a random number */
+	uint64_t epoch; /* that of the last one before; of who ticks now where that is another */
 	uint64_t now_s; /* the file server's clock when it was taken, seconds */
 };
 

@@ -916,11 +916,13 @@ static int own_in_time(struct tick *t, struct err *e)
 {
 	uint64_t until_ns = clock_mono_ns() + t->caller->patience_ms * NS_PER_MS;
 	int r = pool_own(t->sp, t->pool.name, &t->owner, e);
+	uint64_t first = t->owner.epoch;
 
 	while (r == POOL_BUSY && clock_mono_ns() < until_ns) {
 		(void)usleep(BUSY_STEP_MS * 1000);
 		r = pool_own(t->sp, t->pool.name, &t->owner, e);
 	}
+	t->report->begun = r == POOL_BUSY && t->owner.epoch > first;
 	return r;
 }
 

@@ -37,6 +37,7 @@ struct pool_caller {
 struct pool_report {
 	bool elsewhere; /* the pool is of another machine, and nothing was done */
 	bool busy;	/* somebody else ticks it now: nothing was done */
+	bool begun;	/* who is busy has begun meanwhile, and sees what there was before */
 	unsigned int submitted, cancelled, refused;
 	struct strbuf said; /* a sentence per line of what was done */
 	struct pool_state state;

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 
 import pytest
@@ -80,6 +81,52 @@ def test_submit_waits_for_whoever_is_at_it(site):
     if "somebody else looks after it at this moment; tenure tick exp1 looks again" in said:  # for 2 s, on a slow machine
         said = site.run("tick", "exp1").stdout
     assert "pool main: submitted job 2" in said and [j.split()[0] for j in site.open_jobs()] == ["2"], said
+
+
+def before_sbatch(site, script):
+    """What sbatch does first; its last word is that of the script, where that fails."""
+    path = site.dir / "sbatch"
+    head, shebang, rest = "#!/bin/sh\nPATH=/usr/bin:/bin\n", *path.read_text().split("\n", 2)[1:]
+    path.write_text(f"{head}{script}\n{rest}")
+
+
+def test_submit_says_the_id_before_it_asks_for_a_node(site):
+    """An engine may take its time, and whoever reads the id needs nothing of it."""
+    site.up("-g", "1", "--min", "0", "--max", "1")
+    read = site.dir / "read"
+    before_sbatch(site, f"for _ in $(seq 200); do [ -e {read} ] || sleep .05; done\n"
+                        f"[ -e {read} ] || {{ echo 'sbatch: error: nobody has read the id' >&2; exit 1; }}")
+    with subprocess.Popen([site.tenure, "submit", "-i", "exp1", "-g", "1", "--", "true"], env=site.env, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
+        assert p.stdout.readline() == "1\n"
+        read.touch()
+        assert "pool main: submitted job 1" in p.communicate(timeout=HANG)[1]
+
+
+def test_submit_whose_id_nobody_reads_asks_for_a_node(site):
+    site.up("-g", "1", "--min", "0", "--max", "1")
+    out, into = os.pipe()
+    os.close(out)
+    p = subprocess.Popen([site.tenure, "submit", "-i", "exp1", "-g", "1", "--", "true"], env=site.env, stdout=into)
+    os.close(into)
+    assert p.wait(HANG) == -signal.SIGPIPE and len(site.jobs()) == 1
+
+
+def taken(site, pool):
+    """Somebody of another node is busy with it, for as long as the time of that file is a new one."""
+    owner = max((site.root / "exp1/pools").glob(f"{pool},owner,*"), key=lambda f: int(f.name.rpartition("e")[2]))
+    other = owner.with_name(f"{pool},owner,e{int(owner.name.rpartition('e')[2]) + 1}")
+    other.write_text("elsewhere 1 0 no-boot-of-ours\n")
+    return other
+
+
+def test_submit_waits_for_a_busy_pool_behind_all_others(site):
+    """What is busy with one pool may be done when the others have been seen to."""
+    for pool in ("a", "b"):
+        site.up("--pool", pool, "-g", "1", "--min", "0", "--max", "1")
+    before_sbatch(site, f"touch -d @1 {taken(site, 'a')}")
+    said = site.run("submit", "-i", "exp1", "-g", "1", "--", "true").stderr
+    assert "pool a: submitted job" in said and "pool b: submitted job" in said, said
 
 
 def test_down_finds_what_nobody_has_the_id_of(site):

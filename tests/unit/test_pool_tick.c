@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -108,6 +109,28 @@ const struct engine *__wrap_engine_find(const char *name)
 	if (sp)
 		assert_int_equal(pool_forget(sp, "main", NULL), 0);
 	return strcmp(name, "fake") == 0 ? &fake_engine : NULL;
+}
+
+/* ---- somebody else who ticks ---- */
+
+/* Another one who is done while it is waited for, and a third one who begins then. */
+static struct {
+	const struct spool *sp; /* NULL: nobody waits */
+	struct pool_owner owner;
+} other;
+
+int __wrap_usleep(useconds_t us);
+int __wrap_usleep(useconds_t us)
+{
+	struct err e = ERR_INIT;
+
+	(void)us;
+	if (!other.sp)
+		return 0;
+	pool_disown(other.sp, &other.owner);
+	assert_int_equal(pool_own(other.sp, "main", &other.owner, &e), 0);
+	other.sp = NULL;
+	return 0;
 }
 
 /* ---- a pool of it ---- */
@@ -774,6 +797,31 @@ static void whoever_finds_somebody_at_it_does_nothing(void **state)
 	end(&w);
 }
 
+/* Who waits for it knows whether the other one has begun before. */
+static void who_has_begun_meanwhile_sees_what_there_is(void **state)
+{
+	struct world w = begin();
+	struct err e = ERR_INIT;
+
+	(void)state;
+	need_one(&w);
+	w.caller.patience_ms = 50;
+	assert_int_equal(pool_own(w.sp, "main", &other.owner, &e), 0);
+	tick(&w);
+	assert_true(w.report.busy);
+	assert_false(w.report.begun);
+	other.sp = w.sp;
+	tick(&w);
+	assert_true(w.report.busy);
+	assert_true(w.report.begun);
+	pool_disown(w.sp, &other.owner);
+	tick(&w);
+	assert_false(w.report.busy);
+	assert_false(w.report.begun);
+	assert_int_equal(fake.submits, 1);
+	end(&w);
+}
+
 static int count_file(void *data, const char *file, unsigned char type)
 {
 	(void)file, (void)type;
@@ -878,6 +926,7 @@ int main(void)
 		WITH_SPOOL(who_has_no_time_asks_the_engine_soon_of_a_silent_agent),
 		WITH_SPOOL(an_agent_with_short_heartbeats_is_not_silent_between_two),
 		WITH_SPOOL(whoever_finds_somebody_at_it_does_nothing),
+		WITH_SPOOL(who_has_begun_meanwhile_sees_what_there_is),
 		WITH_SPOOL(who_ticks_keeps_it_from_being_forgotten),
 		WITH_SPOOL(what_was_forgotten_meanwhile_leaves_nothing),
 		WITH_SPOOL(a_relay_queues_the_next_one_behind),

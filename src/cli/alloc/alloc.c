@@ -353,12 +353,12 @@ static int run_alloc(const struct cmd_ctx *ctx, struct err *e)
 	}
 	if (r == 0 && s->pool)
 		r = bring_up(&a, s, &denied, e);
-	else if (r == 0)
-		pools_tick_after_submit(ctx, sp);
-	if (r == 0) {
+	if (r == 0)
 		agent_look(ctx);
+	if (r == 0 && !s->pool)
+		pools_tick_after_submit(ctx, sp);
+	if (r == 0)
 		r = tell(&a, e);
-	}
 	if (denied.reason) {
 		bool by_engine = strcmp(denied.reason, "engine") == 0;
 		cleanup_free char *text =

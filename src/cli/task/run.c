@@ -25,7 +25,6 @@
 #include "base/strbuf.h"
 #include "cli/agent_client.h"
 #include "cli/commands.h"
-#include "cli/instance.h"
 #include "cli/node_agents.h"
 #include "cli/pools.h"
 #include "cli/task/logreader.h"
@@ -115,16 +114,20 @@ static void read_answer(struct watching *w)
 	}
 }
 
+static void tick_pools(struct watching *w)
+{
+	pools_tick_after_submit(w->ctx, w->sp);
+	w->tick_at_ns = clock_mono_ns() + ENGINE_POLL_MS * NS_PER_MS;
+}
+
 static void look_for_agent(struct watching *w)
 {
 	bool none = !node_agents_one_serves(w->ctx, w->sp);
 	bool pooled = none && pools_most_gpus(w->sp);
 
 	/* Nobody else may see to its pools. */
-	if (pooled && clock_mono_ns() >= w->tick_at_ns) {
-		w->tick_at_ns = clock_mono_ns() + ENGINE_POLL_MS * NS_PER_MS;
-		pools_tick_after_submit(w->ctx, w->sp);
-	}
+	if (pooled && clock_mono_ns() >= w->tick_at_ns)
+		tick_pools(w);
 	if (none && !w->no_agent && !pooled)
 		say("warning", "waits: no agent runs on this node; start it with: tenure on",
 		    w->id);
@@ -365,25 +368,21 @@ static int run_run(const struct cmd_ctx *ctx, struct err *e)
 	struct sigaction act = { .sa_handler = on_interrupt, .sa_flags = SA_RESTART };
 	struct watching w = { .ctx = ctx, .out = opts_flag(ctx->opts, "json") ? stderr : stdout };
 	struct submitted s;
-	struct spool *sp = NULL;
 	int r = submit_from_options(ctx, &s, e);
 
 	if (r == 0) {
 		(void)select_format_id(s.id, 0, w.id);
-		r = instance_open(ctx, 0, &sp, e);
-	}
-	if (r == 0) {
 		(void)sigaction(SIGINT, &act, NULL);
-		w.sp = sp;
+		w.sp = s.sp;
 		say("note", "is in the queue", w.id);
+		tick_pools(&w);
 		look_for_agent(&w);
-		r = select_by_id(sp, s.id, 0, &w.place, e);
+		r = select_by_id(s.sp, s.id, 0, &w.place, e);
 	}
 	if (r == 0)
 		r = watch(&w, e);
 	if (r < 0 && w.id[0]) /* or a script that tries again runs it twice */
 		r = err_wrap(e, "task %s is in the queue all the same", w.id);
-	sp = spool_close(sp);
 	submitted_clear(&s);
 	return r;
 }

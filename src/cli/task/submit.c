@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/fs.h"
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/node_agents.h"
+#include "cli/pools.h"
 #include "cli/task/outcome.h"
 #include "cli/task/submit_options.h"
 #include "spool/elements.h"
@@ -51,14 +54,29 @@ static void note_no_agent(const struct cmd_ctx *ctx, uint64_t id)
 		 (unsigned long long)id, settings_str(ctx->settings, SET_INSTANCE));
 }
 
+/* The ids come first: what an engine is asked may take its time. Where nobody reads them a node is
+ * wanted all the same, and the end by SIGPIPE comes behind that. */
+static int tell_and_tick(const struct cmd_ctx *ctx, const struct submitted *s, int r, struct err *e)
+{
+	void (*was)(int) = signal(SIGPIPE, SIG_IGN);
+
+	for (size_t i = 0; i < s->n; i++)
+		print_id(ctx, s->specs.specs[i], s->ids[i]);
+	r = outcome_tell_made(s->ids, s->n, r, e);
+	(void)signal(SIGPIPE, was);
+	if (s->n)
+		pools_tick_after_submit(ctx, s->sp);
+	if (s->n && r < 0)
+		(void)fs_stdout_is_read(NULL);
+	return r;
+}
+
 static int run_submit(const struct cmd_ctx *ctx, struct err *e)
 {
 	struct submitted s;
 	int r = submit_all_from_options(ctx, &s, e);
 
-	for (size_t i = 0; i < s.n; i++)
-		print_id(ctx, s.specs.specs[i], s.ids[i]);
-	r = outcome_tell_made(s.ids, s.n, r, e);
+	r = tell_and_tick(ctx, &s, r, e);
 	if (r == 0)
 		note_no_agent(ctx, s.id);
 	submitted_clear(&s);

@@ -19,7 +19,6 @@
 #include "cli/agent_client.h"
 #include "cli/cmd.h"
 #include "cli/instance.h"
-#include "cli/pools.h"
 #include "cli/progress.h"
 #include "cli/task/aftercheck.h"
 #include "cli/task/roomcheck.h"
@@ -344,9 +343,7 @@ static int submit(const struct cmd_ctx *ctx, size_t most, struct submitted *ret,
 		r = submit_tasks(sp, ret->specs.specs, ret->specs.n, ret->ids, &ret->n, on_step,
 				 &progress, e);
 	progress_end(&progress);
-	if (ret->n)
-		pools_tick_after_submit(ctx, sp);
-	sp = spool_close(sp);
+	ret->sp = sp;
 	if (ret->n) {
 		agent_look(ctx);
 		ret->id = ret->ids[0];
@@ -373,6 +370,7 @@ int submit_all_from_options(const struct cmd_ctx *ctx, struct submitted *ret, st
 
 void submitted_clear(struct submitted *s)
 {
+	s->sp = spool_close(s->sp);
 	spec_list_clear(&s->specs);
 	free(take_ptr(s->ids));
 }

@@ -26,9 +26,12 @@ struct submitted {
 	size_t n; /* ... and how many are in the queue, also after an error */
 	uint64_t *ids;
 	struct spec_list specs;
+	struct spool *sp; /* in which they are; NULL: there is none */
 };
 
-/* One task. 0, CMD_USAGE with e, or negative. submitted_clear() in each case. */
+/* One task. 0, CMD_USAGE with e, or negative. submitted_clear() in each case. The agent of this
+ * node is told; whether pools have to see to it is for the caller (pools_tick_after_submit()), when
+ * it has said what is in the queue: that may take some seconds. */
 int submit_from_options(const struct cmd_ctx *ctx, struct submitted *ret, struct err *e);
 /* The same; lines of --from that say more than what to run are tasks of their own. */
 int submit_all_from_options(const struct cmd_ctx *ctx, struct submitted *ret, struct err *e);
