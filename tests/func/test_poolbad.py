@@ -129,6 +129,22 @@ def test_submit_waits_for_a_busy_pool_behind_all_others(site):
     assert "pool a: submitted job" in said and "pool b: submitted job" in said, said
 
 
+def test_tick_by_hand_waits_for_whoever_is_at_it(site):
+    """As the submit does that has advised it; who does so each minute waits for nobody, and says nothing."""
+    for pool in ("a", "b"):
+        site.up("--pool", pool, "-g", "1", "--min", "0", "--max", "1")
+    a, b = taken(site, "a"), taken(site, "b")
+    said = site.run("submit", "-i", "exp1", "-g", "1", "--", "true").stderr
+    assert said.count("somebody else looks after it at this moment; tenure tick exp1 looks again") == 2, said
+    assert site.run("tick", "exp1", "--base-by", "node7").stdout == ""
+    said = site.run("tick", "exp1").stdout
+    assert said.count("somebody else looks after it at this moment") == 2, said
+    before_sbatch(site, f"touch -d @1 {a}")
+    os.utime(b, (1, 1))
+    said = site.run("tick", "exp1").stdout
+    assert "pool a: submitted job" in said and "pool b: submitted job" in said, said
+
+
 def test_down_finds_what_nobody_has_the_id_of(site):
     """Somebody pressed Ctrl-C while Slurm was asked: down looks at once, and does not say that it is down before it knows."""
     up = slowly(site)

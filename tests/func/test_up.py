@@ -182,26 +182,33 @@ def must_ask(p):
     p.wait(int(done.stdout), "done")
 
 
+def taken(p):
+    """Somebody of another node is busy with the pool, until let_go(); None: an agent's own tick was there first."""
+    owner = max((p.spool / "pools").glob("main,owner,*"), key=lambda f: int(f.name.rpartition("e")[2]))
+    other = owner.with_name(f"main,owner,e{int(owner.name.rpartition('e')[2]) + 1}")
+    try:
+        with other.open("x") as f:
+            f.write("elsewhere 1 0 no-boot-of-ours\n")
+    except FileExistsError:
+        return None
+    return other
+
+
+def let_go(other):
+    other.write_text("")
+    os.utime(other, (1, 1))
+
+
 def test_submit_asks_where_the_last_agent_has_just_left(machine):
     """It has said that it has ended, and has not written yet that its job is over."""
     p = machine.pooled()
     agent = last_agent(p)
 
-    def taken():
-        owner = max((p.spool / "pools").glob("main,owner,*"), key=lambda f: int(f.name.rpartition("e")[2]))
-        other = owner.with_name(f"main,owner,e{int(owner.name.rpartition('e')[2]) + 1}")
-        try:
-            with other.open("x") as f:
-                f.write("elsewhere 1 0 no-boot-of-ours\n")
-        except FileExistsError:  # an agent's own tick was there first
-            return None
-        return other
-    other = must_come(taken)
+    other = must_come(lambda: taken(p))
     os.kill(agent, signal.SIGTERM)
     must_come(lambda: not p.agents())
     kill_at_once([agent], signal.SIGKILL)  # in its last tick, which waits
-    other.write_text("")
-    os.utime(other, (1, 1))
+    let_go(other)
     must_ask(p)
 
 
@@ -217,19 +224,39 @@ def test_submit_asks_where_the_last_agent_was_killed(machine):
     must_ask(p)
 
 
+def asked_lately(p):
+    """The engine was, of a job that is not new, and less than a minute ago."""
+    path, = p.records()
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "submitted": record["submitted"] - 100}))
+    state = p.spool / "pools/main,state"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "polled": int(time.time()) - 10}))
+
+
 def test_submit_asks_the_engine_again_where_the_last_agent_was_killed(machine):
     """It was asked a moment ago, and that node is the only one that the pool may have."""
     p = machine.pooled()
     agent = last_agent(p)
     kill_at_once([agent], signal.SIGKILL)
     must_come(lambda: [n["state"] for n in p.shown()["nodes"]] == ["gone"])
-    path, = p.records()
-    record = json.loads(path.read_text())
-    path.write_text(json.dumps({**record, "submitted": record["submitted"] - 100}))  # the engine has had time to list it
-    state = p.spool / "pools/main,state"
-    polled = {"polled": int(time.time()) - 10}  # less than a minute ago
-    state.write_text(json.dumps({**json.loads(state.read_text()), **polled}))
+    asked_lately(p)
     must_ask(p)
+
+
+def test_tick_by_hand_asks_the_engine_again_where_the_last_agent_was_killed(machine):
+    """As a submit does, which was told that somebody else is busy with the pool."""
+    p = machine.pooled()
+    agent = last_agent(p)
+    other = must_come(lambda: taken(p))
+    kill_at_once([agent], signal.SIGKILL)
+    must_come(lambda: [n["state"] for n in p.shown()["nodes"]] == ["gone"])
+    done = p.run("submit", "-g", "1", "--", "true")
+    assert "pool main: somebody else looks after it at this moment; tenure tick exp1 looks again" in done.stderr, done.stderr
+    asked_lately(p)
+    let_go(other)
+    said = p.tick().stdout
+    assert "pool main: submitted job" in said, (said, p.pool())
+    p.wait(int(done.stdout), "done")
 
 
 def test_task_larger_than_any_node_is_taken_where_a_pool_can_bring_one(machine):

@@ -413,16 +413,42 @@ static const struct cmd_example tick_examples[] = {
 };
 
 /* Of a node whose engine does not answer it is not told each minute. */
-static void tell_tick(const char *name, const struct pool_report *report)
+static void tell_tick(const struct spool *sp, const char *name, int r,
+		      const struct pool_report *report, const struct err *e)
 {
+	(void)sp;
+	if (r < 0 && r != -ENOENT) /* or it was forgotten meanwhile */
+		printf("pool %s: %s\n", name, e->text);
 	if (report->said.len)
 		printf("pool %s: %s", name, strbuf_str(&report->said));
 }
 
-static int run_tick(const struct cmd_ctx *ctx, struct err *e)
+static void tell_tick_by_hand(const struct spool *sp, const char *name, int r,
+			      const struct pool_report *report, const struct err *e)
+{
+	tell_tick(sp, name, r, report, e);
+	if (report->busy && !report->begun)
+		printf("pool %s: somebody else looks after it at this moment\n", name);
+}
+
+/* Who does so each minute says for whom. A person has as little time as behind a submit, which may
+ * have advised this. */
+static void tick_pools(const struct cmd_ctx *ctx, const struct spool *sp,
+		       const struct text_list *names)
 {
 	cleanup_free char *root = spool_root(settings_str(ctx->settings, SET_ROOT));
 	struct pool_caller caller = pools_caller_of_agent(ctx, root);
+	bool by_hand = !opts_given(ctx->opts, "base-by");
+
+	if (by_hand) {
+		caller.silent_ms = pools_silent_ms(ctx);
+		caller.patience_ms = POOLS_PATIENCE_MS;
+	}
+	pools_tick(sp, names, &caller, by_hand ? tell_tick_by_hand : tell_tick);
+}
+
+static int run_tick(const struct cmd_ctx *ctx, struct err *e)
+{
 	struct text_list names = { .n = 0 };
 	struct spool *sp = NULL;
 	bool wants = settings_num(ctx->settings, SET_ALLOC_BASE) != 0;
@@ -430,17 +456,7 @@ static int run_tick(const struct cmd_ctx *ctx, struct err *e)
 
 	if (r == 0)
 		r = pool_list(sp, &names, e);
-	for (size_t i = 0; i < names.n; i++) {
-		struct pool_report report;
-		struct err one = ERR_INIT;
-
-		int ticked = pool_tick(sp, names.texts[i], &caller, &report, &one);
-
-		if (ticked < 0 && ticked != -ENOENT) /* or it was forgotten meanwhile */
-			printf("pool %s: %s\n", names.texts[i], one.text);
-		tell_tick(names.texts[i], &report);
-		pool_report_clear(&report);
-	}
+	tick_pools(ctx, sp, &names);
 	/* Its agent, and its settings, are those of the instance that --instance names. */
 	if (r == 0 &&
 	    strcmp(pool_call_instance(ctx), settings_str(ctx->settings, SET_INSTANCE)) == 0) {
