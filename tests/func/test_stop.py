@@ -76,8 +76,11 @@ def test_stop_while_it_is_not_known_what_ran_before(world, faultfs, tmp_path, fa
     with mount.ruled(fault):
         a.start(wait=False)
         assert wait_for(mount.met), a.out.read_text()
-        early = a.run("stop", word, "--timeout", "100ms", check=False)
-        assert early.returncode == 1 and f"does not know yet whether task {i} runs under it" in early.stderr, early
+        def told():
+            """Unless the agent has no processor for the three seconds in which it has to answer."""
+            early = a.run("stop", word, "--timeout", "100ms", check=False)
+            return early.returncode == 1 and f"does not know yet whether task {i} runs under it" in early.stderr
+        must_come(told)
         stop = a.popen("stop", word, "--timeout", f"{HANG}s")
         must_come(lambda: NANOSLEEP in waits_in(stop.pid) or stop.poll() is not None)  # it asks again and again
     out, err = stop.communicate(timeout=HANG)
