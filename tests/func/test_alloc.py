@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Allocations: `alloc`, `start`, `allocs`, `release`, and what becomes of them on bad days."""
+import contextlib
 import json
 import os
 import pathlib
@@ -12,6 +13,9 @@ import pytest
 
 from machine import kill_at_once
 from patience import HANG, must_come, slowness
+from test_hung import waits_in
+
+WRITE = "1"
 
 
 def allocs(q):
@@ -794,6 +798,30 @@ def test_the_base_is_what_anybody_wants_of_it(queue):
     in_the_past(q)
     must_come(lambda: tick(q) is not None and allocs(q) == {})  # its agent ticks as well, and may have been first
     assert not list(pathlib.Path(q.spool, "allocs").glob("base,*"))
+
+
+def test_two_that_give_back_the_same(queue):
+    """The other one was first: it has ended, which is all that is wanted."""
+    q = queue(gpus=1)
+    q.start("--no-hold")
+    idle(q, 1)
+    tick(q, "--base-gpus", "1", "--base-by", "one")
+    must_come(lambda: [a["state"] for a in allocs(q).values()] == ["allocated"])
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(write, bytes(4096)):
+            pass
+    os.set_blocking(write, True)
+    p = subprocess.Popen(["stdbuf", "-oL", q.m.tenure, "tick", "default", "--base-by", "one"], env=q.env, stdout=write,
+                         stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    must_come(lambda: p.poll() is not None or waits_in(p.pid) == [WRITE])  # it says that it gives it back
+    q.run("stop", "1", check=False)
+    must_come(lambda: allocs(q) == {})
+    with open(read, "rb") as said:
+        assert said.read().endswith(b"base: allocation base-1 is given back, because fewer are wanted\n")
+    assert (p.wait(HANG), p.stderr.read()) == (0, "")
 
 
 def test_an_agent_takes_back_a_base_that_nobody_wants(queue):

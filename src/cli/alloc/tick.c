@@ -292,6 +292,8 @@ static int take_from_base(const struct cmd_ctx *ctx, const struct spool *sp,
 	given->ids[given->n++] = a->task.name.id;
 	printf("base: allocation %s is given back, %s\n", a->task.name.name, reason);
 	r = taskstop_word(&stop, str_print(word, sizeof(word), "%" PRIu64, a->task.name.id), e);
+	if (r == -ENOENT) /* who looks after it as well was first */
+		r = 0;
 	r = r == 0 ? taskstop_finish(&stop, e) : r;
 	if (r == 0 && a->pool[0]) {
 		listed_forget(ctx, sp, a->pool);
