@@ -39,11 +39,12 @@
 
 #define AGAIN_FIRST_MS	200 /* after an agent that cannot be reached, */
 #define AGAIN_LAST_MS	2000
-#define SILENCE_LOOK_MS 1000 /* whether it still tells something */
-#define READ_LEAST_MS	200  /* between two readings of the queue, or */
-#define READ_SHARE	15   /* so many times as long as one takes */
-#define DONE_SHARE	20   /* of what has ended */
-#define READ_MOST_MS	5000 /* and so often in any case */
+#define SILENCE_LOOK_MS 1000  /* whether it still tells something */
+#define READ_LEAST_MS	200   /* between two readings of the queue, or */
+#define READ_SHARE	15    /* so many times as long as one takes */
+#define DONE_SHARE	20    /* of what has ended */
+#define DONE_MOST_MS	30000 /* or so long, since one may have taken long by chance */
+#define READ_MOST_MS	5000  /* and so often in any case */
 #define NODES_MS	2000
 #define FORECAST_MS	3000
 #define ASK_LIMIT_MS	1000
@@ -98,6 +99,7 @@ struct model {
 	struct shared_rows *queue, *done;
 	bool changed;	 /* the queue may have */
 	bool done_stale; /* and what has ended was not read since */
+	bool done_fails; /* it could not be: what has left would be kept for ever */
 	bool read;
 	uint64_t read_ns, read_from_ns, read_took_ns, done_ns, done_took_ns, nodes_ns;
 	char queue_trouble[ERR_TEXT_MAX];
@@ -570,7 +572,7 @@ static int read_waiting(struct model *m, struct err *e)
 	said.unserved = is_unserved(m);
 	r = rows_read(m->index, &said, &rows, e);
 	if (r == 0) {
-		if (m->flags & MODEL_ENDED)
+		if (m->flags & MODEL_ENDED && !m->done_fails)
 			rows_keep_left(&rows, m->queue ? &m->queue->rows : NULL);
 		swap_rows(m, &m->queue, &rows, reasons != NULL);
 	}
@@ -581,7 +583,10 @@ static int read_waiting(struct model *m, struct err *e)
 
 static uint64_t done_due_ns(const struct model *m)
 {
-	return m->done_ns + m->done_took_ns * DONE_SHARE;
+	uint64_t most_ns = DONE_MOST_MS * NS_PER_MS, wait_ns = m->done_took_ns * DONE_SHARE;
+
+	most_ns = m->done_took_ns > most_ns ? m->done_took_ns : most_ns;
+	return m->done_ns + (wait_ns < most_ns ? wait_ns : most_ns);
 }
 
 /* After the queue, so that nothing is missed on its way from one to the other; that was read just
@@ -603,7 +608,7 @@ static int read_done(struct model *m, struct err *e)
 	}
 	m->done_ns = clock_mono_ns();
 	m->done_took_ns = m->done_ns - now;
-	m->done_stale = r < 0;
+	m->done_stale = m->done_fails = r < 0;
 	return r;
 }
 

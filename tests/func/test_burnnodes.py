@@ -2,6 +2,7 @@
 """`tenure burn --instance`: the GPUs of all nodes that serve a queue, tested at once and judged together."""
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import patience
 from holdlib import GIB
 from machine import children, kill_as_power_loss
 from nodelib import two_that_know_each_other
-from patience import HANG, Stopwatch, must_come
+from patience import HANG, Stopwatch, must_come, wait_for
 from test_burn import lasting
 from test_list import Terminal
 
@@ -280,14 +281,42 @@ def test_interrupted_while_a_node_is_asked_again(world):
     must_come(lambda: has_begun(a))
     asked = set()  # the second time since it has said that it is busy
     must_come(lambda: asked.update(path.stem for path in (a.spool / "control").glob("beta,*")) or len(asked) > 1)
-    b.agent.send_signal(signal.SIGSTOP)
-    must_come(lambda: list((a.spool / "control").glob("beta,*.json")))
+
+    def stopped():
+        b.agent.send_signal(signal.SIGSTOP)
+        if wait_for(lambda: list((a.spool / "control").glob("beta,*.json")), 0.5):
+            return True
+        b.agent.send_signal(signal.SIGCONT)  # it had taken the order, and answers it now
+    must_come(stopped, 60)
     p.send_signal(signal.SIGINT)
     code, nodes, _ = end(p)
     assert code == 3 and nodes["beta"]["trouble"] == "the burn before has not ended there yet", nodes
     assert "interrupted" in nodes["alpha"]["devices"][0]["reasons"][0]
     assert not os.listdir(a.spool / "control")
     b.agent.send_signal(signal.SIGCONT)
+    b.wake(theirs)
+    is_idle(a, b)
+
+
+def test_a_node_that_stays_busy(world, tmp_path):
+    """It is not asked for ever. (The clock of who asks is ours: forty seconds go by at once.)"""
+    library, times = tmp_path / "latertime.so", tmp_path / "times"
+    times.mkdir()
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, pathlib.Path(__file__).with_name("latertime.c")], check=True)
+    a, b = two_that_know_each_other(world)
+    ours, theirs = busy_for_one_that_is_over(a, b)
+    a.wake(ours)
+    must_come(lambda: not processes(a))
+    env = {**a.env, "LD_PRELOAD": str(library), "LATER_WHO": "tenure", "LATER_DIR": str(times), "ASAN_OPTIONS": "verify_asan_link_order=0"}
+    p = subprocess.Popen(command(a, seconds="2s"), env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    a.m.others.append(p)
+    must_come(lambda: has_begun(a))
+    must_come(lambda: not processes(a))
+    (tmp_path / "later").write_text("41")
+    (tmp_path / "later").rename(times / str(p.pid))
+    code, nodes, _ = end(p)
+    assert code == 3 and verdicts(nodes["alpha"]) == ["good", "good"], nodes
+    assert nodes["beta"]["trouble"] == "the burn before has not ended there yet", nodes
     b.wake(theirs)
     is_idle(a, b)
 

@@ -196,7 +196,7 @@ def test_unreadable_bare_file(world, alice, bob):
     (spool / "pending").chmod(0o777)
     done = alice.run("sh", "-c", f"umask 077; echo true > {spool}/pending/theirs.sh")
     assert done.returncode == 0, done.stderr
-    done = bob.serve("--root", shared, "--trust", "directory")
+    done = bob.serve("--root", shared, "--trust", "directory", empty_for="10s")  # it says that behind it
     assert done.returncode == 0, (done.stdout, done.stderr)
     reason, = spool.glob("bad/raw,*,theirs.sh.reason")
     assert "Permission denied" in reason.read_text()

@@ -25,7 +25,7 @@ struct place_tools {
 	size_t n_held;
 	struct held *held;
 	uint64_t resume_ns; /* mono: not before then imports that were interrupted are looked for */
-	uint64_t left_ns;   /* mono: since then there may be such of ours; 0: there are none */
+	uint64_t left_ns;   /* mono: the last of them, which are ours; 0: there are none */
 	bool taken;	    /* a bare file has become a task in this look */
 	struct text_list told; /* files of which it was said that they are tried again */
 	struct control_look control;
@@ -56,12 +56,6 @@ static void tell_later(struct look *l, const char *file, const struct err *e)
 		    e->text);
 }
 
-static void some_left(struct place_tools *t)
-{
-	if (!t->left_ns)
-		t->left_ns = clock_mono_ns();
-}
-
 /* Where it is still in pending/ the scan gives it again; else it is ours, in tmp/. */
 static void try_later(struct look *l, const char *file, const struct err *e)
 {
@@ -71,7 +65,7 @@ static void try_later(struct look *l, const char *file, const struct err *e)
 	if (scan_raw_again(l->place->scan, file) <= 1)
 		tell_later(l, file, e);
 	if (!spool_exists(l->place->spool, spool_path(SPOOL_PENDING, file, path))) {
-		some_left(t);
+		t->left_ns = clock_mono_ns();
 		text_list_add(&t->told, file);
 	}
 	t->resume_ns = clock_mono_ns() + RESUME_NS;
@@ -114,7 +108,7 @@ static void resume_old(struct look *l)
 	if (clock_mono_ns() < t->resume_ns)
 		return;
 	if (raw_resume_all(p->spool, p->self.agent, p->scan, on_resumed, l, NULL) != 0) {
-		some_left(t); /* or it cannot be told */
+		t->left_ns = t->left_ns ? t->left_ns : clock_mono_ns(); /* or it cannot be told */
 	} else {
 		t->left_ns = 0;
 		text_list_clear(&t->told);

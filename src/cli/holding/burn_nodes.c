@@ -281,9 +281,14 @@ static void look_at(struct call *c, struct node *n, uint64_t now)
 }
 
 /* Who does not have the order yet is asked again for as long as others may take to begin. */
+static bool may_ask(const struct call *c, uint64_t now)
+{
+	return !c->end_ns && now - c->asked_ns < BEGIN_NS;
+}
+
 static bool is_too_busy(const struct call *c, uint64_t now)
 {
-	return c->hurry || (!c->asked.n && (c->end_ns || now - c->asked_ns >= BEGIN_NS));
+	return c->hurry || (!c->asked.n && !may_ask(c, now));
 }
 
 static bool look(struct call *c)
@@ -365,7 +370,7 @@ static void follow(struct call *c)
 		if (clock_mono_ns() - c->beat_ns >= BEAT_NS)
 			(void)beat(c, NULL);
 		hear_answers(c);
-		if (!c->asked.n && !c->end_ns)
+		if (!c->asked.n && may_ask(c, clock_mono_ns()))
 			(void)send_order(c, NULL);
 	}
 	show(c, true);
