@@ -174,6 +174,20 @@ def last_agent(p):
     return int(p.jobs()[0]["id"].partition(".")[0])
 
 
+def kill_agent(p, agent):
+    """Seen by everybody; its own tick outlives it, and would write what it has read before."""
+    kill_at_once([agent], signal.SIGKILL)
+    must_come(lambda: [n["state"] for n in p.shown()["nodes"]] == ["gone"])
+    must_come(lambda: not p.m.pids("tenure.tick"))
+
+
+def is_not_new(p):
+    """Of the pool's only job: the engine has had time to list it."""
+    path, = p.records()
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "submitted": record["submitted"] - 100}))
+
+
 def must_ask(p):
     """A submit does, though by what the last tick has written an agent lives."""
     assert p.pool()["live"] == 1
@@ -218,21 +232,15 @@ def test_submit_asks_where_the_last_agent_has_just_left(machine):
 def test_submit_asks_where_the_last_agent_was_killed(machine):
     p = machine.pooled()
     agent = last_agent(p)
-    kill_at_once([agent], signal.SIGKILL)
-    must_come(lambda: [n["state"] for n in p.shown()["nodes"]] == ["gone"])
-    must_come(lambda: not p.m.pids("tenure.tick"))  # its own outlives it, and would write what it has read before
-    path, = p.records()
-    record = json.loads(path.read_text())
-    path.write_text(json.dumps({**record, "submitted": record["submitted"] - 100}))  # the engine has had time to list it
+    kill_agent(p, agent)
+    is_not_new(p)
     p.asked_long_ago()
     must_ask(p)
 
 
 def asked_lately(p):
     """The engine was, of a job that is not new, and less than a minute ago."""
-    path, = p.records()
-    record = json.loads(path.read_text())
-    path.write_text(json.dumps({**record, "submitted": record["submitted"] - 100}))
+    is_not_new(p)
     state = p.spool / "pools/main,state"
     state.write_text(json.dumps({**json.loads(state.read_text()), "polled": int(time.time()) - 10}))
 
@@ -241,9 +249,7 @@ def test_submit_asks_the_engine_again_where_the_last_agent_was_killed(machine):
     """It was asked a moment ago, and that node is the only one that the pool may have."""
     p = machine.pooled()
     agent = last_agent(p)
-    kill_at_once([agent], signal.SIGKILL)
-    must_come(lambda: [n["state"] for n in p.shown()["nodes"]] == ["gone"])
-    must_come(lambda: not p.m.pids("tenure.tick"))  # its own outlives it, and would write what it has read before
+    kill_agent(p, agent)
     asked_lately(p)
     must_ask(p)
 
@@ -253,9 +259,7 @@ def test_tick_by_hand_asks_the_engine_again_where_the_last_agent_was_killed(mach
     p = machine.pooled()
     agent = last_agent(p)
     other = must_come(lambda: taken(p))
-    kill_at_once([agent], signal.SIGKILL)
-    must_come(lambda: [n["state"] for n in p.shown()["nodes"]] == ["gone"])
-    must_come(lambda: not p.m.pids("tenure.tick"))  # its own outlives it, and would write what it has read before
+    kill_agent(p, agent)
     done = p.run("submit", "-g", "1", "--", "true")
     assert "pool main: somebody else looks after it at this moment; tenure tick exp1 looks again" in done.stderr, done.stderr
     asked_lately(p)

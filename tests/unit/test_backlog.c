@@ -541,6 +541,20 @@ static struct index_reading read_raw(struct spool_place *p, bool waits)
 	return b;
 }
 
+/* A bare file that is no task, while bad/ cannot have it: so many readings later it is in tmp/. */
+static void take_in_vain(struct spool_place *p, int readings)
+{
+	put(p->spool, "pending/wrong.json", "{}");
+	assert_int_equal(spool_rename(p->spool, "bad", "away", NULL), 0);
+	put(p->spool, "bad", "");
+	for (int i = 0; i < readings; i++) {
+		struct index_reading b = read_raw(p, true);
+
+		index_clear(&b);
+		now_ns += 2 * NS_PER_S;
+	}
+}
+
 /* From when a bare file is seen until it is a task in the plan, the queue is not empty. What cannot
  * become one is no reason to wait. */
 static void test_bare_file_waits(void **state)
@@ -575,14 +589,7 @@ static void test_bare_file_waits_elsewhere(void **state)
 	struct spool_place p = open_place("one");
 	struct index_reading b;
 
-	put(p.spool, "pending/wrong.json", "{}");
-	assert_int_equal(spool_rename(p.spool, "bad", "away", NULL), 0);
-	put(p.spool, "bad", "");
-	for (int i = 0; i < 3; i++) {
-		b = read_raw(&p, true);
-		index_clear(&b);
-		now_ns += 2 * NS_PER_S;
-	}
+	take_in_vain(&p, 3);
 	assert_int_equal(count_files(p.spool, "pending"), 0);
 	assert_int_equal(unlinkat(p.spool->fd, "bad", 0), 0);
 	assert_int_equal(spool_rename(p.spool, "away", "bad", NULL), 0);
@@ -599,14 +606,7 @@ static void test_bare_file_in_an_unread_place(void **state)
 	struct spool_place p = open_place("one");
 	struct index_reading b;
 
-	put(p.spool, "pending/wrong.json", "{}");
-	assert_int_equal(spool_rename(p.spool, "bad", "away", NULL), 0);
-	put(p.spool, "bad", "");
-	for (int i = 0; i < 2; i++) {
-		b = read_raw(&p, true);
-		index_clear(&b);
-		now_ns += 2 * NS_PER_S;
-	}
+	take_in_vain(&p, 2);
 	assert_int_equal(spool_rename(p.spool, "tmp", "aside", NULL), 0);
 	now_ns += 10 * NS_PER_S;
 	b = read_raw(&p, true);

@@ -477,7 +477,10 @@ const struct cmd cmd_tick = {
 	.args = "[NAME]",
 	.words = { WORDS_INSTANCES },
 	.max_args = 1,
-	.description = "Agents do this once a minute; by hand, or from cron, where none runs.",
+	.description =
+		"Agents do this once a minute; by hand, or from cron, where none runs. By hand it waits "
+		"two seconds for whoever is busy with a pool, asks the engine again of an agent that is "
+		"silent, as a submit does, and says where it could do nothing.",
 	.examples = tick_examples,
 	.opts = tick_opts,
 	.setting_groups = SETTING_GROUP_QUEUE | SETTING_GROUP_NODE | SETTING_GROUP_ALLOC |
