@@ -140,6 +140,30 @@ def test_the_guard_tells_what_the_driver_does(machine):  # noqa: F811
     assert told(m, 1)["faults"] == ["row-remap-pending"] and told(m, 1)["nvlink"]["down"] == [1]
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_reading_that_took_long_by_chance(machine, times):  # noqa: F811
+    """Of a machine that stood still, say: no reason to read no more."""
+    m = machine(gpus=1)
+    m.hold().held(0)
+    read(m)
+    for _ in range(times):
+        m.ctl("hang", "nvmlDeviceGetCurrentClocksEventReasons")
+        must_come(lambda: told(m)["age_s"] > 3, 30)
+        m.ctl("unhang")
+        must_come(lambda: told(m)["age_s"] < 3)
+    m.ctl("health", 0, "heat", 60)
+    must_come(lambda: "hw-thermal" in told(m)["throttle"])
+
+
+def test_a_driver_that_is_slow_is_read_seldom(machine):  # noqa: F811
+    """A second of it costs a newcomer more than what the figures of this second tell anybody."""
+    m = machine(gpus=1)
+    m.hold().held(0)
+    read(m)
+    m.ctl("lock", "slow", 30)
+    must_come(lambda: told(m)["age_s"] > 8, 30)
+
+
 def test_who_watches_sees_it_at_once(machine):  # noqa: F811
     """Power, temperature and clocks are read every second then; who asks for the status again and again watches."""
     m = machine(gpus=1)

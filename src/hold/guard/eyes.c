@@ -46,9 +46,15 @@
 /* A part of gpu/health.h, or the figures of a look while somebody watches. */
 enum { JOB_FIGURES = HEALTH_PART_MAX, JOB_MAX };
 
+/* What a question costs: the least of the last times it took. One that is longer is a stall of
+ * ours. */
+struct cost {
+	uint64_t took_ns[3]; /* the last first; 0: none yet */
+};
+
 struct job {
 	uint64_t done_ns; /* 0: never */
-	uint64_t took_ns;
+	struct cost cost;
 	uint64_t tight_ns; /* it is due and has no room since; 0: it is not, or has */
 };
 
@@ -92,6 +98,7 @@ struct eyes {
 	struct granted *granted; /* or NULL */
 	struct gpu_list list, list_now;
 	uint64_t relist_ns; /* when the list is asked for again */
+	struct cost relist_cost;
 	struct gpu_errors errors;
 	uint64_t errors_ns; /* when they are read next */
 	uint64_t restart_ns;
@@ -179,14 +186,37 @@ static void take_list(struct eyes *eyes, bool restarted)
 	give_slots(eyes);
 }
 
-/* The next time; the last one took so long. */
-static void set_relist(struct eyes *eyes, uint64_t took_ns)
+static void add_cost(struct cost *c, uint64_t took_ns)
 {
-	uint64_t pause = eyes->list.n_failed ? EYES_RETRY_NS : EYES_RELIST_NS;
+	(void)memmove(c->took_ns + 1, c->took_ns, sizeof(c->took_ns) - sizeof(c->took_ns[0]));
+	c->took_ns[0] = took_ns;
+}
 
-	if (pause < took_ns * RELIST_SHARE)
-		pause = took_ns * RELIST_SHARE;
-	eyes->relist_ns = took_ns > EYES_RELIST_MAX_NS ? UINT64_MAX : clock_mono_ns() + pause;
+static uint64_t cost_ns(const struct cost *c)
+{
+	uint64_t least = c->took_ns[0];
+
+	for (unsigned int i = 1; i < sizeof(c->took_ns) / sizeof(c->took_ns[0]); i++)
+		least = c->took_ns[i] < least ? c->took_ns[i] : least;
+	return least;
+}
+
+/* Between two times: what takes long is done more seldom, or (UINT64_MAX) not again. */
+static uint64_t pause_for(const struct cost *c, uint64_t period)
+{
+	uint64_t cost = cost_ns(c);
+
+	if (cost > EYES_RELIST_MAX_NS)
+		return UINT64_MAX;
+	return period < cost * RELIST_SHARE ? cost * RELIST_SHARE : period;
+}
+
+static void set_relist(struct eyes *eyes)
+{
+	uint64_t pause =
+		pause_for(&eyes->relist_cost, eyes->list.n_failed ? EYES_RETRY_NS : EYES_RELIST_NS);
+
+	eyes->relist_ns = pause == UINT64_MAX ? pause : clock_mono_ns() + pause;
 }
 
 /* Which devices there are for us: all of them, or those that were granted. */
@@ -232,7 +262,8 @@ static void start_nvml(struct eyes *eyes)
 	set_trouble(eyes, r, r < 0 ? e.text : "");
 	(void)pthread_mutex_unlock(&eyes->lock);
 	eyes->restart_ns = clock_mono_ns() + EYES_RESTART_NS;
-	set_relist(eyes, 0);
+	eyes->relist_cost = (struct cost){ 0 };
+	set_relist(eyes);
 }
 
 /*
@@ -264,7 +295,8 @@ static void relist(struct eyes *eyes, uint64_t now)
 		take_list(eyes, false);
 		notify(eyes);
 	}
-	set_relist(eyes, clock_mono_ns() - now);
+	add_cost(&eyes->relist_cost, clock_mono_ns() - now);
+	set_relist(eyes);
 }
 
 /* Nobody is expected just now. */
@@ -585,17 +617,14 @@ static uint64_t job_period(const struct eyes *eyes, unsigned int job)
 	return eyes->watched ? periods[job].watched_ns : periods[job].ns;
 }
 
-/* As set_relist(): what takes long is done more seldom, or not again before a restart. */
 static uint64_t job_due(const struct eyes *eyes, const struct slot *s, unsigned int job)
 {
 	const struct job *j = &s->jobs[job];
-	uint64_t period = job_period(eyes, job);
+	uint64_t period = job_period(eyes, job), pause = pause_for(&j->cost, period);
 
-	if (!period || j->took_ns > EYES_RELIST_MAX_NS)
+	if (!period || pause == UINT64_MAX)
 		return UINT64_MAX;
-	if (period < j->took_ns * RELIST_SHARE)
-		period = j->took_ns * RELIST_SHARE;
-	return j->done_ns ? j->done_ns + period : 0;
+	return j->done_ns ? j->done_ns + pause : 0;
 }
 
 /* It can be asked. */
@@ -609,7 +638,8 @@ static void note_tight(struct job *j, uint64_t now)
 {
 	if (j->tight_ns && now - j->tight_ns < EYES_COUNTERS_NS)
 		return;
-	j->took_ns /= j->tight_ns ? 2 : 1;
+	if (j->tight_ns)
+		add_cost(&j->cost, cost_ns(&j->cost) / 2);
 	j->tight_ns = now;
 }
 
@@ -625,7 +655,7 @@ static bool find_job(struct eyes *eyes, uint64_t now, uint64_t next_ns, struct s
 
 			if (now < job_due(eyes, s, job))
 				continue;
-			if (next_ns - now >= 2 * j->took_ns + EYES_ROOM_NS) {
+			if (next_ns - now >= 2 * cost_ns(&j->cost) + EYES_ROOM_NS) {
 				*ret_slot = s;
 				*ret_job = job;
 				return true;
@@ -659,7 +689,7 @@ static void do_job(struct eyes *eyes, struct slot *s, unsigned int job, uint64_t
 		s->health_seq++;
 	}
 	s->jobs[job].done_ns = clock_mono_ns();
-	s->jobs[job].took_ns = s->jobs[job].done_ns - now;
+	add_cost(&s->jobs[job].cost, s->jobs[job].done_ns - now);
 	s->jobs[job].tight_ns = 0;
 }
 
