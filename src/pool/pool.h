@@ -117,6 +117,22 @@ struct pool_count {
 /* "jobs", ... */
 const char *pool_command_name(unsigned int command);
 
+/* Who ticks it, or asks for a job of it. */
+struct pool_caller {
+	const char *const *environ; /* of whoever asks */
+	const char *root;	    /* absolute, as its nodes see it, too */
+	uint64_t patience_ms;	    /* somebody else's tick is waited for so long */
+	bool by_agent;	    /* where the engine's commands are not there it leaves all to others */
+	const char *token;  /* of an agent that has just left: its job is over; NULL */
+	uint64_t n_ended;   /* tasks that ended under it */
+	uint64_t expire_ms; /* an agent that has been silent for longer is not alive */
+	/* The engine is asked for the job of one that has been silent for so long, or was killed on
+	 * this node, and where it has it no more, that is over: for a person who waits for a node,
+	 * and so every few seconds, if need be. One that was killed is no place for a task. 0: only
+	 * when it has expired. */
+	uint64_t silent_ms;
+};
+
 /* What the last tick did, for people and for the next one. Times are of the file server's clock, in
  * seconds of the wall. */
 struct pool_state {

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fs.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
@@ -16,6 +15,7 @@
 #include "pool/job.h"
 #include "pool/owner.h"
 #include "pool/plan.h"
+#include "pool/request.h"
 #include "spool/agent_status.h"
 #include "spool/control.h"
 #include "spool/heartbeat.h"
@@ -27,8 +27,6 @@
 #define UNLISTED_S    60 /* an engine may take so long to list what it has just taken */
 #define POLL_SOON_S   5	 /* it is asked so often at most where an agent is silent */
 #define TAIL_MAX      200
-#define TEMPLATE_MAX  65536
-#define MS_OF_MINUTE  60000ULL
 
 struct tick {
 	const struct spool *sp;
@@ -435,140 +433,6 @@ static void ask_engine(struct tick *t)
 
 /* ---- a job more ---- */
 
-/* Owned texts of one request. */
-struct order {
-	struct engine_request req;
-	struct text_list agent, exclude;
-	char name[ENGINE_JOB_NAME_MAX];
-	char *title, *dir, *output, *template_text;
-};
-
-static void order_clear(struct order *o)
-{
-	text_list_clear(&o->agent);
-	text_list_clear(&o->exclude);
-	free(o->title);
-	free(o->dir);
-	free(o->output);
-	free(o->template_text);
-}
-
-static void add_option(struct text_list *l, const char *name, const char *value)
-{
-	text_list_add(l, name);
-	text_list_add(l, value);
-}
-
-static void add_ms(struct text_list *l, const char *name, uint64_t ms)
-{
-	cleanup_free char *text = xasprintf("%llums", (unsigned long long)ms);
-
-	add_option(l, name, text);
-}
-
-/* What a node of the pool runs: an agent that leaves when there is nothing to do, or, where its
- * owner has said so, holds its GPUs for so long. */
-static struct text_list agent_command(const char *instance, const struct pool *pool,
-				      const struct pool_caller *caller, const char *token)
-{
-	struct text_list l = { .n = 0 };
-
-	text_list_add(&l, pool->program ? pool->program : "tenure");
-	text_list_add(&l, "agent");
-	add_option(&l, "--root", caller->root);
-	add_option(&l, "--instance", instance);
-	add_option(&l, "--pool", pool->name);
-	add_option(&l, "--token", token);
-	if (pool->only)
-		text_list_add(&l, "--pool-only");
-	if (pool->time_ms) {
-		add_ms(&l, "--time", pool->time_ms);
-		add_ms(&l, "--signal-lead", pool->lead_s * 1000ULL);
-	}
-	if (pool->keep_ms) {
-		add_ms(&l, "--lifetime", pool->keep_ms);
-	} else {
-		text_list_add(&l, "--no-hold");
-		add_option(&l, "--on-empty", "exit");
-		add_ms(&l, "--empty-for", pool->idle_ms);
-	}
-	for (size_t i = 0; i < pool->agent.n; i++)
-		text_list_add(&l, pool->agent.texts[i]);
-	return l;
-}
-
-static int read_template(const struct pool *pool, struct order *o, struct err *e)
-{
-	size_t len;
-
-	if (!pool->template_path)
-		return 0;
-	return fs_read_own_file(pool->template_path, TEMPLATE_MAX, &o->template_text, &len, e);
-}
-
-static int make_order(const char *instance, const struct pool *pool,
-		      const struct pool_caller *caller, const char *token, struct order *o,
-		      struct err *e)
-{
-	char path[SPOOL_PATH_MAX], file[32];
-	cleanup_free char *middle = xasprintf("%s-%s", instance, pool->name);
-
-	*o = (struct order){ .agent = agent_command(instance, pool, caller, token) };
-	o->title = xasprintf("%s-%s", pool->prefix, instance);
-	o->dir = xasprintf("%s/%s/%s", caller->root, instance, spool_dir_name(SPOOL_POOLS));
-	o->output = xasprintf("%s/%s/%s", caller->root, instance,
-			      pool_path_of(pool->name, pool_job_file(token, "out", file), path));
-	text_list_take(&o->agent, NULL);
-	o->req = (struct engine_request){
-		.name = engine_job_name(pool->prefix, middle, token, o->name),
-		.title = o->title,
-		.token = token,
-		.gpus = pool->gpus,
-		.cpus = pool->cpus,
-		.mem_mib = pool->mem_mib,
-		.minutes = (pool->time_ms + MS_OF_MINUTE - 1) / MS_OF_MINUTE,
-		.warn_s = pool->lead_s,
-		.type = pool->type,
-		.dir = o->dir,
-		.output = o->output,
-		.agent = (const char *const *)o->agent.texts,
-		.options = &pool->options,
-		.drop = &pool->drop,
-		.settings = &pool->settings,
-	};
-	if (read_template(pool, o, e) < 0)
-		return e ? e->code : -EINVAL;
-	o->req.template_text = o->template_text;
-	return 0;
-}
-
-int pool_script(const char *instance, const struct pool *pool, const struct pool_caller *caller,
-		struct strbuf *script, struct err *e)
-{
-	const struct engine *engine = engine_find(pool->engine);
-	struct order o;
-	int r = make_order(instance, pool, caller, "token", &o, e);
-
-	if (r == 0)
-		r = engine->render(&o.req, script, e);
-	order_clear(&o);
-	return r;
-}
-
-int pool_when(const char *instance, const struct pool *pool, const struct pool_caller *caller,
-	      uint64_t *ret_ns, struct strbuf *words, struct err *e)
-{
-	const struct engine *engine = engine_find(pool->engine);
-	struct engine_env env = { .environ = caller->environ, .settings = &pool->settings };
-	struct order o;
-	int r = make_order(instance, pool, caller, "token", &o, e);
-
-	if (r == 0)
-		r = engine->when(&env, &o.req, NULL, ret_ns, words, e);
-	order_clear(&o);
-	return r;
-}
-
 /* The script is kept beside the record, for people. */
 static int write_script(struct tick *t, const char *token, const struct strbuf *script,
 			struct err *e)
@@ -649,7 +513,7 @@ static bool has_text(const struct text_list *l, const char *text)
  * up on some other node: else it is what the pool asks for that is wrong, and no node but the last
  * would show why.
  */
-static void avoid_nodes(const struct tick *t, struct order *o)
+static void avoid_nodes(const struct tick *t, struct pool_request *q)
 {
 	struct text_list bad = { .n = 0 };
 	bool good = false;
@@ -665,35 +529,35 @@ static void avoid_nodes(const struct tick *t, struct order *o)
 		good = good || (t->jobs.all[i].agent[0] && t->jobs.all[i].node[0] &&
 				!has_text(&bad, t->jobs.all[i].node));
 	if (good)
-		o->exclude = bad;
+		q->exclude = bad;
 	else
 		text_list_clear(&bad);
-	o->req.exclude = &o->exclude;
+	q->req.exclude = &q->exclude;
 }
 
-static int submit(struct tick *t, const struct order *o, const struct strbuf *script, char **id,
-		  struct err *e)
+static int submit(struct tick *t, const struct pool_request *q, const struct strbuf *script,
+		  char **id, struct err *e)
 {
 	uint64_t began = clock_mono_ns();
 
 	return count_command(t, POOL_COMMAND_SUBMIT, began,
-			     t->engine->submit(&t->env, &o->req, strbuf_str(script), id, e));
+			     t->engine->submit(&t->env, &q->req, strbuf_str(script), id, e));
 }
 
 /* With the nodes that are avoided it wants none: maybe there are no others. */
-static int submit_somewhere(struct tick *t, struct order *o, struct strbuf *script, char **id,
-			    struct err *e)
+static int submit_somewhere(struct tick *t, struct pool_request *q, struct strbuf *script,
+			    char **id, struct err *e)
 {
-	int r = submit(t, o, script, id, e);
+	int r = submit(t, q, script, id, e);
 
-	if (r != ENGINE_REFUSED || !o->exclude.n)
+	if (r != ENGINE_REFUSED || !q->exclude.n)
 		return r;
-	text_list_clear(&o->exclude);
+	text_list_clear(&q->exclude);
 	strbuf_clear(script);
-	r = t->engine->render(&o->req, script, e);
+	r = t->engine->render(&q->req, script, e);
 	if (r == 0)
-		r = write_script(t, o->req.token, script, e);
-	return r == 0 ? submit(t, o, script, id, e) : -EIO;
+		r = write_script(t, q->req.token, script, e);
+	return r == 0 ? submit(t, q, script, id, e) : -EIO;
 }
 
 /* before: the job whose place it takes; NULL. */
@@ -704,7 +568,7 @@ static bool submit_one(struct tick *t, bool first, const struct pool_job *before
 	struct pool_job was = before ? *before : (struct pool_job){ .gpus = 0 };
 	struct pool_job *job = pool_jobs_add(&t->jobs);
 	struct err e = ERR_INIT;
-	struct order o;
+	struct pool_request q;
 	int r;
 
 	(void)str_copy(job->after, sizeof(job->after), was.token);
@@ -715,12 +579,12 @@ static bool submit_one(struct tick *t, bool first, const struct pool_job *before
 	job->shape = pool_shape(&t->pool);
 	job->first = first;
 	job->submitted_s = t->owner.now_s;
-	r = make_order(spool_instance(t->sp), &t->pool, t->caller, job->token, &o, &e);
-	avoid_nodes(t, &o);
+	r = pool_request_make(spool_instance(t->sp), &t->pool, t->caller, job->token, &q, &e);
+	avoid_nodes(t, &q);
 	if (t->engine->follows && was.id[0])
-		o.req.after = was.id;
+		q.req.after = was.id;
 	if (r == 0)
-		r = t->engine->render(&o.req, &script, &e);
+		r = t->engine->render(&q.req, &script, &e);
 	if (r == 0)
 		r = write_script(t, job->token, &script, &e);
 	if (r == 0)
@@ -732,9 +596,9 @@ static bool submit_one(struct tick *t, bool first, const struct pool_job *before
 		r = NOT_ASKED;
 	}
 	if (r == 0)
-		r = submit_somewhere(t, &o, &script, &id, &e);
+		r = submit_somewhere(t, &q, &script, &id, &e);
 	settle_submission(t, job, r, id, &e);
-	order_clear(&o);
+	pool_request_clear(&q);
 	return r == 0;
 }
 

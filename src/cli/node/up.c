@@ -21,6 +21,7 @@
 #include "cli/node/pool_call.h"
 #include "cli/pools.h"
 #include "cli/term.h"
+#include "pool/request.h"
 
 #define HOURS_MOST 48ULL
 #define MIB_BYTES  (1ULL << 20)
