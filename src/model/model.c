@@ -25,6 +25,7 @@
 
 #include "agent/ctl_client.h"
 #include "base/clock.h"
+#include "base/cost.h"
 #include "base/json_get.h"
 #include "base/mem.h"
 #include "base/sock.h"
@@ -43,8 +44,8 @@
 #define READ_LEAST_MS	200   /* between two readings of the queue, or */
 #define READ_SHARE	15    /* so many times as long as one takes */
 #define DONE_SHARE	20    /* of what has ended */
-#define DONE_MOST_MS	30000 /* or so long, since one may have taken long by chance */
-#define READ_MOST_MS	5000  /* and so often in any case */
+#define REST_MOST_MS	30000 /* or so long */
+#define READ_MOST_MS	5000  /* and so often where nothing is known to have changed */
 #define NODES_MS	2000
 #define FORECAST_MS	3000
 #define ASK_LIMIT_MS	1000
@@ -101,7 +102,8 @@ struct model {
 	bool done_stale; /* and what has ended was not read since */
 	bool done_fails; /* it could not be: what has left would be kept for ever */
 	bool read;
-	uint64_t read_ns, read_from_ns, read_took_ns, done_ns, done_took_ns, nodes_ns;
+	uint64_t read_ns, read_from_ns, done_ns, nodes_ns;
+	struct cost read_cost, done_cost;
 	char queue_trouble[ERR_TEXT_MAX];
 	json_t *nodes, *pools, *forecast;
 	uint64_t forecast_ns;
@@ -583,10 +585,7 @@ static int read_waiting(struct model *m, struct err *e)
 
 static uint64_t done_due_ns(const struct model *m)
 {
-	uint64_t most_ns = DONE_MOST_MS * NS_PER_MS, wait_ns = m->done_took_ns * DONE_SHARE;
-
-	most_ns = m->done_took_ns > most_ns ? m->done_took_ns : most_ns;
-	return m->done_ns + (wait_ns < most_ns ? wait_ns : most_ns);
+	return m->done_ns + cost_rest_ns(&m->done_cost, DONE_SHARE, 0, REST_MOST_MS * NS_PER_MS);
 }
 
 /* After the queue, so that nothing is missed on its way from one to the other; that was read just
@@ -607,7 +606,7 @@ static int read_done(struct model *m, struct err *e)
 		swap_rows(m, &m->done, &rows, false);
 	}
 	m->done_ns = clock_mono_ns();
-	m->done_took_ns = m->done_ns - now;
+	cost_add(&m->done_cost, m->done_ns - now);
 	m->done_stale = m->done_fails = r < 0;
 	return r;
 }
@@ -619,7 +618,7 @@ static int read_rows(struct model *m, struct err *e)
 
 	if (r == 0)
 		r = read_waiting(m, e);
-	m->read_took_ns = clock_mono_ns() - m->read_from_ns;
+	cost_add(&m->read_cost, clock_mono_ns() - m->read_from_ns);
 	if (none)
 		return 0;
 	return r == 0 ? read_done(m, e) : r;
@@ -657,11 +656,11 @@ static uint64_t later(uint64_t a, uint64_t b)
 
 static uint64_t queue_due_ns(const struct model *m)
 {
-	uint64_t least = m->read_took_ns * READ_SHARE;
+	uint64_t least = cost_rest_ns(&m->read_cost, READ_SHARE, READ_LEAST_MS * NS_PER_MS,
+				      REST_MOST_MS * NS_PER_MS);
 
 	if (!m->read_ns)
 		return 0;
-	least = least > READ_LEAST_MS * NS_PER_MS ? least : READ_LEAST_MS * NS_PER_MS;
 	if (m->changed)
 		return m->read_ns + least;
 	if (m->done_stale)

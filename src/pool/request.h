@@ -31,7 +31,8 @@ void pool_request_clear(struct pool_request *q);
 int pool_script(const char *instance, const struct pool *pool, const struct pool_caller *caller,
 		struct strbuf *script, struct err *e);
 
-/* When such a job would start, as engine.when() says it of one that is not there. */
+/* When such a job would start, as engine.when() says it of one that is not there: it may run a
+ * command and waits for it. */
 int pool_when(const char *instance, const struct pool *pool, const struct pool_caller *caller,
 	      uint64_t *ret_ns, struct strbuf *words, struct err *e);
 

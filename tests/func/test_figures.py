@@ -148,11 +148,11 @@ def test_a_reading_that_took_long_by_chance(machine, times):  # noqa: F811
     read(m)
     for _ in range(times):
         m.ctl("hang", "nvmlDeviceGetCurrentClocksEventReasons")
-        must_come(lambda: told(m)["age_s"] > 3, 30)
+        must_come(lambda: m.device()["age_s"] > 2, 30)  # the eyes stand in it
         m.ctl("unhang")
-        must_come(lambda: told(m)["age_s"] < 3)
+        must_come(lambda: m.device()["age_s"] < 2)
     m.ctl("health", 0, "heat", 60)
-    must_come(lambda: "hw-thermal" in told(m)["throttle"])
+    must_come(lambda: (h := told(m)) and h["throttle"] and "hw-thermal" in h["throttle"])
 
 
 def test_a_driver_that_is_slow_is_read_seldom(machine):  # noqa: F811
@@ -160,8 +160,8 @@ def test_a_driver_that_is_slow_is_read_seldom(machine):  # noqa: F811
     m = machine(gpus=1)
     m.hold().held(0)
     read(m)
-    m.ctl("lock", "slow", 30)
-    must_come(lambda: told(m)["age_s"] > 8, 30)
+    m.ctl("lock", "slow", 8)  # four of them do not fit between two looks at what is held
+    must_come(lambda: (h := told(m)) and h["age_s"] > 20, 60)  # of ten seconds at most, else
 
 
 def test_who_watches_sees_it_at_once(machine):  # noqa: F811

@@ -65,6 +65,21 @@ def test_listing_that_is_remembered(world, faultfs, tmp_path):
     b.wait(paused, "cancelled")
 
 
+def test_a_server_that_stood_still_once(world, faultfs, tmp_path):
+    """How long a reading took then is not what one takes: what comes from elsewhere is seen as soon as before."""
+    below = tmp_path / "below"
+    below.mkdir()
+    mounts = [faultfs(below, tmp_path / f"mnt-{name}") for name in ("alpha", "beta")]
+    a, b = [world.node(name, root=mount.path) for name, mount in zip(("alpha", "beta"), mounts)]
+    b.start()
+    b.wait(b.submit("-g", "0", "--", "true"), "done")
+    met = mounts[1].met()
+    with mounts[1].ruled("reads delay=3000 /default/pending"):
+        assert wait_for(lambda: mounts[1].met() > met)
+    for _ in range(2):  # the first of them may be seen by that reading yet
+        b.wait(a.submit("-g", "0", "--", "true"), "done")
+
+
 @pytest.mark.parametrize("fault", ["rename lie=5 /default/tmp/submit*", "rename lie=5 /default/tmp/*",
                                    "rename again /default/pending/*", "rename lie=5 /default/pending/*"])
 def test_rename_whose_answer_is_lost(world, faultfs, tmp_path, fault):

@@ -148,6 +148,18 @@ def test_what_leaves_those_that_wait_has_ended(queue, looker, faultfs, tmp_path)
     m.until(has_ended)
 
 
+def test_a_file_server_that_stood_still_once(queue, looker, faultfs, tmp_path):
+    """How long that took is not what a reading takes."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    q = queue()
+    ids = [int(q.run("submit", "--root", str(mount.below), "--", "true").stdout)]
+    with mount.ruled("readdir delay=3000 */pending"):
+        m = looker(q, "--root", str(mount.path))
+        m.until(lambda s: len(s["tasks"]) == 1, 30)
+    ids.append(int(q.run("submit", "--root", str(mount.below), "--", "true").stdout))
+    m.until(lambda s: rows(s, "id") == [[i] for i in ids])
+
+
 def test_what_has_ended_cannot_be_read(queue, looker, faultfs, tmp_path):
     """What has left the queue is not kept among what waits until that can be: it would be more and more."""
     mount = faultfs(tmp_path / "below", tmp_path / "mnt")
@@ -188,7 +200,8 @@ def test_what_runs_does_not_wait_for_what_has_ended(queue, looker, faultfs, tmp_
                 assert shown == sorted(shown) and not set(ids[:-1]) - {*shown, *(t["id"] for t in now["ended"])}, now
                 return ids[-1] in shown
             m.until(lambda s, is_new=is_new: is_new())
-        assert mount.met() - met <= 1 + began.wall() / (20 * 0.3), (began.wall(), len(stopped))
+        # Of three of them it is known that they take long.
+        assert mount.met() - met <= 3 + began.wall() / (20 * 0.3), (began.wall(), len(stopped))
         m.until(lambda s: sorted(t["id"] for t in s["ended"]) == sorted(stopped) and len(s["tasks"]) == 8)
 
 

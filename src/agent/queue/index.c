@@ -609,7 +609,7 @@ static void read_all(struct worker *w)
 	uint64_t begun = clock_mono_ns();
 
 	w->b->code = scan_update(w->place->scan, on_change, w, &w->b->e);
-	w->b->read_ms = (clock_mono_ns() - begun) / NS_PER_MS;
+	w->b->read_ns = clock_mono_ns() - begun;
 	/* Without it, what waits in a paused lane would be taken for what can start. */
 	if (w->b->code >= 0)
 		w->b->code = lanes_paused(w->place->spool, add_lane, w, &w->b->e);

@@ -62,7 +62,7 @@ struct index_want {
 
 struct index_reading {
 	struct index_want want;
-	uint64_t read_ms; /* how long the directories took, where they were read */
+	uint64_t read_ns; /* how long the directories took, where they were read */
 	bool filed;	  /* a batch: who waits for it is told when that is safe on the disk */
 	bool more;	  /* that is not all: the next job reads on, in the order of starting */
 	size_t n_changes;

@@ -5,12 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/cost.h"
 #include "base/mem.h"
 #include "base/str.h"
 
-#define SCAN_MS	   2000 /* inotify does not see what other nodes write */
-#define SCAN_SHARE 50	/* reading all takes at most this part of the time */
-#define NAMES_MAX  1000 /* more of them at once, and all is read */
+#define SCAN_NS	     (2 * NS_PER_S)  /* inotify does not see what other nodes write */
+#define SCAN_SHARE   50		     /* reading all takes at most this part of the time */
+#define SCAN_MOST_NS (60 * NS_PER_S) /* or it rests so long */
+#define NAMES_MAX    1000	     /* more of them at once, and all is read */
 
 enum reading {
 	READING_IDLE,
@@ -27,6 +30,7 @@ struct spoolwatch {
 	struct dirwatch *dir; /* pending/ */
 	enum queue_state state;
 	enum reading reading;
+	struct cost scan_cost;
 	bool stopped;
 	char trouble[ERR_TEXT_MAX];
 	struct index_want want;	  /* what to look at */
@@ -138,9 +142,11 @@ static void scan_done(struct spool_job *job)
 	take_unread(w, b);
 	w->ops->read(w->user, b, first);
 	if (b->want.all && !w->stopped) {
-		uint64_t rest = b->read_ms * SCAN_SHARE;
+		uint64_t rest_ns;
 
-		(void)uv_timer_start(&w->timer, on_timer, rest > SCAN_MS ? rest : SCAN_MS, 0);
+		cost_add(&w->scan_cost, b->read_ns);
+		rest_ns = cost_rest_ns(&w->scan_cost, SCAN_SHARE, SCAN_NS, SCAN_MOST_NS);
+		(void)uv_timer_start(&w->timer, on_timer, rest_ns / NS_PER_MS, 0);
 	}
 	if (b->more && w->reading == READING_IDLE)
 		w->reading = READING_MORE;

@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cost.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "gpu/xid.h"
@@ -45,12 +46,6 @@
 
 /* A part of gpu/health.h, or the figures of a look while somebody watches. */
 enum { JOB_FIGURES = HEALTH_PART_MAX, JOB_MAX };
-
-/* What a question costs: the least of the last times it took. One that is longer is a stall of
- * ours. */
-struct cost {
-	uint64_t took_ns[3]; /* the last first; 0: none yet */
-};
 
 struct job {
 	uint64_t done_ns; /* 0: never */
@@ -186,29 +181,15 @@ static void take_list(struct eyes *eyes, bool restarted)
 	give_slots(eyes);
 }
 
-static void add_cost(struct cost *c, uint64_t took_ns)
-{
-	(void)memmove(c->took_ns + 1, c->took_ns, sizeof(c->took_ns) - sizeof(c->took_ns[0]));
-	c->took_ns[0] = took_ns;
-}
-
-static uint64_t cost_ns(const struct cost *c)
-{
-	uint64_t least = c->took_ns[0];
-
-	for (unsigned int i = 1; i < sizeof(c->took_ns) / sizeof(c->took_ns[0]); i++)
-		least = c->took_ns[i] < least ? c->took_ns[i] : least;
-	return least;
-}
-
-/* Between two times: what takes long is done more seldom, or (UINT64_MAX) not again. */
+/* Between two times: what takes long is done more seldom, once in an hour, or (UINT64_MAX) not
+ * again: eyes that are blind for so long let go what they hold. */
 static uint64_t pause_for(const struct cost *c, uint64_t period)
 {
-	uint64_t cost = cost_ns(c);
-
-	if (cost > EYES_RELIST_MAX_NS)
+	if (cost_ns(c) > STUCK_NS)
 		return UINT64_MAX;
-	return period < cost * RELIST_SHARE ? cost * RELIST_SHARE : period;
+	if (cost_ns(c) > EYES_SELDOM_NS)
+		return EYES_LIMITS_NS;
+	return cost_rest_ns(c, RELIST_SHARE, period, UINT64_MAX);
 }
 
 static void set_relist(struct eyes *eyes)
@@ -216,6 +197,9 @@ static void set_relist(struct eyes *eyes)
 	uint64_t pause =
 		pause_for(&eyes->relist_cost, eyes->list.n_failed ? EYES_RETRY_NS : EYES_RELIST_NS);
 
+	/* Not at once: it may be a dead card that takes long each time. */
+	if (eyes->relist_cost.took_ns[0] > EYES_SELDOM_NS && pause < EYES_COUNTERS_NS)
+		pause = EYES_COUNTERS_NS;
 	eyes->relist_ns = pause == UINT64_MAX ? pause : clock_mono_ns() + pause;
 }
 
@@ -295,7 +279,7 @@ static void relist(struct eyes *eyes, uint64_t now)
 		take_list(eyes, false);
 		notify(eyes);
 	}
-	add_cost(&eyes->relist_cost, clock_mono_ns() - now);
+	cost_add(&eyes->relist_cost, clock_mono_ns() - now);
 	set_relist(eyes);
 }
 
@@ -639,7 +623,7 @@ static void note_tight(struct job *j, uint64_t now)
 	if (j->tight_ns && now - j->tight_ns < EYES_COUNTERS_NS)
 		return;
 	if (j->tight_ns)
-		add_cost(&j->cost, cost_ns(&j->cost) / 2);
+		cost_add(&j->cost, cost_ns(&j->cost) / 2);
 	j->tight_ns = now;
 }
 
@@ -689,7 +673,7 @@ static void do_job(struct eyes *eyes, struct slot *s, unsigned int job, uint64_t
 		s->health_seq++;
 	}
 	s->jobs[job].done_ns = clock_mono_ns();
-	add_cost(&s->jobs[job].cost, s->jobs[job].done_ns - now);
+	cost_add(&s->jobs[job].cost, s->jobs[job].done_ns - now);
 	s->jobs[job].tight_ns = 0;
 }
 

@@ -46,7 +46,7 @@
 #define EYES_LIMITS_NS	   (3600 * NS_PER_S) /* what does not change */
 #define EYES_ROOM_NS	   NS_PER_MS	     /* to the next look at least, for such a reading */
 #define EYES_LATE_NS	   (60 * NS_PER_MS)  /* what comes later than that is told */
-#define EYES_RELIST_MAX_NS (100 * NS_PER_MS) /* what takes longer is not asked again */
+#define EYES_SELDOM_NS	   (100 * NS_PER_MS) /* what takes longer is asked once in an hour */
 
 /* --- hints (hints.h) --- */
 

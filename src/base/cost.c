@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/cost.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+void cost_add(struct cost *c, uint64_t took_ns)
+{
+	(void)memmove(c->took_ns + 1, c->took_ns, sizeof(c->took_ns) - sizeof(c->took_ns[0]));
+	c->took_ns[0] = took_ns;
+}
+
+uint64_t cost_ns(const struct cost *c)
+{
+	uint64_t least = c->took_ns[0];
+
+	for (size_t i = 1; i < ARRAY_LEN(c->took_ns); i++)
+		least = c->took_ns[i] < least ? c->took_ns[i] : least;
+	return least;
+}
+
+uint64_t cost_rest_ns(const struct cost *c, uint64_t share, uint64_t least_ns, uint64_t most_ns)
+{
+	uint64_t takes = cost_ns(c), rest = takes * share;
+
+	most_ns = takes > most_ns ? takes : most_ns;
+	rest = rest < most_ns ? rest : most_ns;
+	return rest > least_ns ? rest : least_ns;
+}

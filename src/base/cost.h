@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TENURE_BASE_COST_H
+#define TENURE_BASE_COST_H
+
+/*
+ * What something costs that is done again and again, and how long to rest between two times, so
+ * that it takes no more than its share of the time. The cost is the least of the last three times
+ * that it took: one that took longer than the others met a machine or a file server that stood
+ * still for a moment, which is no reason to do it seldom.
+ */
+
+#include <stdint.h>
+
+struct cost {
+	uint64_t took_ns[3]; /* the last first; 0: none yet. All of it 0: nothing is known */
+};
+
+void cost_add(struct cost *c, uint64_t took_ns);
+/* 0 until it has been done three times. */
+uint64_t cost_ns(const struct cost *c);
+/* share times as long as it takes; not less than least_ns, and no more than most_ns or once as long
+ * as it takes, whichever is more. */
+uint64_t cost_rest_ns(const struct cost *c, uint64_t share, uint64_t least_ns, uint64_t most_ns);
+
+#endif
