@@ -22,9 +22,11 @@ uint64_t cost_ns(const struct cost *c)
 
 uint64_t cost_rest_ns(const struct cost *c, uint64_t share, uint64_t least_ns, uint64_t most_ns)
 {
-	uint64_t takes = cost_ns(c), rest = takes * share;
+	uint64_t takes = cost_ns(c), rest = takes * share, last = c->took_ns[0];
 
 	most_ns = takes > most_ns ? takes : most_ns;
 	rest = rest < most_ns ? rest : most_ns;
+	last = last < COST_LAST_NS ? last : COST_LAST_NS;
+	least_ns = last > least_ns ? last : least_ns;
 	return rest > least_ns ? rest : least_ns;
 }

@@ -18,8 +18,10 @@ struct cost {
 void cost_add(struct cost *c, uint64_t took_ns);
 /* 0 until it has been done three times. */
 uint64_t cost_ns(const struct cost *c);
-/* share times as long as it takes; not less than least_ns, and no more than most_ns or once as long
- * as it takes, whichever is more. */
+/* share times as long as it takes; no more than most_ns or once as long as it takes, whichever is
+ * more. Not less than least_ns, and than the last time took (of a long one COST_LAST_NS), so that
+ * it takes half of the time at most before its cost is known. */
+#define COST_LAST_NS 10000000000ULL
 uint64_t cost_rest_ns(const struct cost *c, uint64_t share, uint64_t least_ns, uint64_t most_ns);
 
 #endif

@@ -7,8 +7,9 @@
  * operations.
  *
  * How often the queue is read follows from what that costs: about a tenth of the thread's time at
- * most, and only when something may have changed, which the agent says, or after a while. What has
- * ended, which may be much, has a share of its own, so that nothing else gets old for it.
+ * most (more where one reading takes seconds), and only when something may have changed, which the
+ * agent says, or after a while. What has ended, which may be much, has a share of its own, so that
+ * nothing else gets old for it.
  */
 
 #include "model/model.h"

@@ -37,8 +37,19 @@ static void nothing_is_known_at_first(void **state)
 
 	assert_int_equal(cost_rest_ns(&c, 50, 2, 60), 2);
 	cost_add(&c, 1000);
-	cost_add(&c, 1000);
-	assert_int_equal(cost_rest_ns(&c, 50, 2, 60), 2);
+	cost_add(&c, 40);
+	assert_int_equal(cost_ns(&c), 0);
+	assert_int_equal(cost_rest_ns(&c, 50, 50, 60), 50);
+}
+
+static void half_of_the_time_at_most(void **state)
+{
+	struct cost c = { 0 };
+
+	cost_add(&c, 3 * NS_PER_S);
+	assert_int_equal(cost_rest_ns(&c, 50, 2 * NS_PER_S, 60 * NS_PER_S), 3 * NS_PER_S);
+	cost_add(&c, 1000 * NS_PER_S);
+	assert_int_equal(cost_rest_ns(&c, 50, 2 * NS_PER_S, 60 * NS_PER_S), COST_LAST_NS);
 }
 
 static void a_share_of_the_time(void **state)
@@ -53,7 +64,7 @@ static void a_share_of_the_time(void **state)
 
 static void what_takes_longer_than_the_longest_rest(void **state)
 {
-	struct cost c = costs(3 * NS_PER_S, 4 * NS_PER_S, 5 * NS_PER_S);
+	struct cost c = costs(5 * NS_PER_S, 4 * NS_PER_S, 3 * NS_PER_S);
 
 	assert_int_equal(cost_rest_ns(&c, 50, NS_PER_S, 2 * NS_PER_S), 3 * NS_PER_S);
 }
@@ -63,6 +74,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_least_of_the_last_three),
 		cmocka_unit_test(nothing_is_known_at_first),
+		cmocka_unit_test(half_of_the_time_at_most),
 		cmocka_unit_test(a_share_of_the_time),
 		cmocka_unit_test(what_takes_longer_than_the_longest_rest),
 	};

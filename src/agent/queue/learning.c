@@ -13,12 +13,11 @@
 
 #include "agent/queue/planview.h"
 #include "base/clock.h"
-#include "base/cost.h"
 #include "base/mem.h"
 
 #define SYNC_NS	     (2 * NS_PER_S)
 #define SYNC_SHARE   50		     /* reading and writing take at most this part of the time */
-#define SYNC_MOST_NS (60 * NS_PER_S) /* or it rests so long */
+#define SYNC_MOST_NS (60 * NS_PER_S) /* or they rest so long */
 #define HISTORY_MAX  2000	     /* files of ended tasks that are read where nothing was kept */
 #define HISTORY_NS   (300 * NS_PER_MS)
 #define LEAST_RAN_MS 1000 /* shorter ones that had no GPU are of no interest */
@@ -33,20 +32,22 @@ struct place_learning {
 	struct learned *table;
 	uint64_t version; /* of the table, when the list was gone through last */
 	uint64_t next_sync_ns;
-	struct cost sync_cost;
 	size_t n;
 	struct waits_auto *all;
 };
 
 static void sync_table(struct place_learning *l, const struct spool_place *p)
 {
-	uint64_t begun = clock_mono_ns();
+	uint64_t begun = clock_mono_ns(), rest;
 	struct err e = ERR_INIT;
 
 	/* It is a guess: what cannot be read or written now is tried again. */
 	(void)learned_sync(l->table, p->spool, &e);
-	cost_add(&l->sync_cost, clock_mono_ns() - begun);
-	l->next_sync_ns = begun + cost_rest_ns(&l->sync_cost, SYNC_SHARE, SYNC_NS, SYNC_MOST_NS);
+	l->next_sync_ns = clock_mono_ns();
+	/* One that finds nothing new costs nothing, which says nothing of the next. */
+	rest = (l->next_sync_ns - begun) * SYNC_SHARE;
+	rest = rest < SYNC_MOST_NS ? rest : SYNC_MOST_NS;
+	l->next_sync_ns += rest > SYNC_NS ? rest : SYNC_NS;
 }
 
 static struct place_learning *get(struct spool_place *p)

@@ -10,10 +10,10 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-#define SCAN_NS	     (2 * NS_PER_S)  /* inotify does not see what other nodes write */
-#define SCAN_SHARE   50		     /* reading all takes at most this part of the time */
-#define SCAN_MOST_NS (60 * NS_PER_S) /* or it rests so long */
-#define NAMES_MAX    1000	     /* more of them at once, and all is read */
+#define SCAN_NS	     (2 * NS_PER_S)   /* inotify does not see what other nodes write */
+#define SCAN_SHARE   50		      /* reading all takes at most this part of the time */
+#define SCAN_MOST_NS (120 * NS_PER_S) /* or it rests so long */
+#define NAMES_MAX    1000	      /* more of them at once, and all is read */
 
 enum reading {
 	READING_IDLE,

@@ -12,12 +12,13 @@
  * driver before an upgrade, which the new one refuses for ever. A single device that fails is tried
  * again every EYES_RETRY_NS. Which devices there are is asked again while NVML runs: every
  * EYES_RETRY_NS where a card could not be asked, else every EYES_RELIST_NS, because MIG instances
- * come and go.
+ * come and go; more seldom where that takes long (pause_for()).
  *
  * How the cards are doing (gpu/health.h) is nobody's business who comes: its parts are jobs, of
  * which one is done between two looks where the time to the next one is enough for it twice. What a
- * job has taken says how long that is; one that has had no room for EYES_COUNTERS_NS is thought to
- * take half of that, so that one slow answer does not keep it off for good.
+ * job takes (base/cost.h) says how long that is; one that has had no room for EYES_COUNTERS_NS is
+ * thought to take half of that, so that a driver that was slow for a while does not keep it off for
+ * good.
  */
 #include "hold/guard/eyes.h"
 
@@ -40,6 +41,7 @@
 
 #define MOVED_BYTES  (8ULL << 20) /* memory that moved by less is not told at once */
 #define RELIST_SHARE 100	  /* it may take one part in so many of the thread's time */
+#define HALVED_MAX   32		  /* which leaves nothing of what a job takes */
 #define ERRORS_MAX   64		  /* different ones that the guard has not taken yet */
 #define READ_MAX     256	  /* of them at once: a program can make thousands */
 #define MISSES_MAX   2		  /* looks that fail in a row before we say that we cannot see */
@@ -51,6 +53,7 @@ struct job {
 	uint64_t done_ns; /* 0: never */
 	struct cost cost;
 	uint64_t tight_ns; /* it is due and has no room since; 0: it is not, or has */
+	unsigned int halved;
 };
 
 struct slot {
@@ -182,13 +185,18 @@ static void take_list(struct eyes *eyes, bool restarted)
 }
 
 /* Between two times: what takes long is done more seldom, once in an hour, or (UINT64_MAX) not
- * again: eyes that are blind for so long let go what they hold. */
+ * again: what may be for so long that the eyes see nothing lets go what is held. Two long ones, one
+ * behind the other, are hardly chance: the third, with which that is known, is not made at once. */
 static uint64_t pause_for(const struct cost *c, uint64_t period)
 {
-	if (cost_ns(c) > STUCK_NS)
+	bool twice = c->took_ns[0] > EYES_SELDOM_NS && c->took_ns[1] > EYES_SELDOM_NS;
+
+	if (cost_ns(c) > STUCK_NS / 2)
 		return UINT64_MAX;
 	if (cost_ns(c) > EYES_SELDOM_NS)
 		return EYES_LIMITS_NS;
+	if (twice && period < EYES_COUNTERS_NS)
+		period = EYES_COUNTERS_NS;
 	return cost_rest_ns(c, RELIST_SHARE, period, UINT64_MAX);
 }
 
@@ -197,9 +205,6 @@ static void set_relist(struct eyes *eyes)
 	uint64_t pause =
 		pause_for(&eyes->relist_cost, eyes->list.n_failed ? EYES_RETRY_NS : EYES_RELIST_NS);
 
-	/* Not at once: it may be a dead card that takes long each time. */
-	if (eyes->relist_cost.took_ns[0] > EYES_SELDOM_NS && pause < EYES_COUNTERS_NS)
-		pause = EYES_COUNTERS_NS;
 	eyes->relist_ns = pause == UINT64_MAX ? pause : clock_mono_ns() + pause;
 }
 
@@ -622,8 +627,7 @@ static void note_tight(struct job *j, uint64_t now)
 {
 	if (j->tight_ns && now - j->tight_ns < EYES_COUNTERS_NS)
 		return;
-	if (j->tight_ns)
-		cost_add(&j->cost, cost_ns(&j->cost) / 2);
+	j->halved += j->tight_ns && j->halved < HALVED_MAX;
 	j->tight_ns = now;
 }
 
@@ -639,7 +643,7 @@ static bool find_job(struct eyes *eyes, uint64_t now, uint64_t next_ns, struct s
 
 			if (now < job_due(eyes, s, job))
 				continue;
-			if (next_ns - now >= 2 * cost_ns(&j->cost) + EYES_ROOM_NS) {
+			if (next_ns - now >= 2 * (cost_ns(&j->cost) >> j->halved) + EYES_ROOM_NS) {
 				*ret_slot = s;
 				*ret_job = job;
 				return true;
@@ -675,6 +679,7 @@ static void do_job(struct eyes *eyes, struct slot *s, unsigned int job, uint64_t
 	s->jobs[job].done_ns = clock_mono_ns();
 	cost_add(&s->jobs[job].cost, s->jobs[job].done_ns - now);
 	s->jobs[job].tight_ns = 0;
+	s->jobs[job].halved = 0;
 }
 
 /* When the next one is due, while somebody waits for it. */
