@@ -19,8 +19,9 @@ void cost_add(struct cost *c, uint64_t took_ns);
 /* 0 until it has been done three times. */
 uint64_t cost_ns(const struct cost *c);
 /* share times as long as it takes; no more than most_ns or once as long as it takes, whichever is
- * more. Not less than least_ns, and than the last time took (of a long one COST_LAST_NS), so that
- * it takes half of the time at most before its cost is known. */
+ * more. Not less than least_ns, and than the last time took: so it takes half of the time at most
+ * before its cost is known, but for what takes longer than COST_LAST_NS, after which that is all.
+ */
 #define COST_LAST_NS 10000000000ULL
 uint64_t cost_rest_ns(const struct cost *c, uint64_t share, uint64_t least_ns, uint64_t most_ns);
 

@@ -739,6 +739,11 @@ bool scan_was_read(const struct scan *s)
 	return s->generation > 0;
 }
 
+uint32_t scan_generation(const struct scan *s)
+{
+	return s->generation;
+}
+
 int scan_look(struct scan *s, const char *file, scan_change_fn fn, void *data)
 {
 	struct update u = { .s = s, .dir = SPOOL_PENDING, .fn = fn, .data = data };

@@ -37,6 +37,8 @@ struct scan *scan_free(struct scan *s);
 int scan_update(struct scan *s, scan_change_fn fn, void *data, struct err *e);
 /* The directories have been read once: a task that the index does not have was not there then. */
 bool scan_was_read(const struct scan *s);
+/* Changes when they are read: not by an update before which nothing can have changed. */
+uint32_t scan_generation(const struct scan *s);
 /*
  * inotify told of that file in pending/. 0; SCAN_UNSURE: only an update can tell what happened (it
  * has gone elsewhere, or is a bare file). Costs the same however many wait.

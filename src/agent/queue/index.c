@@ -606,10 +606,12 @@ static void look_at_names(struct worker *w)
 
 static void read_all(struct worker *w)
 {
+	uint32_t before = scan_generation(w->place->scan);
 	uint64_t begun = clock_mono_ns();
 
 	w->b->code = scan_update(w->place->scan, on_change, w, &w->b->e);
-	w->b->read_ns = clock_mono_ns() - begun;
+	if (w->b->code < 0 || scan_generation(w->place->scan) != before)
+		w->b->read_ns = clock_mono_ns() - begun;
 	/* Without it, what waits in a paused lane would be taken for what can start. */
 	if (w->b->code >= 0)
 		w->b->code = lanes_paused(w->place->spool, add_lane, w, &w->b->e);

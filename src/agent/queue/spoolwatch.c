@@ -144,7 +144,8 @@ static void scan_done(struct spool_job *job)
 	if (b->want.all && !w->stopped) {
 		uint64_t rest_ns;
 
-		cost_add(&w->scan_cost, b->read_ns);
+		if (b->read_ns)
+			cost_add(&w->scan_cost, b->read_ns);
 		rest_ns = cost_rest_ns(&w->scan_cost, SCAN_SHARE, SCAN_NS, SCAN_MOST_NS);
 		(void)uv_timer_start(&w->timer, on_timer, rest_ns / NS_PER_MS, 0);
 	}

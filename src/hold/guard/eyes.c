@@ -16,9 +16,9 @@
  *
  * How the cards are doing (gpu/health.h) is nobody's business who comes: its parts are jobs, of
  * which one is done between two looks where the time to the next one is enough for it twice. What a
- * job takes (base/cost.h) says how long that is; one that has had no room for EYES_COUNTERS_NS is
- * thought to take half of that, so that a driver that was slow for a while does not keep it off for
- * good.
+ * job takes (base/cost.h) says how long that is, once it is known; one that has had no room for
+ * EYES_COUNTERS_NS is thought to take half of that, so that a driver that was slow for a while does
+ * not keep it off for good.
  */
 #include "hold/guard/eyes.h"
 
