@@ -18,6 +18,7 @@
 #define EACH_MS	 60000
 #define LIMIT_MS 300000 /* many pools, each with an engine that does not answer */
 #define FRESH_MS 5000	/* who leaves has looked so lately whether it is to stay */
+#define WAITS	 15	/* of FIRST_MS each, for what the first tick looks at */
 
 struct pool_ticks {
 	struct dispatch *q;
@@ -25,6 +26,7 @@ struct pool_ticks {
 	struct subcommand *runs;
 	bool stopped;
 	bool looking;
+	unsigned int waits;
 	uint64_t looked_ns; /* when it was known last whether we are to stay; 0: never */
 	bool stay;	    /* by the record of our job */
 };
@@ -34,8 +36,9 @@ struct pool_ticks {
 struct look {
 	struct spool_job job;
 	const struct agent_config *c;
-	bool any; /* pools, or somebody's wish for a base */
-	int code; /* of the record of our job */
+	bool open; /* there is a queue to look into */
+	bool any;  /* pools, or somebody's wish for a base */
+	int code;  /* of the record of our job */
 	bool stay;
 	bool alone; /* for the record of our job: no tick follows */
 };
@@ -47,6 +50,7 @@ static void look_work(struct spool_job *job, struct spool_place *place)
 	struct pool_job record;
 	struct err e = ERR_INIT;
 
+	look->open = place->spool;
 	look->any = place->spool && ((pool_list(place->spool, &names, NULL) == 0 && names.n) ||
 				     base_is_known(place->spool));
 	text_list_clear(&names);
@@ -56,6 +60,8 @@ static void look_work(struct spool_job *job, struct spool_place *place)
 			pool_job_read(place->spool, look->c->pool, look->c->token, &record, &e);
 	look->stay = look->code == 0 && record.stay;
 }
+
+static void on_timer(uv_timer_t *timer);
 
 static void on_ended(void *user)
 {
@@ -79,6 +85,31 @@ static void start(struct pool_ticks *t)
 	text_list_clear(&words);
 }
 
+/* What is free here, where a tick counts that, is known. */
+static bool knows_devices(const struct view *v)
+{
+	bool known =
+		v->guard_up && v->guard.flags & GUARD_SEES && view_seen(v) >= v->guard.n_devices;
+
+	for (uint32_t i = 0; i < v->n_slots; i++)
+		known = known && (!v->seen[i] || v->devices[i].looked_ns);
+	return known;
+}
+
+/* The first tick is for what waited for this agent: a minute later, if it comes too early. */
+static bool comes_too_early(struct pool_ticks *t, const struct look *look)
+{
+	bool ready = look->open && (!t->q->c->alloc_base || knows_devices(t->q->place.view));
+
+	if (ready || t->waits >= WAITS) {
+		t->waits = WAITS;
+		return false;
+	}
+	t->waits++;
+	(void)uv_timer_start(&t->timer, on_timer, FIRST_MS, EACH_MS);
+	return true;
+}
+
 static void look_done(struct spool_job *job)
 {
 	struct look *look = (struct look *)job;
@@ -89,7 +120,8 @@ static void look_done(struct spool_job *job)
 		t->stay = look->stay;
 		t->looked_ns = clock_mono_ns();
 	}
-	if ((look->any || t->q->c->alloc_base) && !look->alone && !t->stopped && !t->runs)
+	if (!look->alone && !t->stopped && !t->runs && !comes_too_early(t, look) &&
+	    (look->any || t->q->c->alloc_base))
 		start(t);
 	free(look);
 }

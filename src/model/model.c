@@ -99,9 +99,10 @@ struct model {
 	struct spool *sp;
 	struct rows_index *index;
 	struct shared_rows *queue, *done;
-	bool changed;	 /* the queue may have */
-	bool done_stale; /* and what has ended was not read since */
-	bool done_fails; /* it could not be: what has left would be kept for ever */
+	bool changed;	   /* the queue may have */
+	bool done_stale;   /* and what has ended was not read since */
+	bool done_fails;   /* it could not be: what has left would be kept for ever */
+	bool nodes_wanted; /* somebody has looked since they were read */
 	bool read;
 	uint64_t read_ns, read_from_ns, done_ns, nodes_ns;
 	struct cost read_cost, done_cost;
@@ -632,6 +633,7 @@ static void read_nodes(struct model *m, uint64_t now)
 	json_t *nodes = json_array();
 
 	m->nodes_ns = now;
+	m->nodes_wanted = false;
 	(void)node_agents_read(m->ctx, m->sp, &agents, NULL);
 	for (size_t i = 0; i < agents.n; i++) {
 		json_t *o = node_agent_json(&agents.all[i]);
@@ -655,18 +657,26 @@ static uint64_t later(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+static uint64_t nodes_due_ns(const struct model *m)
+{
+	return m->nodes_ns + NODES_MS * NS_PER_MS;
+}
+
+/* With the nodes, which are read behind it, where somebody has asked for them meanwhile. */
 static uint64_t queue_due_ns(const struct model *m)
 {
 	uint64_t least = cost_rest_ns(&m->read_cost, READ_SHARE, READ_LEAST_MS * NS_PER_MS,
 				      REST_MOST_MS * NS_PER_MS);
+	uint64_t due;
 
 	if (!m->read_ns)
 		return 0;
 	if (m->changed)
 		return m->read_ns + least;
-	if (m->done_stale)
-		return later(m->read_ns + least, done_due_ns(m));
-	return later(m->read_ns + least, m->read_ns + READ_MOST_MS * NS_PER_MS);
+	due = m->done_stale ? done_due_ns(m) : m->read_ns + READ_MOST_MS * NS_PER_MS;
+	if (m->nodes_wanted && m->sp && nodes_due_ns(m) < due)
+		due = nodes_due_ns(m);
+	return later(m->read_ns + least, due);
 }
 
 static void read_queue(struct model *m)
@@ -684,7 +694,7 @@ static void read_queue(struct model *m)
 	(void)str_copy(m->queue_trouble, sizeof(m->queue_trouble), r < 0 ? e.text : "");
 	m->read_ns = clock_mono_ns();
 	m->news = true;
-	if (m->sp && m->read_ns >= m->nodes_ns + NODES_MS * NS_PER_MS)
+	if (m->sp && m->read_ns >= nodes_due_ns(m))
 		read_nodes(m, m->read_ns);
 }
 
@@ -728,6 +738,7 @@ static bool is_stopped(struct model *m)
 	(void)pthread_mutex_lock(&m->mutex);
 	stop = m->stop;
 	m->changed = m->changed || m->look;
+	m->nodes_wanted = m->nodes_wanted || m->look;
 	m->look = false;
 	(void)pthread_mutex_unlock(&m->mutex);
 	return stop;

@@ -45,7 +45,7 @@ enum task_cause {
 	CAUSE_STOP,	 /* SHMSG_STOP */
 	CAUSE_TIMEOUT,	 /* its time was over */
 	CAUSE_TERM,	 /* the shim was told by SIGTERM, as at a shutdown of the node */
-	CAUSE_ALONE,	 /* the agent went before GO */
+	CAUSE_ALONE,	 /* the agent went before GO, or for too long */
 	CAUSE_REQUEUE,	 /* SHMSG_STOP that says so: it is to be requeued */
 	CAUSE_FENCED,	 /* its claim could not be kept alive: others may take the task over */
 	CAUSE_RECLAIMED, /* others have */

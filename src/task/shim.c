@@ -64,6 +64,7 @@
 #define NEVER_BEGAN_PASSES 6U	/* which take 100 ms */
 #define LOG_WAIT_MS	   2000 /* for the end of the log, before its task's end is told */
 #define NAME_LOOK_NS	   (5 * NS_PER_S)
+#define NAME_AGAIN_NS	   NS_PER_S /* where that failed */
 #define PACE_NS		   (100 * NS_PER_MS)
 #define PACE_MOST	   128 /* connections are accepted in that time */
 #define HEAR_MOST	   64  /* messages of one connection, before others have their turn */
@@ -415,8 +416,9 @@ static void look_at_claim(struct shim *sh)
  */
 static void look_at_name(struct shim *sh, uint64_t now)
 {
-	(void)endpoint_check(&sh->name, NULL);
-	sh->name_at_ns = now + NAME_LOOK_NS;
+	int r = endpoint_check(&sh->name, NULL);
+
+	sh->name_at_ns = now + (r < 0 ? NAME_AGAIN_NS : NAME_LOOK_NS);
 }
 
 static void timers(struct shim *sh)

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from machine import kill_at_once
-from patience import HANG, must_come, slowness
+from patience import HANG, Stopwatch, must_come, slowness
 from test_hung import waits_in
 
 WRITE = "1"
@@ -780,6 +780,17 @@ def test_the_agent_looks_after_the_base(queue):
     must_come(lambda: [a["kind"] for a in allocs(q).values()] == ["base"], 30)
     total = q.run("alloc", "mine", "-g", "1", "--max-total-gpus", "1")  # the base makes room for it
     assert "mine" in allocs(q), total
+
+
+def test_the_agent_looks_after_the_base_once_it_sees_what_is_free(queue):
+    """And not a minute later, where a driver takes longer than the first tick would wait."""
+    q = queue(gpus=2)
+    q.m.ctl("hang", "nvmlDeviceGetMemoryInfo_v2")
+    q.start_unready("--no-hold", "--base-gpus", "1")
+    began = Stopwatch()
+    must_come(lambda: began.wall() > 5)  # the first tick comes after two
+    q.m.ctl("unhang")
+    must_come(lambda: [a["kind"] for a in allocs(q).values()] == ["base"], 30)
 
 
 def test_the_base_is_what_anybody_wants_of_it(queue):

@@ -305,7 +305,7 @@ def test_holder_hangs_while_it_grows(machine):
     h.wait("held")
     m.ctl("hang", "cuMemAlloc_v2")
     m.ctl("foreign-memory", 0, "0")  # now there is something to take
-    e = h.wait("failed", timeout=15)
+    e = h.wait("failed", timeout=20)  # it grows each five seconds; eleven beats, of which each waits for a turn of the guard
     assert "did not answer" in e["text"]
     assert wait_for(lambda: not any(d["processes"] for d in m.show()["devices"]), 3)
     assert "was held" in h.device()["reason"]

@@ -201,7 +201,7 @@ def test_occupy_load_cycle(inside):
         occupy("on", "--gpus", "0", "--compute_min", "0.02", "--sleep_min", "0.02", *QUICK)
         wait(lambda: used()[0] > 37)
         for kind in ["light", "none", "light", "none"]:
-            wait(lambda: load() == kind, 4)
+            wait(lambda: load() == kind, 7)  # one that was missed comes again after 2.4 s, and is told within one
             assert used()[0] > 37
         occupy("off")
         occupy("on", "--gpus", "0", "--no_compute", *QUICK)

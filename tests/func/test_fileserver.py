@@ -60,7 +60,7 @@ def test_listing_that_is_remembered(world, faultfs, tmp_path):
     i = b.submit("-g", "0", "--", "sleep", "600")
     assert wait_for(lambda: list((below / "default" / "running").glob(f"*,{i},*")))
     paused = a.submit("-g", "0", "--paused", "--", "true")  # which it reads anew
-    assert f"{i} sleep" in a.run("stop", "all").stdout
+    assert f"{i} sleep" in a.run("stop", "all", "--timeout", "20s").stdout  # the order is seen as late as all else
     b.wait(i, "cancelled")
     b.wait(paused, "cancelled")
 

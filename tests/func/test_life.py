@@ -398,7 +398,7 @@ def test_workload_that_the_guard_refuses(queue, home):
     other.unlease(1)
     other.die()
     assert f"{count} times in a row" in d["reason"] and d["workload"]["starts"] == 0, d
-    assert wait_for(lambda: runs_on(q), 15), q.out.read_text()
+    assert wait_for(lambda: runs_on(q), d["workload"]["next_in_s"] + 5), q.out.read_text()
     assert q.out.read_text().count(said) == count
 
 

@@ -157,7 +157,7 @@ def test_a_full_outbox_is_told_after_a_restart(told, receiver):
     receiver.posts.clear()
     receiver.status = 200
     q.start("--no-hold")
-    must_come(lambda: tasks(receiver) == names)
+    must_come(lambda: tasks(receiver) == names, 30)  # the pauses between two tries double, also over a restart
 
 
 def test_what_happens_while_no_notifier_runs_is_not_lost(told, receiver):

@@ -291,7 +291,7 @@ def test_elements_that_a_batch_does_not_have(queue):
     q.start("--no-hold")
     q.wait(i, "done")
     # Remains of another instance, if there are any on this machine just now, may be those of this element.
-    assert wait_for(lambda: not stray.exists())
+    assert wait_for(lambda: not stray.exists(), 20)  # looked at after 1, 3, 7 and 15 s
 
 
 @AS_ROOT

@@ -298,7 +298,7 @@ def told_free(m):
             for line in f.read_text().splitlines()]
 
 
-NOTIFICATION = '{"notification": {"enabled": true, "email": "zchen27@nd.edu", "gpu_available_threshold": 1}}'
+NOTIFICATION = '{"notification": {"enabled": true, "email": "zchen27@nd.edu", "gpu_available_threshold": 1}, "monitor_interval": 0.3}'
 
 
 def test_mail_when_gpus_are_free(manager, build):

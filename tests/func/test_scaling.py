@@ -221,7 +221,7 @@ def test_given_back_when_left(scaled):
     p.has(0, 1)
     p.stays.touch()
     p.busy(0)
-    must_come(lambda: len(p.file()) == 1)
+    must_come(lambda: len(p.file()) == 1, 30)
     p.why("ago to leave GPU 1, and uses it yet")
     assert p.gpus() == [0, 1] and q.device(1)["use"] == f"in use by task {p.id}"
     q.kill()
@@ -336,7 +336,7 @@ def test_a_program_that_stays(scaled):
     p.has(0, 1)
     p.stays.touch()
     p.busy(0)
-    must_come(lambda: len(p.file()) == 1)
+    must_come(lambda: len(p.file()) == 1, 30)
     must_come(lambda: q.said(f"task {p.id} was told to leave, uses yet, and so keeps GPU 1"), 60)
     must_come(lambda: len(p.file()) == 2)
     assert p.gpus() == [0, 1]
@@ -366,7 +366,7 @@ def test_processes_that_nobody_lists(scaled):
     p.has(0, 1)
     p.stays.touch()
     p.busy(0)
-    must_come(lambda: len(p.file()) == 1)
+    must_come(lambda: len(p.file()) == 1, 30)
     looks = Stopwatch()
     must_come(lambda: looks.wall() > 4 and p.gpus() == [0, 1])  # each second it is looked whether it has left
     assert not q.device(1)["processes"] and q.device(1)["memory_used_bytes"] > 64 << 20
@@ -385,7 +385,7 @@ def test_a_new_guard(scaled):
     p.has(0, 1)
     p.stays.touch()
     p.busy(0)
-    must_come(lambda: len(p.file()) == 1)
+    must_come(lambda: len(p.file()) == 1, 30)
     for guard in q.m.guards():
         os.kill(guard, signal.SIGKILL)
     must_come(lambda: q.device(1)["use"] == f"in use by task {p.id}")

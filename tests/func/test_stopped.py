@@ -179,7 +179,7 @@ def test_stopped_guard_holds_nothing_after_two_seconds(machine):
     assert must_come(gone, 5) == ["T", "T"]
     assert t0.took() < 3.5
     assert m.newcomer("--take", "90%")["result"] == 0
-    e = h.next("agent", 14)
+    e = h.next("agent", 16)
     assert f"GPU 1 (PID {holder}) did not let go without its guard" in e["text"]
     must_come(m.empty, 2)
     e = h.next("agent")
@@ -195,7 +195,7 @@ def test_stopped_holder_of_a_stopped_guard_on_an_old_kernel(machine, old_kernel)
     h = m.hold("--load", "none")
     h.held(0)
     guard, holder = stop_guard_and_holder(m)
-    assert f"(PID {holder}) did not let go" in h.next("agent", 14)["text"]
+    assert f"(PID {holder}) did not let go" in h.next("agent", 16)["text"]
     must_come(m.empty, 2)
     os.kill(guard, signal.SIGCONT)
     assert h.end() == 0

@@ -109,7 +109,7 @@ def test_node_comes_runs_what_waits_and_leaves(machine):
 def test_it_has_as_many_gpus_as_it_asked_for(machine):
     p, q = machine.pooled("one"), machine.pooled("two")
     for node in (p, q):
-        node.up("-g", "2", "--keep", "--agent-option=--idle-for=0")
+        node.up("-g", "2", "--keep", "--agent-option=--idle-for=0", "--agent-option=--beat=1s")
     must_come(lambda: all([(a["devices"], a["held"]) for a in n.agents()] == [(2, 2)] for n in (p, q)))
     cards = [{d["uuid"] for s in (n.spool / "agents").glob("*,status") for d in json.loads(s.read_text())["devices"]}
              for n in (p, q)]

@@ -334,6 +334,22 @@ static void test_waits_after_a_yield(void **state)
 
 /* ---- what goes wrong ---- */
 
+/* Its shim has not heard of its agent for so long: that says nothing of the workload. */
+static void test_ended_for_want_of_an_agent(void **state)
+{
+	begin();
+	start_running();
+	world_say_end(&(struct task_end){ .outcome = TASK_SIGNALLED,
+					  .signal = 15,
+					  .cause = CAUSE_ALONE,
+					  .run_ns = 9 * NS_PER_S });
+	expect_state("freeing");
+	unlease();
+	expect_state("off");
+	assert_int_equal(waits_s(), 0);
+	end();
+}
+
 static void test_ends_at_once(void **state)
 {
 	static const unsigned int waits[] = { 5, 10, 20, 40, 80, 160, 320, 600, 600 };
@@ -772,6 +788,7 @@ int main(void)
 		cmocka_unit_test(test_together),
 		cmocka_unit_test(test_waits_for_a_look),
 		cmocka_unit_test(test_waits_after_a_yield),
+		cmocka_unit_test(test_ended_for_want_of_an_agent),
 		cmocka_unit_test(test_ends_at_once),
 		cmocka_unit_test(test_lease_is_refused),
 		cmocka_unit_test(test_launch_fails),

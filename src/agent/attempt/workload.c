@@ -217,7 +217,8 @@ static void over_done(struct spool_job *job)
 /* How it ended says something of the next try, where it was not stopped, and that is known. */
 static void count(struct place *p, const struct attempt *a)
 {
-	bool by_itself = a->end_kind == END_MAX && a->end.outcome != TASK_UNKNOWN;
+	bool by_itself = a->end_kind == END_MAX && a->end.outcome != TASK_UNKNOWN &&
+			 a->end.cause == CAUSE_SELF;
 
 	if (a->turned_away)
 		p->refusals++;

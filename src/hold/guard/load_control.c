@@ -52,6 +52,7 @@ void load_control_on_time(struct device *d, const struct hold_policy *p, uint64_
 		if (now_ns - d->load.phase_ns >= phase_ms * NS_PER_MS) {
 			d->load.resting = !d->load.resting;
 			d->load.phase_ns = now_ns;
+			d->dirty = true;
 		}
 	} else {
 		d->load.resting = false;
