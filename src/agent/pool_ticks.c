@@ -18,7 +18,7 @@
 #define EACH_MS	 60000
 #define LIMIT_MS 300000 /* many pools, each with an engine that does not answer */
 #define FRESH_MS 5000	/* who leaves has looked so lately whether it is to stay */
-#define WAITS	 15	/* of FIRST_MS each, for what the first tick looks at */
+#define WAITS	 8	/* of FIRST_MS each at most, for what the first tick looks at */
 
 struct pool_ticks {
 	struct dispatch *q;
@@ -85,14 +85,15 @@ static void start(struct pool_ticks *t)
 	text_list_clear(&words);
 }
 
-/* What is free here, where a tick counts that, is known. */
+/* What is free here, which a tick for a base may count, is known. */
 static bool knows_devices(const struct view *v)
 {
 	bool known =
 		v->guard_up && v->guard.flags & GUARD_SEES && view_seen(v) >= v->guard.n_devices;
 
 	for (uint32_t i = 0; i < v->n_slots; i++)
-		known = known && (!v->seen[i] || v->devices[i].looked_ns);
+		known = known && (!v->seen[i] || (v->devices[i].looked_ns &&
+						  !(v->devices[i].flags & DEVICE_UNJUDGED)));
 	return known;
 }
 

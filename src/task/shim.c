@@ -418,7 +418,7 @@ static void look_at_name(struct shim *sh, uint64_t now)
 {
 	int r = endpoint_check(&sh->name, NULL);
 
-	sh->name_at_ns = now + (r < 0 ? NAME_AGAIN_NS : NAME_LOOK_NS);
+	sh->name_at_ns = now + (r < 0 && r != -EADDRINUSE ? NAME_AGAIN_NS : NAME_LOOK_NS);
 }
 
 static void timers(struct shim *sh)

@@ -335,18 +335,43 @@ static void test_waits_after_a_yield(void **state)
 /* ---- what goes wrong ---- */
 
 /* Its shim has not heard of its agent for so long: that says nothing of the workload. */
-static void test_ended_for_want_of_an_agent(void **state)
+static void ends_alone_after(uint64_t s)
 {
-	begin();
 	start_running();
 	world_say_end(&(struct task_end){ .outcome = TASK_SIGNALLED,
 					  .signal = 15,
 					  .cause = CAUSE_ALONE,
-					  .run_ns = 9 * NS_PER_S });
+					  .run_ns = s * NS_PER_S });
 	expect_state("freeing");
 	unlease();
 	expect_state("off");
 	assert_int_equal(waits_s(), 0);
+	later(1);
+	idle_for(10);
+}
+
+static void test_ended_for_want_of_an_agent(void **state)
+{
+	static const unsigned int waits[] = { 5, 10 };
+
+	begin();
+	for (unsigned int i = 0; i < 2; i++) {
+		start_running();
+		exit_after(1);
+		assert_int_equal(waits_s(), waits[i]);
+		later(waits[i]);
+		idle_for(10);
+	}
+	ends_alone_after(9);
+	start_running();
+	exit_after(1);
+	assert_int_equal(waits_s(), 20); /* the third time */
+	later(20);
+	idle_for(10);
+	ends_alone_after(3600);
+	start_running();
+	exit_after(1);
+	assert_int_equal(waits_s(), 5);
 	end();
 }
 

@@ -116,10 +116,10 @@ static void show_off(struct view_workload *w)
 }
 
 /* When it may come again, and what people read meanwhile. True: that was told. */
-static bool put_off(struct place *p, bool told_to_end, const char *why)
+static bool put_off(struct place *p, bool at_once, const char *why)
 {
 	struct view_workload *w = p->shown;
-	unsigned int times = w->refused ? p->refusals : told_to_end ? 0 : p->at_once;
+	unsigned int times = w->refused ? p->refusals : at_once ? p->at_once : 0;
 	uint64_t last = w->refused ? ROOM_LAST_MS : WAIT_LAST_MS, wait = WAIT_FIRST_MS;
 	char wait_text[UNIT_TEXT_MAX];
 
@@ -214,17 +214,20 @@ static void over_done(struct spool_job *job)
 	free(job);
 }
 
-/* How it ended says something of the next try, where it was not stopped, and that is known. */
-static void count(struct place *p, const struct attempt *a)
+/* How it ended says something of the next try, where it was not stopped, and that is known; that
+ * its agent was gone says nothing. True: it ended at once. */
+static bool count(struct place *p, const struct attempt *a)
 {
-	bool by_itself = a->end_kind == END_MAX && a->end.outcome != TASK_UNKNOWN &&
-			 a->end.cause == CAUSE_SELF;
+	bool known = !a->turned_away && a->end_kind == END_MAX && a->end.outcome != TASK_UNKNOWN;
+	bool long_run = a->end.run_ns >= AT_ONCE_MS * NS_PER_MS;
+	bool at_once = known && !long_run && a->end.cause != CAUSE_ALONE;
 
-	if (a->turned_away)
-		p->refusals++;
-	else if (by_itself)
-		p->at_once = a->end.run_ns < AT_ONCE_MS * NS_PER_MS ? p->at_once + 1 : 0;
+	if (known && long_run)
+		p->at_once = 0;
+	p->at_once += at_once;
+	p->refusals += a->turned_away;
 	p->shown->refused = a->turned_away;
+	return at_once;
 }
 
 static void commit(struct attempt *a)
@@ -244,15 +247,14 @@ static void over(struct attempt *a)
 {
 	cleanup_strbuf struct strbuf how = STRBUF_INIT;
 	struct place *p = place_of(a);
-	bool told_to_end = a->end_kind != END_MAX;
+	bool told_to_end = a->end_kind != END_MAX, at_once = count(p, a);
 	const char *why = a->end.text;
 
 	logtext_how(&how, &a->end);
 	if (told_to_end || !*why)
 		why = told_to_end ? attempt_why(a) : strbuf_str(&how);
-	count(p, a);
 	(void)sched_end(p->all->c.plan, a->ref);
-	if (!put_off(p, told_to_end, why))
+	if (!put_off(p, at_once, why))
 		say(p, LOG_LEVEL_INFO, "the workload has ended: %s", why);
 	p->over_ns = clock_mono_ns();
 	p->attempt = NULL;
