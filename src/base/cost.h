@@ -11,6 +11,8 @@
 
 #include <stdint.h>
 
+#define COST_LAST_NS 10000000000ULL
+
 struct cost {
 	uint64_t took_ns[3]; /* the last first; 0: none yet. All of it 0: nothing is known */
 };
@@ -22,7 +24,6 @@ uint64_t cost_ns(const struct cost *c);
  * more. Not less than least_ns, and than the last time took: so it takes half of the time at most
  * before its cost is known, but for what takes longer than COST_LAST_NS, after which that is all.
  */
-#define COST_LAST_NS 10000000000ULL
 uint64_t cost_rest_ns(const struct cost *c, uint64_t share, uint64_t least_ns, uint64_t most_ns);
 
 #endif

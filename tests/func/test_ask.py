@@ -213,7 +213,7 @@ def test_an_open_ask_is_listed_first(two):
     t = two()
     t.busy()
     for n in range(18):
-        must_come(lambda: t.ask("0").returncode == 0, 24)  # four tries of six seconds
+        must_come(lambda: t.ask("0").returncode == 0)
         must_come(t.asks)
         t.answer("no", str(n))
     waits = t.popen("ask", "0", "--wait")
@@ -567,7 +567,7 @@ def test_a_flood(two):
         for _ in range(5):
             assert t.q.status()["queue"]["open"]
         assert t.q.task(i)["state"] == "running"
-        must_come(lambda: t.ask("0").returncode == 0)
+        must_come(lambda: t.ask("0").returncode == 0, 24)  # four tries of six seconds
         assert [a["uid"] for a in t.asks()] == [OTHER]
     finally:
         for f in floods:
