@@ -628,6 +628,7 @@ def test_who_looks_changes_nothing(web):
     w.node.run("web", "--print", "--read-only")
     i = submit(w, command="true")
     read = must_come(lambda: w.get("/api/v1/tasks", tcp=True, headers=w.bearer(read=True)).status == 200) and w.bearer(True)
+    must_come(lambda: tasks(w)["total"] == 1)
     for path, item in OPENAPI["paths"].items():
         for method in item.keys() & {"post", "delete", "patch"}:
             if path == "/api/v1/session":
@@ -636,7 +637,7 @@ def test_who_looks_changes_nothing(web):
             answer = w.ask(method.upper(), real, None if method == "delete" else {}, read, tcp=True, checked=False)
             assert answer.status == 403 and "look" in answer.json["detail"], (method, real, answer.text)
             assert w.ask(method.upper(), real, None if method == "delete" else {}, tcp=True, checked=False).status == 401
-    assert tasks(w)["total"] == 1
+    assert [t["state"] for t in w.node.rows()] == ["pending"]
 
 
 def test_what_the_agent_tells(web):
