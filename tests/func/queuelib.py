@@ -5,7 +5,7 @@ import os
 import subprocess
 
 from machine import Machine
-from patience import HANG, start_as_on_a_card, wait_for
+from patience import HANG, must_come, start_as_on_a_card, wait_for
 
 
 class Node:
@@ -38,6 +38,10 @@ class Node:
         done = self.run("status", "--json", check=False)
         doc = json.loads(done.stdout) if done.returncode == 0 else {}
         return doc if (doc.get("queue") or {}).get("open") else None
+
+    def now(self):
+        """The status of an agent that is there: one that is slow has not answered at once."""
+        return must_come(self.status)
 
     def submit(self, *args):
         return int(self.run("submit", *args).stdout)

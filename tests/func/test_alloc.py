@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from machine import kill_at_once
+from machine import kill_as_power_loss
 from patience import HANG, Stopwatch, must_come, slowness
 from test_hung import waits_in
 
@@ -111,15 +111,19 @@ def test_it_waits_and_its_program_with_it(queue):
     q.start("--no-hold")
     i = q.submit("-g", "1", "--", "sleep", "1000")
     q.wait(i, "running")
-    waits = one_line(q.run("alloc", "later", "--wait", "300ms").stdout)
-    assert waits.startswith("later (task 2) waits for"), waits
+    for task in 2, 3, 4:  # its agent may not have read it yet
+        waits = one_line(q.run("alloc", "later", "--wait", "300ms").stdout)
+        if "waits for" in waits:
+            break
+        q.run("release", "later")
+    assert waits.startswith(f"later (task {task}) waits for"), waits
     started = one_line(q.run("start", "later", "--", "sh", "-c", "echo it runs").stdout)
     assert "the program starts as soon as it has its GPUs; it waits for" in started, started
     twice = q.run("start", "later", "--", "true", check=False)
     assert "a program waits in later already" in one_line(twice.stderr)
     q.run("stop", str(i), "--now")
     phase(q, "later", "ended")
-    assert "it runs" in q.log(2)
+    assert "it runs" in q.log(task)
 
 
 def test_now_or_not_at_all(queue):
@@ -127,9 +131,13 @@ def test_now_or_not_at_all(queue):
     q.start("--no-hold")
     i = q.submit("-g", "1", "--", "sleep", "1000")
     q.wait(i, "running")
-    none = q.run("alloc", "later", "--wait", "300ms", "--now", check=False)
-    assert none.returncode == 1 and "later was taken back: it waits for" in one_line(none.stderr), none
-    assert allocs(q) == {} and q.task(2)["state"] == "cancelled"
+    for task in 2, 3, 4:  # its agent may not have read it yet
+        none = q.run("alloc", "later", "--wait", "300ms", "--now", check=False)
+        assert none.returncode == 1 and "later was taken back: it " in one_line(none.stderr), none
+        assert allocs(q) == {} and q.task(task)["state"] == "cancelled"
+        if "it waits for" in one_line(none.stderr):
+            break
+    assert "later was taken back: it waits for" in one_line(none.stderr), none
 
 
 def test_limits_say_who_has_what(queue):
@@ -344,7 +352,7 @@ def test_program_goes_on_after_a_lost_shim(queue):
     q.run("start", "a", "--", "sh", "-c", "echo attempt $TENURE_ATTEMPT; exec sleep 1000")
     phase(q, "a", "running")
     shim, keeper = shim_and_keeper(q, 1)
-    kill_at_once((keeper, shim))
+    kill_as_power_loss((keeper, shim))
     must_come(lambda: q.log(1).count("\nattempt 1\n") == 2)  # it does not count as a try
     assert "was running when its attempt ended" in q.log(1)
     assert phase(q, "a", "running")["order"] == 1
@@ -474,7 +482,8 @@ def test_scaled_by_a_signal(scaled):
     q.run("start", "a", "--on-change", "signal", "--", *words)
     busy(1)
     must_come(lambda: "told ['0', '1']" in q.log(1), 30)
-    assert allocs(q)["a"]["devices"] == "0,1" and q.log(1).count("begins on") == 1
+    must_come(lambda: allocs(q)["a"]["devices"] == "0,1")  # written behind the signal
+    assert q.log(1).count("begins on") == 1
 
 
 def test_scaled_by_a_hook(scaled, tmp_path):
@@ -528,7 +537,8 @@ def test_a_hook_that_fails_or_hangs(scaled, tmp_path):
     q, busy, words = scaled
     hook = tmp_path / "hook.sh"
     hook.write_text(f"cd {tmp_path}; [ -e first ] || {{ : >first; exit 3; }}; [ ! -e second ] || exit 3; : >second; sleep 600; true\n")
-    grace = f"{min(2 * slowness() - 1, 20):.0f}s"
+    # Within it the hook has to end as well, where it does not hang.
+    grace = f"{min(max(2 * slowness() - 1, 5), 20):.0f}s"
     q.run("start", "a", "--on-change", f"hook:sh {hook} {{gpu_list}}", "--grace", grace, "--", *words)
     busy(1)
     must_come(lambda: "the hook has ended (exit code 3)\n" in q.log(1), 30)
@@ -582,7 +592,7 @@ def test_a_node_of_its_own(queue):
     said = q.run("alloc", "mine", "-g", "2", "--engine", "local", "--time", "1h", "--wait", "2m")
     assert "mine (task 1) has GPU" in said.stdout and "its job keeps 2 GPUs of local until" in one_line(said.stderr), said
     a = has(q, "mine")
-    assert a["agent"] != q.status()["agent"].get("node") and a["gpus"] == 2
+    assert a["agent"] != q.now()["agent"].get("node") and a["gpus"] == 2
     q.run("start", "mine", "--", "sleep", "1000")
     phase(q, "mine", "running")
     # A task that names no pool stays away from its node, and one that names it runs there.
@@ -590,8 +600,7 @@ def test_a_node_of_its_own(queue):
     assert q.task(other)["state"] == "pending"
     pools = {p["pool"]: p for p in json.loads(q.run("instances", "--json").stdout.splitlines()[0])["pools"]}
     assert pools["alloc-1"]["live"] == 1 and pools["alloc-1"]["cap"] == 1
-    released = q.run("release", "mine")
-    assert "mine is stopping" in released.stdout, released
+    must_come(lambda: "mine is stopping" in q.run("release", "mine", check=False).stdout)  # its agent may answer late
     must_come(lambda: not [j for p in json.loads(q.run("instances", "--json").stdout.splitlines()[0])["pools"]
                            for j in p["jobs"] if not j["ended"]], 30)
     assert allocs(q) == {}
@@ -675,7 +684,8 @@ def test_an_engine_that_takes_no_job(queue, tmp_path):
     assert pool["down"] and "alloc-1" not in q.run("instances").stdout
     assert q.run("nodes").stdout.startswith("this machine"), "that pool's engine is nobody's any more"
     q.start("--no-hold")
-    assert q.run("alloc", "b").stderr == "", "its jobs count no more"
+    said = one_line(q.run("alloc", "b").stderr)  # with a note, where the queue is slow
+    assert re.sub("tenure: note: the queue in .* has not answered for .* until it does", "", said) == "", "its jobs count no more"
 
 
 def test_told_to_end_while_it_waits(queue):
@@ -724,6 +734,18 @@ def tick(q, *args):
     return q.run("tick", "default", *args).stdout
 
 
+def must_tell(q, text, times, *args):
+    """So often, in the first tick or the next ones: of what its agent does not tell in time nothing is decided."""
+    said = ""
+
+    def told():
+        nonlocal said
+        said += tick(q, *args)
+        return said.count(text) >= times
+    must_come(told)
+    assert said.count(text) == times, said
+
+
 def idle(q, n):
     """Wait until its agent knows that so many GPUs are free."""
     must_come(lambda: [d["state"] for d in (q.status() or {"devices": []})["devices"]].count("idle") == n)
@@ -740,8 +762,7 @@ def test_the_automatic_base(queue):
     q = queue(gpus=3)
     q.start("--no-hold")
     idle(q, 3)
-    said = tick(q, "--base-gpus", "2")
-    assert said.count("for a GPU that is free") == 2, said
+    must_tell(q, "for a GPU that is free", 2, "--base-gpus", "2")
     must_come(lambda: sorted((a["name"], a["kind"], a["state"]) for a in allocs(q).values()) ==
               [(f"base-{i}", "base", "allocated") for i in (1, 2)])
     assert tick(q, "--base-gpus", "2") == ""
@@ -749,12 +770,12 @@ def test_the_automatic_base(queue):
     q.run("alloc", "mine", "-g", "3")
     has(q, "mine")
     must_come(lambda: sorted(a["state"] for a in allocs(q).values() if a["kind"] == "base") == ["waiting"] * 2)
-    assert tick(q, "--base-gpus", "2").count("is given back, because nothing is free for it") == 2
+    must_tell(q, "is given back, because nothing is free for it", 2, "--base-gpus", "2")
     assert sorted(allocs(q)) == ["mine"]
     q.run("release", "mine")
     must_come(lambda: allocs(q) == {})
     idle(q, 3)
-    assert tick(q, "--base-gpus", "1").count("for a GPU that is free") == 1
+    must_tell(q, "for a GPU that is free", 1, "--base-gpus", "1")
     # Fewer, and none.
     must_come(lambda: [a["state"] for a in allocs(q).values()] == ["allocated"])
     assert "because fewer are wanted" in tick(q)
@@ -799,7 +820,7 @@ def test_the_base_is_what_anybody_wants_of_it(queue):
     q.start("--no-hold")
     idle(q, 3)
     more = ("--base-gpus", "2", "--base-by", "one")
-    assert tick(q, *more).count("for a GPU that is free") == 2
+    must_tell(q, "for a GPU that is free", 2, *more)
     for _ in range(2):
         assert tick(q, "--base-gpus", "1", "--base-by", "other") == "" and tick(q, *more) == "" and tick(q) == ""
     assert tick(q, "--base-by", "one") == "base: allocation base-2 is given back, because fewer are wanted\n"
@@ -816,7 +837,7 @@ def test_two_that_give_back_the_same(queue):
     q = queue(gpus=1)
     q.start("--no-hold")
     idle(q, 1)
-    tick(q, "--base-gpus", "1", "--base-by", "one")
+    must_tell(q, "for a GPU that is free", 1, "--base-gpus", "1", "--base-by", "one")
     must_come(lambda: [a["state"] for a in allocs(q).values()] == ["allocated"])
     read, write = os.pipe()
     os.set_blocking(write, False)
@@ -840,7 +861,7 @@ def test_an_agent_takes_back_a_base_that_nobody_wants(queue):
     q = queue(gpus=2)
     q.start("--no-hold")
     idle(q, 2)
-    tick(q, "--base-gpus", "1")
+    must_tell(q, "for a GPU that is free", 1, "--base-gpus", "1")
     must_come(lambda: [a["state"] for a in allocs(q).values()] == ["allocated"])
     q.kill()  # and the next one looks as soon as it is there
     in_the_past(q)

@@ -2,7 +2,7 @@
 """Tasks on GPUs that cannot be held, or are not held yet."""
 import subprocess
 
-from patience import wait_for
+from patience import must_come, wait_for
 from test_preempt import name
 
 
@@ -16,8 +16,8 @@ def test_exclusive_mode(queue):
     both = q.submit("-g", "2", "--", q.newcomer, "--all-devices", "--take", "80%", "--stay", "600")
     q.begun(both, 2)
     waits = q.submit("--", q.newcomer, "--take", "50%")
+    must_come(lambda: f"GPU 0 and 1 used by task {both}" in q.why(waits))  # once its agent has read it
     text = q.why(waits)
-    assert f"GPU 0 and 1 used by task {both}" in text, text
     assert "before a task nothing is held on GPU 0 (compute mode EXCLUSIVE_PROCESS)" in text, text
     # Somebody who comes there first wins, and is named.
     q.m.run(q.m.tenure, "stop", str(both), "--now")
@@ -25,7 +25,7 @@ def test_exclusive_mode(queue):
     other = q.m.start("--take", "10G", "--stay", "600", CUDA_VISIBLE_DEVICES="0")
     assert wait_for(lambda: f"PID {other.pid}" in q.device(0)["reason"])
     both = q.submit("-g", "2", "--", "true")
-    assert f"GPU 0 taken by PID {other.pid} ({name()}, newcomer)" in q.why(both)
+    must_come(lambda: f"GPU 0 taken by PID {other.pid} ({name()}, newcomer)" in q.why(both))
     other.kill()
     q.wait(both, "done")
 
@@ -38,8 +38,8 @@ def test_prohibited_mode(queue):
     q.wait(one, "done")
     assert "\n1\n" in q.log(one)
     two = q.submit("-g", "2", "--", "true")
-    assert "cannot run on this node as it is: it needs 2 GPUs, 1 of 2 would do, GPU 0 in compute " \
-        "mode PROHIBITED" in q.why(two)
+    must_come(lambda: "cannot run on this node as it is: it needs 2 GPUs, 1 of 2 would do, GPU 0 in compute "
+                      "mode PROHIBITED" in q.why(two))
 
 
 def test_a_task_waits_for_no_clock(queue):
@@ -49,7 +49,7 @@ def test_a_task_waits_for_no_clock(queue):
     other = q.m.start("--take", "10G", "--stay", "60")
     assert wait_for(lambda: f"PID {other.pid}" in q.device(0)["reason"])
     i = q.submit("--", q.newcomer, "--take", "50%")
-    assert "taken by PID" in q.why(i)
+    must_come(lambda: "taken by PID" in q.why(i))
     other.kill()
     q.wait(i, "done")
 
@@ -67,4 +67,4 @@ def test_a_task_is_not_put_off_by_a_name(queue):
     lock.stdout.readline()
     i = q.submit("--", q.newcomer, "--take", "50%")
     q.wait(i, "done")
-    assert q.status()["queue"]["retried"] == 0 and lock.poll() is None
+    assert q.now()["queue"]["retried"] == 0 and lock.poll() is None

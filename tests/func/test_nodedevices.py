@@ -11,6 +11,12 @@ from nodelib import two_that_know_each_other
 from patience import HANG, must_come, wait_for
 
 
+def two_that_stay(world):
+    """None of them is given up where it is silent for two seconds, on a machine that is busy."""
+    world.expire = "1m"
+    return two_that_know_each_other(world)
+
+
 def devices(node, of, *args):
     done = node.run("devices", "--node", of, "--json", *args, check=False)
     return json.loads(done.stdout) if done.returncode == 0 else None
@@ -30,8 +36,8 @@ def states(doc):
 
 
 def test_what_its_gpus_are_used_for_now(world):
-    a, b = two_that_know_each_other(world)
-    own = {d["uuid"]: d for d in b.status()["devices"]}
+    a, b = two_that_stay(world)
+    own = {d["uuid"]: d for d in b.now()["devices"]}
     b.m.start("--take", "50%", "--stay", "1000")
     i = b.submit("-g", "1", "--", "sleep", "1000")
 
@@ -57,7 +63,7 @@ def test_what_its_gpus_are_used_for_now(world):
 
 
 def test_what_its_gpus_were_used_for(world):
-    a, b = two_that_know_each_other(world)
+    a, b = two_that_stay(world)
     doc = must_come(lambda: history(a, "beta"))
     assert doc["node"] == "beta" and doc["state"] == "alive" and doc["step_s"] == 600 and abs(doc["now"] - time.time()) < HANG
     own = json.loads(b.run("devices", "--history", "--json").stdout)
@@ -89,7 +95,7 @@ def write_day(node, name="beta", **members):
 
 
 def test_a_day_as_people_read_it_and_parts_of_it(world):
-    a, _ = two_that_know_each_other(world)
+    a, _ = two_that_stay(world)
     must_come(lambda: history(a, "beta"))
     for _ in range(3):  # within one step of the ten minutes
         began = time.time() // 600
@@ -116,7 +122,7 @@ BAD = {"rubbish": "nothing of ours", "cut": '{"format":1,"agent":"be', "of anoth
 
 
 def test_a_day_that_is_not_to_be_believed(world):
-    a, b = two_that_know_each_other(world)
+    a, b = two_that_stay(world)
     must_come(lambda: history(a, "beta"))
     for what, bad in BAD.items():
         if isinstance(bad, dict):
@@ -128,12 +134,12 @@ def test_a_day_that_is_not_to_be_believed(world):
         assert "tenure: what the GPUs of beta were used for cannot be told: agents/beta,history" in \
             " ".join(done.stderr.split()), what
     # Nothing else of the node is worse for it, and its agent goes on.
-    assert len(devices(a, "beta")["devices"]) == len(b.status()["devices"])
+    assert len(devices(a, "beta")["devices"]) == len(b.now()["devices"])
     assert history(a, "alpha")["devices"]
 
 
 def test_a_day_that_is_huge_a_link_or_a_pipe(world, tmp_path):
-    a, _ = two_that_know_each_other(world)
+    a, _ = two_that_stay(world)
     must_come(lambda: history(a, "beta"))
     path = day_of(a)
 
@@ -155,7 +161,7 @@ def test_a_day_that_is_huge_a_link_or_a_pipe(world, tmp_path):
 
 def test_a_later_version(world):
     """A state that it knows alone is not known here; another format is said."""
-    a, _ = two_that_know_each_other(world)
+    a, _ = two_that_stay(world)
     uuid = must_come(lambda: history(a, "beta"))["devices"][0]["uuid"]
     now = int(time.time()) // 600 * 600
     write_day(a, **{"from": now - 1200, "n": 2, "devices": [{"uuid": uuid, "gpu": 0, "state": [1, "asleep", 1, "held"], "fan": [2, 30]}]})
@@ -211,7 +217,7 @@ def test_a_node_that_died(world):
 
 
 def test_with_the_last_word_of_one_whose_task_runs_on(world):
-    a, b = two_that_know_each_other(world)
+    a, b = two_that_stay(world)
     must_come(lambda: history(a, "beta"))
     a.run("off")
     a.agent.wait(HANG)
@@ -250,7 +256,7 @@ def test_a_disk_that_has_no_room_for_it(world, faultfs, tmp_path):
 
 
 def test_who_asks_wrongly_is_told(world):
-    a, _ = two_that_know_each_other(world)
+    a, _ = two_that_stay(world)
     for args, code, why in ((["--node", "gamma"], 1, "no node gamma serves this queue; those that do: alpha, beta"),
                             (["--node", "gamma", "--history"], 1, "no node gamma serves this queue"),
                             (["--node", "beta", "--history", "2d"], 2, "--history takes from 10s to 24h"),

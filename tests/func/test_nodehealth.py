@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """`tenure health` on simulated machines: every verdict, a driver that hangs, and the scripts of docs/health.md."""
+import contextlib
 import json
 import os
 import pathlib
@@ -23,15 +24,20 @@ def script(name):
     return re.search(rf"<!-- script: {name} -->\n```sh\n(.*?)```", PAGE, re.S)[1]
 
 
+def with_time(args):
+    """For CUDA, which is work for a processor: the limit of all of it goes by the clock."""
+    return [*["--timeout", "60s"] * ("--cuda" in args and "--timeout" not in args), *args]
+
+
 def health(m, *args, **env):
     """Exit code and the line."""
-    done = m.cmd("health", *args, **env)
+    done = m.cmd("health", *with_time(args), **env)
     assert done.stdout == "" or (done.stdout.endswith("\n") and SAFE.fullmatch(done.stdout[:-1])), done.stdout
     return done.returncode, done.stdout.strip()
 
 
 def document(m, *args):
-    done = m.cmd("health", "--json", *args)
+    done = m.cmd("health", "--json", *with_time(args))
     doc = json.loads(done.stdout)
     assert done.returncode == doc["exit_code"]
     return doc
@@ -279,7 +285,7 @@ def test_an_environment_as_prologs_have_it(machine, args):  # noqa: F811
     """Nothing but what makes it see the simulated machine."""
     m = machine()
     env = {k: v for k, v in m.env.items() if k.startswith("TENURE_") or k in ("LD_LIBRARY_PATH", "ASAN_OPTIONS")}
-    done = subprocess.run([m.tenure, "health", *args], env=env, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([m.tenure, "health", *with_time(args)], env=env, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok: 2 GPUs\n", "")
 
 
@@ -287,19 +293,28 @@ def test_free(machine):  # noqa: F811
     """What a job has left, seen or not; not what is about to go."""
     m = machine(gpus=2)
     assert health(m, "--free") == (0, "ok: 2 GPUs")
-    new = m.start("--device", 1, "--take", "2G", "--stay", "600")
-    new.stdout.readline()
-    must_come(lambda: m.used()[1] > GIB)
+
+    def somebody():
+        p = m.start("--device", 1, "--take", "2G", "--stay", "600")
+        p.stdout.readline()
+        must_come(lambda: m.used()[1] > GIB)
+        return p
+    new = somebody()
     assert health(m) == (0, "ok: 2 GPUs") and health(m, "--gpus", "0", "--free") == (0, "ok: 1 GPU")
     rc, line = health(m, "--free")
     assert rc == 1 and re.search(rf"^bad: GPU 1 \(.*\): somebody uses it: PID {new.pid} \(newcomer\)$", line), line
     doc = without_time_to_look_again(m, "--free")
     assert doc["exit_code"] == 0 and "--timeout left no time" in doc["devices"][1]["notes"][0]
-    p = subprocess.Popen([m.tenure, "health", "--free"], env=m.env, stdout=subprocess.PIPE, text=True)
-    must_come(lambda: children(p.pid))
-    new.kill()
-    new.wait()
-    assert p.communicate(timeout=60)[0] == "ok: 2 GPUs\n"
+    for _ in range(3):  # it has to be gone within two seconds
+        p = subprocess.Popen([m.tenure, "health", "--free", "--timeout", "20s"], env=m.env, stdout=subprocess.PIPE, text=True)
+        must_come(lambda: children(p.pid))
+        new.kill()
+        new.wait()
+        said = communicate(p)[0]
+        if said == "ok: 2 GPUs\n":
+            break
+        new = somebody()
+    assert said == "ok: 2 GPUs\n"
     m.ctl("foreign-memory", 0, "3G")
     reasons = document(m, "--free")["devices"][0]["reasons"]
     assert [(r["code"], r["text"]) for r in reasons] == [("used", "somebody uses it: 3.0 GiB of its memory, by whom cannot be seen")]
@@ -389,9 +404,9 @@ def test_xids_that_an_agent_knows(queue):
     q = queue()
     q.start("--load", "light")
     q.m.ctl("xid", 1, 79)
-    must_come(lambda: q.status()["devices"][1]["xid"] == 79)
-    done = q.m.cmd("health", "--gpus", "1")
-    assert done.returncode == 1 and "XID 79" in done.stdout
+    must_come(lambda: q.now()["devices"][1]["xid"] == 79)
+    # It does not wait for long for the agent's answer.
+    must_come(lambda: (done := q.m.cmd("health", "--gpus", "1")).returncode == 1 and "XID 79" in done.stdout)
 
 
 def test_beside_a_hold(queue):
@@ -399,10 +414,10 @@ def test_beside_a_hold(queue):
     q = queue()
     q.start("--load", "light")
     must_come(lambda: len(q.held()) == 2)
-    pids = {d["gpu"]: d["holder_pid"] for d in q.status()["devices"]}
-    doc = json.loads(q.m.cmd("health", "--json", "--cuda").stdout)
+    pids = {d["gpu"]: d["holder_pid"] for d in q.now()["devices"]}
+    doc = document(q.m, "--cuda")
     assert doc["exit_code"] == 0 and all(d["cuda"] is None for d in doc["devices"])
-    assert {d["gpu"]: d["holder_pid"] for d in q.status()["devices"]} == pids
+    assert {d["gpu"]: d["holder_pid"] for d in q.now()["devices"]} == pids
 
 
 def test_a_person_is_told_what_was_not_looked_at(machine):  # noqa: F811
@@ -412,8 +427,12 @@ def test_a_person_is_told_what_was_not_looked_at(machine):  # noqa: F811
     ours, theirs = pty.openpty()
     done = subprocess.run([m.tenure, "health"], env=m.env, stdout=theirs, timeout=60)
     os.close(theirs)
-    told = os.read(ours, 4096).decode().splitlines()
+    told = b""
+    with contextlib.suppress(OSError):  # a terminal gives it in pieces, and EIO behind the last one
+        while piece := os.read(ours, 4096):
+            told += piece
     os.close(ours)
+    told = told.decode().splitlines()
     assert done.returncode == 0 and told[0] == "ok: 3 GPUs" and told[1].startswith("  the kernel's log cannot be read"), told
     assert told[2:] == ["  GPU 0, 2: PCIe with 1 of 16 lanes, at generation 1"]
 

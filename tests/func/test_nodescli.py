@@ -20,6 +20,7 @@ def signs(node):
 
 def test_more_gpus_than_exist(world, tmp_path):
     """Refused where no node has so many; accepted where one may, or nobody knows."""
+    world.expire = "1m"  # else one that is silent for two seconds here is not there any more
     a, b = world.node("alpha"), world.node("beta", gpus=4)
     early = a.submit("-g", "9", "--", "true")  # no agent yet: nobody knows
     a.start()
@@ -86,6 +87,7 @@ def no_orders(node):
 
 def test_stop_on_another_node(world, tmp_path):
     """Tasks and elements that run elsewhere are ended by the agent there, which tells what came of it."""
+    world.expire = "1m"  # else one that is silent for two seconds here is not there any more
     a, b = world.node("alpha"), world.node("beta", gpus=4)
     a.start()
     b.start()
@@ -123,6 +125,7 @@ def test_stop_on_another_node(world, tmp_path):
 
 def test_stop_on_another_node_when_our_own_part_is_not_safe(world, faultfs, tmp_path):
     """That the disk does not keep what was cancelled here is told, and the task there ends all the same."""
+    world.expire = "1m"  # else one that is silent for two seconds here is not there any more
     mount = faultfs(tmp_path / "below", tmp_path / "mnt")
     a, b = world.node("alpha", root=mount.path), world.node("beta", gpus=4, root=mount.below)
     a.start()
@@ -139,6 +142,7 @@ def test_stop_on_another_node_when_our_own_part_is_not_safe(world, faultfs, tmp_
 
 def test_stop_elsewhere_that_is_not_on_disk(world, faultfs, tmp_path):
     """The agent there cannot write it down: the person hears of it as if it were of this node."""
+    world.expire = "1m"  # else one that is silent for two seconds here is not there any more
     mount = faultfs(tmp_path / "below", tmp_path / "mnt")
     a, b = world.node("alpha", root=mount.below), world.node("beta", gpus=4, root=mount.path)
     a.start()
@@ -317,11 +321,11 @@ def test_a_node_is_gone(world, tmp_path):
         assert b.task(i)["state"] == "running"
     finally:
         a.wake(shims)
+    assert not b.said("alpha is not there any more")
     # It is there all the same, and speaks for itself again; what was taken over stays so.
     a.start()
     assert wait_for(lambda: b.others().get("alpha", {}).get("state") == "alive")
     assert not (a.spool / "agents/alpha,gone").exists() and b.task(i)["agent"] == "beta"
-    assert not b.said("alpha is not there any more")
     b.run("stop", "long", "--now")
     b.wait(i, "cancelled")
 
@@ -333,6 +337,7 @@ def nodes_of(node):
 
 def test_instances_and_status(world):
     """Who serves the instance, what they have and do, and how old that word is."""
+    world.expire = "1m"  # else one that is silent for two seconds here is not there any more
     a, b = world.node("alpha"), world.node("beta", gpus=4)
     a.submit("--paused", "-g", "0", "--", "true")
     assert "No agent serves default" in a.run("instances").stdout and nodes_of(a) == {}
@@ -367,6 +372,7 @@ def test_instances_and_status(world):
 
 def test_why_elsewhere(world):
     """What runs or waits on another node: where, and for what."""
+    world.expire = "1m"  # else one that is silent for two seconds here is not there any more
     a, b = world.node("alpha"), world.node("beta", gpus=4)
     a.start()
     b.start()
@@ -400,6 +406,7 @@ def test_why_elsewhere(world):
 
 def test_array_that_runs_on_both_waits_for_nothing(world):
     """Neither of them knows of itself that the other has the rest."""
+    world.expire = "1m"  # else one that is silent for two seconds here is not there any more
     a, b = two_that_know_each_other(world)
     i = a.submit("--array", "1-4", "-g", "1", "--", "sleep", "600")
     must_come(lambda: len(a.runs()) == len(b.runs()) == 2)

@@ -108,7 +108,7 @@ def test_a_client_outside_sees_and_stops_what_runs_there(world, alice, bob, root
     done = bob.tenure("instances", "--root", job.shared)
     assert done.returncode == 0 and f"belongs to uid {ALICE}" in " ".join(done.stdout.split()), done
     # Her orders are heard.
-    assert "is stopping on" in alice.tenure("stop", "-i", "exp1", task).stdout
+    assert "is stopping on" in alice.tenure("stop", "-i", "exp1", "--timeout", "60s", task).stdout
     must_come(lambda: job.row(task)["state"] == "cancelled")
     again = job.submit("-g", "1", "--array", "1-2", "--", "true")
     must_come(lambda: job.row(again)["state"] == "done", 20)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """README.md and docs/ tell the truth: what a page shows at a prompt is run, and prints what it says."""
+import json
 import os
 import pathlib
 import platform
 import re
 import subprocess
-import time
 
 import pytest
 
@@ -49,7 +49,8 @@ def test_there_are_sessions():
 
 
 # Tasks of a page that take a while, as they are run: until the page waits for them.
-STAY = [("sleep 5\\n'", "until [ -e go ]; do sleep 0.05; done\\n'"), ("time.sleep(5)", "while not os.path.exists('go'): time.sleep(0.05)")]
+STAY = [("sleep 5\\n'", "until [ -e go ]; do sleep 0.05; done\\n'"), ("time.sleep(5)", "while not os.path.exists('go'): time.sleep(0.05)"),
+        ("health --gpus 1,2 --cuda", "health --timeout 60s --gpus 1,2 --cuda")]  # a processor's work, within a limit on the clock
 
 
 def waited(home, said, args, **more):
@@ -62,6 +63,13 @@ def waited(home, said, args, **more):
     (home / "go").touch()
     patience.communicate(p)
     return "".join(line for line in out.read_text().splitlines(True) if noted or not line.startswith("tenure: note: task "))
+
+
+def all_are_held(m):
+    """Of those that are to be."""
+    done = m.cmd("status", "--json")
+    states = [d["state"] for d in json.loads(done.stdout)["devices"]] if done.returncode == 0 else []
+    return states and set(states) <= {"held", "left"}
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -83,8 +91,8 @@ def test_the_session_is_true(build, env, home, tmp_path, name):
             else:
                 got = run()
             assert got == stable(said, home), command
-            if command.startswith("tenure on"):
-                time.sleep(0.5)
+            if command.startswith("tenure on --idle-for 0"):
+                must_come(lambda: all_are_held(m))
     finally:
         m.run(m.tenure, "stop", "all", "--now", check=False)
         m.run(m.tenure, "off", check=False)

@@ -264,8 +264,11 @@ def test_queue_that_may_not_be_read_is_told(world, alice, bob):
     assert alice.tenure("submit", "--root", shared, "--paused", "-g", "0", "--", "true").returncode == 0
     (shared / "default").chmod(0o700)
     script = f"{world}/tenure on --no-hold --root {shared} --accept-owners {ALICE}; {world}/tenure off --root {shared}"
-    done = bob.run(world / "tenure", "sim", "--gpus", "1", "--", "sh", "-c", script)
-    assert "The agent runs" in done.stdout, done
+    for _ in range(3):  # within a second of its start its agent has to have looked
+        done = bob.run(world / "tenure", "sim", "--gpus", "1", "--", "sh", "-c", script)
+        assert "The agent runs" in done.stdout, done
+        if "there is no queue: " in done.stderr:
+            break
     assert "there is no queue: " in done.stderr and "Permission denied" in done.stderr, done
 
 
@@ -299,8 +302,9 @@ def test_what_is_planted_stops_nothing(world, root, kind):
     """In the place of every file: it goes to bad/ with its reason, nothing is written through it, and all tasks run."""
     shared = world / "shared"
     ran = shared / "ran"
-    # Longer than a few beats, which the shim writes.
-    work = ["--", "sh", "-c", f"sleep 0.5; echo $TENURE_TASK_ID >> {ran}"]
+    # The first one runs until its shim has written a beat, and found what is in the place of that.
+    beat = f"until ls -d {shared}/default/bad/1,e0* >/dev/null 2>&1; do sleep 0.05; done"
+    work = ["--", "sh", "-c", f"[ $TENURE_TASK_ID != 1 ] || {beat}; echo $TENURE_TASK_ID >> {ran}"]
     assert root.tenure("submit", "--root", shared, "-g", "0", "-l", "week", "-n", "sh", *work).returncode == 0
     assert root.tenure("submit", "--root", shared, "-g", "0", "--array", "1-3", "-n", "sh", *work).returncode == 0
     spool, target = shared / "default", world / "target"
