@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
 """What tests of holding share: the machine as a fixture."""
+import os
+import pathlib
+import re
 import signal
 import subprocess
 
 import pytest
 
 from machine import Machine
-from patience import HANG, wait_for
+from patience import HANG, must_come, wait_for
 
 GIB = 1 << 30
 
@@ -53,3 +56,15 @@ def person(m, *args, ends_it=None):
             ends_it = None
     assert not ends_it, lines
     return subprocess.CompletedProcess(p.args, p.wait(HANG), "".join(lines), p.stderr.read())
+
+
+def hangs_before_its_context(newcomer):
+    """Wait until it does, after `ctl hang cuDevicePrimaryCtxRetain`: it has opened all that cuInit opens (sim/timing.c), and has
+    slept more often since than it does in the rest of cuInit."""
+    def sleeps():
+        proc = pathlib.Path(f"/proc/{newcomer.pid}")
+        if sum(os.readlink(fd).endswith("/nvidiactl") for fd in (proc / "fd").iterdir()) < 20:
+            return 0
+        return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (proc / "status").read_text(), re.M)[1])
+    begun = must_come(sleeps)
+    must_come(lambda: sleeps() > begun + 20)

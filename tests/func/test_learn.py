@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import pathlib
 
 import pytest
 
@@ -16,11 +17,15 @@ def auto(q, i):
     return json.loads(q.run("show", str(i), "--json").stdout).get("auto_memory")
 
 
-def takes(q, name, share, *args, gpus=1, then="true"):
-    """A task of that name that uses so much of each of its GPUs, and is over: how much that was."""
-    more = " --all-devices" if gpus > 1 else ""
-    i = q.submit("-n", name, "-g", str(gpus), *args, "--", "sh", "-c",
-                 f"echo asks for $TENURE_GPU_MEMORY; {q.newcomer} --take {share} --stay 2{more}; {then}")
+def takes(q, name, share, *args, then="true"):
+    """A task of that name that uses so many per cent of its GPU until that was seen, and is over."""
+    go = f"{q.home}/go-"
+    i = q.submit("-n", name, "-g", "1", *args, "--", "sh", "-c", f"echo asks for $TENURE_GPU_MEMORY; "
+                 f"{q.newcomer} --take {share}% --stay 600 & {until(f'{go}$TENURE_TASK_ID')}; kill $!; wait; {then}")
+    q.begun(i)
+    gpu, = next(t["gpus"] for t in q.status()["queue"]["tasks"] if t["id"] == i)
+    must_come(lambda: (d := q.device(gpu))["state"] == "lent" and d["memory_used_bytes"] > 0.95 * share / 100 * d["memory_total_bytes"])
+    pathlib.Path(f"{go}{i}").touch()
     q.wait(i, "done" if then == "true" else "failed")
     return i
 
@@ -33,8 +38,8 @@ def peak(q, i):
 def test_peak_of_its_name(queue):
     q = queue(gpus=2)
     q.start("--no-hold")
-    small, large = takes(q, "train", "20%"), takes(q, "train", "40%")
-    other = takes(q, "another", "60%")
+    small, large = takes(q, "train", 20), takes(q, "train", 40)
+    other = takes(q, "another", 60)
     most = peak(q, large)
     assert peak(q, small) < most < peak(q, other)
     # It waits: there are not so many GPUs of that kind.
@@ -59,7 +64,7 @@ def test_peak_of_its_name(queue):
     os.unlink(os.path.join(q.spool, "learned.jsonl"))
     q.start("--no-hold")
     must_come(lambda: auto(q, i) == said)
-    again = takes(q, "train", "10%", "-m", "auto")
+    again = takes(q, "train", 10, "-m", "auto")
     assert f"asks for {said['bytes']}\n" in q.log(again)
     must_come(lambda: auto(q, i)["runs"] == 3)
     assert auto(q, i)["bytes"] == said["bytes"]
@@ -90,8 +95,8 @@ def test_out_of_memory_raises_it(queue):
     q = queue(gpus=1)
     q.start("--no-hold")
     oom = "echo 'RuntimeError: CUDA out of memory. Tried to allocate 2 GiB'; exit 1"
-    takes(q, "big", "10%", "-m", "20G", then=oom)
-    takes(q, "plain", "30%", then="exit 1")  # a failure of another kind says nothing
+    takes(q, "big", 10, "-m", "20G", then=oom)
+    takes(q, "plain", 30, then="exit 1")  # a failure of another kind says nothing
     i = q.submit("-n", "big", "-m", "auto", "-r", "1", "--backoff", "0s", "--", "sh", "-c",
                  f"echo asks for $TENURE_GPU_MEMORY; [ $TENURE_ATTEMPT = 2 ] || {{ {oom}; }}")
     q.wait(i, "done")
@@ -106,7 +111,7 @@ def test_out_of_memory_raises_it(queue):
 def test_growth_of_a_retry_goes_before(queue):
     q = queue(gpus=1)
     q.start("--no-hold")
-    takes(q, "grow", "10%", "-m", "4G", then="echo CUDA out of memory; exit 1")
+    takes(q, "grow", 10, "-m", "4G", then="echo CUDA out of memory; exit 1")
     i = q.submit("-n", "grow", "-m", "auto", "-r", "1", "--retry-memory", "x2", "--backoff", "0s", "--", "sh", "-c",
                  "echo asks for $TENURE_GPU_MEMORY; [ $TENURE_ATTEMPT = 2 ] || { echo CUDA out of memory; exit 1; }")
     q.wait(i, "done")

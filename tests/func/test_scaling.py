@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from holdlib import hangs_before_its_context
 from machine import children, proc_exists
 from patience import Stopwatch, must_come
 from queuelib import Queue
@@ -176,7 +177,7 @@ def test_grows_and_shrinks(scaled):
     ran = p.show()["ran_s"]
     assert end["gpus"] == 3 and ran < end["gpu_s"] < 3 * ran
     own = pathlib.Path(f"/var/tmp/tenure-{os.getuid()}/default")
-    assert not [f for f in own.glob(f"*-{i}-*.gpus") if (pathlib.Path(q.spool) / "key").read_text()[:24] in f.name]
+    must_come(lambda: not [f for f in own.glob(f"*-{i}-*.gpus") if (pathlib.Path(q.spool) / "key").read_text()[:24] in f.name])
 
 
 def test_the_example_of_the_manual(scaled, tmp_path):
@@ -313,10 +314,15 @@ def test_a_program_that_does_not_listen(scaled):
     """It gets one more, does not come to it, and gives it back; and somebody who comes there before is no reason
     to end it."""
     q, p = scaled(2)
-    p.busy(1)
     p.submit("-g", "1", "--gpus-max", "2", command=(p.worker, p.load))
-    must_come(lambda: p.gpus() == [0, 1], 30)  # it has ten seconds to come to it, and so has the newcomer
+    must_come(lambda: q.device(0)["processes"])
+    # It will have ten seconds to come to it, and so has the newcomer, which has all but its context by then.
+    q.m.ctl("hang", "cuDevicePrimaryCtxRetain")
     newcomer = q.m.start("--take", "10G", "--stay", "600", CUDA_VISIBLE_DEVICES="1")
+    hangs_before_its_context(newcomer)
+    p.busy(1)
+    must_come(lambda: p.gpus() == [0, 1], 30)
+    q.m.ctl("unhang")
     p.has(0)
     must_come(lambda: events(q, "scaled")[-1]["reason"] == "taken")
     must_come(lambda: f"PID {newcomer.pid}" in (q.device(1)["reason"] or ""))
@@ -337,10 +343,12 @@ def test_a_program_that_stays(scaled):
     p.stays.touch()
     p.busy(0)
     must_come(lambda: len(p.file()) == 1, 30)
+    p.busy(1)  # or it would be told to leave again a second after
     must_come(lambda: q.said(f"task {p.id} was told to leave, uses yet, and so keeps GPU 1"), 60)
     must_come(lambda: len(p.file()) == 2)
     assert p.gpus() == [0, 1]
     p.stays.unlink()
+    p.busy(0)
     p.has(0)
 
 

@@ -465,7 +465,9 @@ def test_ends_only_with_its_tree(drv, tmp_path):
     drv.start(t, "sh", "-c", f"echo $$ > {tmp_path}/leader; (setsid sh -c '{until(go)}; sleep 0.2; echo late' &) ; exit 6")
     drv.wait("started", t)
     leader = pid_in(tmp_path / "leader")
-    must_come(lambda: not pathlib.Path(f"/proc/{leader}").exists())  # its shim has seen it: its time is that
+    must_come(lambda: not pathlib.Path(f"/proc/{leader}").exists())
+    drv.say(f"ask {t}")
+    drv.wait("status", t)  # its shim has seen it, and noted when
     go.touch()
     end = drv.wait("ended", t)
     assert end["exit_code"] == 6 and end["run_ns"] > end["leader_ns"] + 0.2e9
