@@ -42,8 +42,7 @@ def test_name_that_is_lost_later(world):
     must_come(write_a_rivals)
     assert a.queue()["draining"]
     i = a.submit("-g", "0", "--", "true")
-    why = " ".join(a.run("why", str(i)).stdout.split())
-    assert "starts nothing more: another node, with the host name beta, serves this instance" in why
+    must_come(lambda: "starts nothing more: another node, with the host name beta, serves this instance" in a.why(i))
     assert a.task(i)["state"] == "pending" and a.agent.poll() is None
 
 
