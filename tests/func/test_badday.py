@@ -43,39 +43,42 @@ def compile_c(source, out, *flags):
 # --- newcomers ------------------------------------------------------------------------------------
 
 def test_newcomer_comes_and_goes_within_50_ms(machine):
-    m = machine(1, 0.1)
-    h = m.hold()
-    h.wait("held")
-    pids = []
-    for i in range(5):
-        p = m.start("--no-alloc")
-        assert p.wait(HANG) == 0
-        pids.append(p.pid)
+    def attempt(m):
+        h = m.hold()
+        h.wait("held")
+        pids = []
+        for i in range(5):
+            p = m.start("--no-alloc")
+            assert p.wait(HANG) == 0
+            pids.append(p.pid)
+            time.sleep(0.3)
+        h.wait_state(0, "held")
         time.sleep(0.3)
-    h.wait_state(0, "held")
-    time.sleep(0.3)
-    assert {e["pid"] for e in h.events("yield")} <= set(pids)
-    assert len(m.show()["devices"][0]["processes"]) == 1
-    assert m.newcomer("--take", "90%")["result"] == 0
+        assert {e["pid"] for e in h.events("yield")} <= set(pids)
+        assert len(m.show()["devices"][0]["processes"]) == 1
+        assert m.newcomer("--take", "90%")["result"] == 0
+    in_time(machine, {"gpus": 1, "speed": 0.1}, attempt)
 
 
 def test_ten_newcomers_at_once(machine):
-    m = machine(2)
-    h = m.hold()
-    h.wait("held", 2)
-    guard = h.guard()
-    time.sleep(1)
-    many = [m.start("--take", "8%", "--stay", 600) for _ in range(10)]
-    results = [json.loads(p.stdout.readline()) for p in many]
-    assert [r["result"] for r in results] == [0] * 10
-    assert len(h.events("yield", 0)) == 1
-    assert not h.events("yield", 1)
-    for p in many:
-        p.kill()
-        p.wait()
-    h.wait("held", 3, 15)
-    assert h.guard() == guard
-    assert [len(d["processes"]) for d in m.show()["devices"]] == [1, 1]
+    def attempt(m):
+        h = m.hold()
+        h.wait("held", 2)
+        guard = h.guard()
+        time.sleep(1)
+        many = [m.start("--take", "8%", "--stay", 600) for _ in range(10)]
+        results = [json.loads(p.stdout.readline()) for p in many]
+        assert [r["result"] for r in results] == [0] * 10
+        h.wait("yield", gpu=0)
+        assert len(h.events("yield", 0)) == 1
+        assert not h.events("yield", 1)
+        for p in many:
+            p.kill()
+            p.wait()
+        h.wait("held", 3, 15)
+        assert h.guard() == guard
+        assert [len(d["processes"]) for d in m.show()["devices"]] == [1, 1]
+    in_time(machine, {"gpus": 2}, attempt)
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.1, 0.2, 0.3])
@@ -112,19 +115,20 @@ def test_newcomer_through_a_node_of_its_own(machine):
 
 
 def test_monitors_never_cause_a_yield(machine):
-    m = machine(2, 0.5)
-    h = m.hold()
-    h.wait("held", 2)
-    looks, watch = 0, Stopwatch()
-    end = time.monotonic() + 6
-    while time.monotonic() < end or looks <= 20:
-        m.run(m.sim / "nvsmi")
-        looks += 1
-        time.sleep(0.1)
-    assert not h.events("yield")
-    # Nor do they keep us from reading what the devices do.
-    assert h.device(0)["age_s"] < 6 * watch.stretch()
-    assert m.newcomer("--take", "90%")["result"] == 0
+    def attempt(m):
+        h = m.hold()
+        h.wait("held", 2)
+        looks, watch = 0, Stopwatch()
+        end = time.monotonic() + 6
+        while time.monotonic() < end or looks <= 20:
+            m.run(m.sim / "nvsmi")
+            looks += 1
+            time.sleep(0.1)
+        assert not h.events("yield")
+        # Nor do they keep us from reading what the devices do.
+        assert h.device(0)["age_s"] < 6 * watch.stretch()
+        assert m.newcomer("--take", "90%")["result"] == 0
+    in_time(machine, {"gpus": 2, "speed": 0.5}, attempt)
 
 
 # --- processes that are hidden, or listed under other numbers -------------------------------------
@@ -167,18 +171,19 @@ def test_hidden_newcomer_in_the_first_moments_of_a_hold(machine, mode):
 
 @pytest.mark.parametrize("mode, learnt", [("host", "host"), ("own", "same"), ("none", "none")])
 def test_pid_modes(machine, mode, learnt):
-    m = machine(2)
-    m.ctl("pid-mode", mode)
-    h = m.hold()
-    h.wait("held", 2)
-    time.sleep(2)
-    assert not h.events("yield")
-    must_come(lambda: h.status()["guard"]["pid_class"] == learnt)
-    assert m.newcomer("--take", "90%", "--stay", 0.5)["result"] == 0
-    h.wait("yield", gpu=0)
-    h.wait("held", 3, 15)
-    time.sleep(1)
-    assert len(h.events("yield")) == 1
+    def attempt(m):
+        m.ctl("pid-mode", mode)
+        h = m.hold()
+        h.wait("held", 2)
+        time.sleep(2)
+        assert not h.events("yield")
+        must_come(lambda: h.status()["guard"]["pid_class"] == learnt)
+        assert m.newcomer("--take", "90%", "--stay", 0.5)["result"] == 0
+        h.wait("yield", gpu=0)
+        h.wait("held", 3, 15)
+        time.sleep(1)
+        assert len(h.events("yield")) == 1
+    in_time(machine, {"gpus": 2}, attempt)
 
 
 def test_layouts_of_the_process_list(machine):
@@ -399,7 +404,11 @@ def test_clock_steps_while_we_wait(machine, tmp_path, build):
     times = {e["time"][:10] for e in h.events()}
     assert len(times) > 1  # it did step
     t0 = Stopwatch()
-    assert m.newcomer("--take", "5%")["result"] == 0
+    p = m.start("--take", "5%", "--stay", 600)  # it fits beside us, so it stays until it is seen
+    h.wait("yield")
+    assert json.loads(p.stdout.readline())["result"] == 0
+    p.kill()
+    p.wait()
     h.wait("held", 2)
     assert 0.8 < t0.wall() and t0.took() < 4
     assert h.stop() < 1.5
@@ -465,19 +474,21 @@ def test_file_system_that_hangs(machine, tmp_path, build, faultfs):
     (below / "home").mkdir(mode=0o700)
     shutil.copy(build / "tenure", below / "tenure")
     server = faultfs(below, mnt)
-    m = machine(2)
-    h = m.hold(tenure=str(mnt / "tenure"), HOME=str(mnt / "home"))
-    h.wait("held", 2)
-    time.sleep(1)
-    server.hang("stopped")
-    try:
-        for i in (0, 1):  # it goes on only then, so whoever had waited for it would have yielded to none of them
-            assert m.newcomer("--take", "90%", "--device", i)["result"] == 0
-    finally:
-        server.go_on()
-    for i in (0, 1):
-        h.wait("yield", gpu=i)
-    assert h.stop() < 2
+
+    def attempt(m):
+        h = m.hold(tenure=str(mnt / "tenure"), HOME=str(mnt / "home"))
+        h.wait("held", 2)
+        time.sleep(1)
+        server.hang("stopped")
+        try:
+            for i in (0, 1):  # it goes on only then, so whoever had waited for it would have yielded to none of them
+                assert m.newcomer("--take", "90%", "--device", i)["result"] == 0
+        finally:
+            server.go_on()
+        for i in (0, 1):
+            h.wait("yield", gpu=i)
+        assert h.stop() < 2
+    in_time(machine, {"gpus": 2}, attempt)
 
 
 def mount_small_disk(path, size):
@@ -516,21 +527,25 @@ def test_disk_full_at_the_start(machine, tmp_path, build):
         subprocess.run(["umount", "-l", state], check=False)
 
 
+def hold_with_a_full_disk(m, state):
+    (state / "fill").unlink(missing_ok=True)
+    h = m.hold("--state-dir", state)
+    h.wait("held")
+    fill_disk(state / "fill")
+    for i in range(2):
+        assert m.newcomer("--take", "50%")["result"] == 0
+        h.wait("yield", i + 1)
+        h.wait("held", i + 2)
+    assert h.stop() < 1.5
+    assert h.process.returncode == 0
+
+
 def test_disk_full(machine, tmp_path):
     state = tmp_path / "state"
     state.mkdir()
     mount_small_disk(state, "64k")
     try:
-        m = machine(1, 0.3)
-        h = m.hold("--state-dir", state)
-        h.wait("held")
-        fill_disk(state / "fill")
-        for i in range(2):
-            assert m.newcomer("--take", "50%")["result"] == 0
-            h.wait("yield", i + 1)
-            h.wait("held", i + 2)
-        assert h.stop() < 1.5
-        assert h.process.returncode == 0
+        in_time(machine, {"gpus": 1, "speed": 0.3}, lambda m: hold_with_a_full_disk(m, state))
     finally:
         subprocess.run(["umount", "-l", state], check=False)
 
@@ -575,11 +590,12 @@ def end_guard(h, signum):
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
 def test_guard_is_ended(machine, signum):
-    m = machine(2, 0.3)
-    h = m.hold()
-    h.wait("held", 2)
-    end_guard(h, signum)
-    assert m.newcomer("--take", "50%")["result"] == 0
+    def attempt(m):
+        h = m.hold()
+        h.wait("held", 2)
+        end_guard(h, signum)
+        assert m.newcomer("--take", "50%")["result"] == 0
+    in_time(machine, {"gpus": 2, "speed": 0.3}, attempt)
 
 
 def test_guard_is_killed_while_we_wait(machine):
@@ -618,23 +634,24 @@ def test_stop_just_after_the_start(machine, delay):
 
 def test_policy_of_a_new_agent_applies_to_what_is_held(machine):
     """An agent that is killed, and another that finds its holds and wants less."""
-    m = machine(2, 0.3)
-    h = m.hold("--memory", "50%")
-    h.wait("held", 2)
-    holders = [h.device(i)["holder_pid"] for i in (0, 1)]
-    h.process.kill()
-    h.process.wait()
-    h2 = m.hold("--memory", "20G", "--load", "none")
-    assert wait_for(lambda: all(d["used_bytes"] < 22 * GIB for d in m.show()["devices"]))
-    assert [h2.device(i)["holder_pid"] for i in (0, 1)] == holders
-    must_come(lambda: h2.device()["load"] == "none")
-    h2.process.kill()
-    h2.process.wait()
-    h3 = m.hold("--memory", "60%", "--max-devices", 1)
-    assert wait_for(lambda: m.show()["devices"][0]["used_bytes"] > 70 * GIB)
-    assert wait_for(lambda: m.show()["devices"][1]["used_bytes"] == 0)
-    assert h3.device(0)["holder_pid"] == holders[0]
-    assert m.newcomer("--take", "90%")["result"] == 0
+    def attempt(m):
+        h = m.hold("--memory", "50%")
+        h.wait("held", 2)
+        holders = [h.device(i)["holder_pid"] for i in (0, 1)]
+        h.process.kill()
+        h.process.wait()
+        h2 = m.hold("--memory", "20G", "--load", "none")
+        assert wait_for(lambda: all(d["used_bytes"] < 22 * GIB for d in m.show()["devices"]))
+        assert [h2.device(i)["holder_pid"] for i in (0, 1)] == holders
+        must_come(lambda: h2.device()["load"] == "none")
+        h2.process.kill()
+        h2.process.wait()
+        h3 = m.hold("--memory", "60%", "--max-devices", 1)
+        assert wait_for(lambda: m.show()["devices"][0]["used_bytes"] > 70 * GIB)
+        assert wait_for(lambda: m.show()["devices"][1]["used_bytes"] == 0)
+        assert h3.device(0)["holder_pid"] == holders[0]
+        assert m.newcomer("--take", "90%")["result"] == 0
+    in_time(machine, {"gpus": 2, "speed": 0.3}, attempt)
 
 
 def test_end_that_cannot_be_filed(queue, env):

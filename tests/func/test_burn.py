@@ -11,6 +11,7 @@ import xml.etree.ElementTree
 
 import pytest
 
+import patience
 from holdlib import GIB, in_time, machine  # noqa: F401  (machine is a fixture)
 from patience import HANG, Stopwatch, must_come, slowness, wait_for
 from test_list import Terminal, plain
@@ -51,7 +52,8 @@ def watched(m, *args, errors="0", seconds="60s"):
 def ended(t):
     """Exit code of a watched one, and all that it has said."""
     try:
-        return t.p.wait(timeout=HANG), plain(t.read())
+        must_come(lambda: t.p.poll() is not None, HANG)
+        return t.p.returncode, plain(t.read())
     finally:
         t.close()
 
@@ -70,7 +72,7 @@ def somebody_comes(m):
 
 
 def end(p):
-    out, errors = p.communicate(timeout=HANG)
+    out, errors = patience.communicate(p)
     return p.returncode, json.loads(out)["devices"], errors
 
 
@@ -185,12 +187,13 @@ def test_devices_that_do_not_reach_each_other(machine):  # noqa: F811
 
 def test_a_peer_that_goes(machine):  # noqa: F811
     """A newcomer has its device at once, though its window is open elsewhere; that one is as good as before."""
-    m = machine(gpus=3, speed=1)
-    p = start(m, "--load", "copies", seconds=until_somebody_comes())
-    somebody_comes(m)
-    code, devices, errors = end(p)
-    assert [d["verdict"] for d in devices] == ["yielded", "good", "good"], (errors, [(d["verdict"], d["reasons"]) for d in devices])
-    assert code == 4 and all(p["wrong"] == 0 for d in devices for p in d["peers"])
+    def attempt(m):
+        p = start(m, "--load", "copies", seconds=until_somebody_comes())
+        somebody_comes(m)
+        code, devices, errors = end(p)
+        assert [d["verdict"] for d in devices] == ["yielded", "good", "good"], (errors, [(d["verdict"], d["reasons"]) for d in devices])
+        assert code == 4 and all(p["wrong"] == 0 for d in devices for p in d["peers"])
+    in_time(machine, {"gpus": 3, "speed": 1}, attempt)
 
 
 def test_a_peer_whose_holder_dies(machine):  # noqa: F811
@@ -294,12 +297,13 @@ def test_library_that_cannot_be_used(machine, build, tmp_path):  # noqa: F811
 
 
 def test_a_newcomer_ends_a_product_of_the_library(machine, build):  # noqa: F811
-    m = library(machine(gpus=1), build)
-    p = start(m, "--load", "tensor", "--kernel", "cublas")
-    must_come(lambda: any(d["power_mw"] > 300000 for d in m.show()["devices"]))  # it computes
-    somebody_comes(m)
-    code, devices, _ = end(p)
-    assert code == 4 and devices[0]["verdict"] == "yielded" and devices[0]["products"]["kernel"] == "cuBLASLt 13.1"
+    def attempt(m):
+        p = start(library(m, build), "--load", "tensor", "--kernel", "cublas")
+        must_come(lambda: any(d["power_mw"] > 300000 for d in m.show()["devices"]))  # it computes
+        somebody_comes(m)
+        code, devices, _ = end(p)
+        assert code == 4 and devices[0]["verdict"] == "yielded" and devices[0]["products"]["kernel"] == "cuBLASLt 13.1"
+    in_time(machine, {"gpus": 1}, attempt)
 
 
 def test_what_a_card_cannot(machine):  # noqa: F811
@@ -403,7 +407,7 @@ def test_the_driver_hangs_after_it(machine):  # noqa: F811
     p = start(m, "--load", "memory", seconds=lasting(8))
     time.sleep(2)
     m.ctl("hang", "nvmlDeviceGetPcieReplayCounter")
-    out, errors = p.communicate(timeout=HANG)
+    out, errors = patience.communicate(p)
     [d] = json.loads(out)["devices"]
     assert p.returncode == 3 and d["memory"]["words"] > 0 and re.search("after its test the driver cannot be asked|NVML does not answer", d["reasons"][0]), (d, errors)
     m.ctl("unhang")
@@ -435,7 +439,7 @@ def test_interrupted_at_once(machine, tmp_path):  # noqa: F811
     p = subprocess.Popen([m.tenure, "burn", "--json", "--junit", tmp_path / "burn.xml"], env=m.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     must_come(lambda: m.pids("tenure.guard"))
     p.send_signal(signal.SIGINT)
-    out, errors = p.communicate(timeout=HANG)
+    out, errors = patience.communicate(p)
     assert p.returncode == 3 and "interrupted" in errors + out and "leave" not in errors, (out, errors)
     assert (tmp_path / "burn.xml").exists()
 
@@ -464,12 +468,13 @@ def test_more_devices_than_lines(machine):  # noqa: F811
 
 
 def test_a_newcomer_ends_it_on_that_device(machine):  # noqa: F811
-    m = machine(speed=1)
-    p = start(m, seconds=until_somebody_comes())
-    new = somebody_comes(m)
-    code, devices, _ = end(p)
-    assert code == 4 and [d["verdict"] for d in devices] == ["yielded", "good"], devices
-    assert devices[0]["reasons"][0].startswith(f"to PID {new['pid']}") and devices[1]["tested_s"] >= 8
+    def attempt(m):
+        p = start(m, seconds=until_somebody_comes())
+        new = somebody_comes(m)
+        code, devices, _ = end(p)
+        assert code == 4 and [d["verdict"] for d in devices] == ["yielded", "good"], devices
+        assert devices[0]["reasons"][0].startswith(f"to PID {new['pid']}") and devices[1]["tested_s"] >= 8
+    in_time(machine, {"speed": 1}, attempt)
 
 
 def test_what_others_use_is_not_tested(machine):  # noqa: F811
@@ -571,12 +576,13 @@ def test_exclusive_has_tasks_wait(queue):
 
 def test_exclusive_yields_to_newcomers(machine):  # noqa: F811
     """He is never kept waiting; and who wanted the GPU for the test alone is told that it was not tested so."""
-    m = machine(speed=1)
-    p = start(m, "--exclusive", seconds=until_somebody_comes())
-    new = somebody_comes(m)
-    code, devices, _ = end(p)
-    assert code == 3 and [d["verdict"] for d in devices] == ["not-tested", "good"], devices
-    assert devices[0]["reasons"][0].startswith(f"it was not left alone: yielded to PID {new['pid']}")
+    def attempt(m):
+        p = start(m, "--exclusive", seconds=until_somebody_comes())
+        new = somebody_comes(m)
+        code, devices, _ = end(p)
+        assert code == 3 and [d["verdict"] for d in devices] == ["not-tested", "good"], devices
+        assert devices[0]["reasons"][0].startswith(f"it was not left alone: yielded to PID {new['pid']}")
+    in_time(machine, {"speed": 1}, attempt)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -584,7 +590,7 @@ def test_interrupted(machine, how):  # noqa: F811
     m = machine()
     p = start(m)
     p.send_signal(how)
-    out, _ = p.communicate(timeout=HANG)
+    out, _ = patience.communicate(p)
     if how != signal.SIGKILL:
         doc = json.loads(out)
         assert p.returncode == 3 and {d["verdict"] for d in doc["devices"]} == {"not-tested"}
@@ -601,7 +607,8 @@ def test_a_terminal_that_is_stopped(machine):  # noqa: F811
         t.type("\x13")
         time.sleep(6.5)
         t.type("\x11")
-        assert t.p.wait(timeout=HANG) == 0
+        must_come(lambda: t.p.poll() is not None, HANG)
+        assert t.p.returncode == 0
         assert "gpu 0  good" in t.read()
     finally:
         t.close()

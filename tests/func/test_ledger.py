@@ -169,7 +169,7 @@ def test_what_an_agent_writes(queue, tmp_path):
     q.wait(i, "done")
     must_come(lambda: q.held() == [0])
     watch = Stopwatch()
-    assert q.m.newcomer("--take", "30%", "--stay", "1")["result"] == 0
+    assert q.m.newcomer("--take", "30%", "--retry", "--stay", "1")["last_result"] == 0
     must_come(lambda: len(events(q, "yield")) == 1 and q.held() == [0], 20)
     q.run("off")
     q.agent.wait(timeout=60)
