@@ -170,10 +170,10 @@ def test_ten_megabytes_of_jobs(cluster):
     others = job(7, name="somebody-s").ljust(500) * 20000
     cluster.prints("qstat", document(others + job(8)))
     watch = Stopwatch()
-    assert [j["id"] for j in cluster.call("jobs", "t-exp-")["jobs"]] == ["8"]
+    assert [j["id"] for j in cluster.call("jobs", "t-exp-", ENGINE_LIMIT_MS="60000")["jobs"]] == ["8"]
     assert watch.took() < 5
     cluster.prints("qsub", "welcome\n" * 1250000 + "12\n")
-    assert cluster.submit()["id"] == "12"
+    assert cluster.submit(limit=60000)["id"] == "12"
 
 
 def test_an_answer_without_end(cluster):

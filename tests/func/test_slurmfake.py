@@ -139,10 +139,10 @@ def test_ten_megabytes_are_read_and_more_is_refused(fakes):
     """All jobs of a user with a large array, of which one is ours."""
     line = "9|PENDING||N/A|N/A|1|N/A|" + "x" * 60 + "|Priority"
     fakes.put("squeue", f"yes '{line}' | head -n {10_000_000 // (len(line) + 1)}; echo '{JOB}'")
-    answer = fakes.call("jobs", "tenure-exp1-")
+    answer = fakes.call("jobs", "tenure-exp1-", ENGINE_LIMIT_MS="60000")
     assert answer["r"] == 0 and [j["id"] for j in answer["jobs"]] == ["7"]
     fakes.put("squeue", f"yes '{line}'")
-    answer = fakes.call("jobs", "tenure-exp1-")
+    answer = fakes.call("jobs", "tenure-exp1-", ENGINE_LIMIT_MS="60000")
     assert answer["r"] == -errno.EMSGSIZE and "squeue prints more than 16 MiB" in answer["error"]
 
 

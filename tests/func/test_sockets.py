@@ -75,6 +75,10 @@ class World:
         doc = json.loads(done.stdout) if done.returncode == 0 else {}
         return {**doc, "agent_pid": doc["agent"]["pid"]} if doc else {}
 
+    def device(self):
+        """Its part of the status; nothing where a guard that has just started has told of none."""
+        return (self.status().get("devices") or [{}])[0]
+
     def ran(self, *args):
         """A task's whole life."""
         i = self.run("submit", *args, "--", "sh", "-c", "echo it ran").stdout.strip()
@@ -154,7 +158,7 @@ MADE = {
 def used(w):
     """All that one does."""
     w.run(*ON)
-    assert wait_for(lambda: w.status().get("devices", [{}])[0].get("state") == "held"), w.status()
+    assert wait_for(lambda: w.device().get("state") == "held"), w.status()
     w.ran()
     w.ran("-g", "0")
     said = w.run("on", check=False)
@@ -175,7 +179,7 @@ def test_names_that_somebody_has_taken(world):
     # The name of a device puts a hold off for a while, and never a task.
     w.python(w.enemy, SQUAT, f"tenure/dev/{uuid}")
     w.run(*ON)
-    assert wait_for(lambda: "has it" in w.status()["devices"][0]["reason"]), w.status()
+    assert wait_for(lambda: "has it" in (w.device().get("reason") or "")), w.status()
     w.ran()
     # Nor has anything of ours, a running task's shim neither, a name that all can take but that one.
     i = w.run("submit", "--", "sleep", "60").stdout.strip()
@@ -249,9 +253,9 @@ def test_floods(world):
     """Somebody connects and connects: another user to what he can reach, and a process of our own to all."""
     w = world
     w.run(*ON)
-    uuid = w.status()["devices"][0]["uuid"]
+    assert wait_for(lambda: w.device().get("state") == "held"), w.status()
+    uuid = w.device()["uuid"]
     agent, guard = w.status()["agent_pid"], w.status()["guard"]["pid"]
-    assert wait_for(lambda: w.status()["devices"][0]["state"] == "held")
     w.python(w.enemy, FLOOD, "close", f"{w.prefix}/default/agent", f"{w.prefix}/guard", f"tenure/dev/{uuid}")
     at = w.ours()[0]
     for how in ("close", "keep", "wait"):
