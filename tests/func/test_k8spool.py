@@ -20,7 +20,7 @@ class Site:
     def __init__(self, build, env, tmp, cluster):
         self.tenure, self.cluster, self.root = str(build / "tenure"), cluster, tmp / "queue"
         cluster.container = [self.tenure, "sim", "--gpus", "{gpus}", "--speed", "0.3", "--"]
-        cluster.env = {"TENURE_BEAT": "100ms", "TENURE_EXPIRE": "2s", "TENURE_IDLE_FOR": "0",
+        cluster.env = {"TENURE_BEAT": "100ms", "TENURE_EXPIRE": "20s", "TENURE_IDLE_FOR": "0",
                        "TENURE_REFRESH": "300ms", "TENURE_LOAD": "none"}
         self.env = {**{k: v for k, v in env.items() if k != "TENURE_RUNTIME_DIR"}, "KUBECONFIG": cluster.kubeconfig,
                     "TENURE_ROOT": str(self.root), "TENURE_INSTANCE": "exp1"}

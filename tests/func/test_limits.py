@@ -2,7 +2,7 @@
 """max_devices counts what is held and what tasks use; what limits tasks without a GPU."""
 import os
 
-from patience import wait_for
+from patience import must_come, wait_for
 
 
 def running(q):
@@ -14,10 +14,9 @@ def test_tasks_are_limited(queue):
     q.start("--no-hold", "--max-devices", "2")
     first = [q.submit("--", "sleep", "60") for _ in range(3)]
     assert wait_for(lambda: running(q) == first[:2]), q.rows()
-    assert "waits for 1 GPU: max_devices leaves 2 to this instance, and its tasks have 2" in \
-        q.why(first[2])
+    must_come(lambda: "waits for 1 GPU: max_devices leaves 2 to this instance, and its tasks have 2" in q.why(first[2]))
     large = q.submit("-g", "3", "--", "true")
-    assert "it needs 3 GPUs, max_devices leaves 2 to this instance" in q.why(large)
+    must_come(lambda: "it needs 3 GPUs, max_devices leaves 2 to this instance" in q.why(large))
     every = q.submit("-g", "all", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES | tr , ' ' | wc -w")
     q.m.run(q.m.tenure, "stop", *map(str, first), "--now")
     q.wait(every, "done")
@@ -43,7 +42,7 @@ def test_tasks_without_a_gpu_are_limited(queue):
     q.start("--no-hold", "--cpu-tasks", "2")
     i = q.submit("-g", "0", "--array", "1-3", "--", "sleep", "60")
     assert wait_for(lambda: q.status()["queue"]["running"] == 2)
-    assert "waits until one of 2 tasks without a GPU has ended" in q.why(f"{i}.3")
+    must_come(lambda: "waits until one of 2 tasks without a GPU has ended" in q.why(f"{i}.3"))
     q.m.run(q.m.tenure, "stop", f"{i}.1", "--now")
     assert wait_for(lambda: "runs" in q.why(f"{i}.3")), q.why(f"{i}.3")
 
@@ -75,12 +74,13 @@ def test_warned_of_what_this_node_cannot_do(queue):
 
     def warned(*args, **more):
         return " ".join(q.m.run(q.m.tenure, "submit", "--paused", *args, **more).stderr.split())
-    assert "it asks for 1 GPU with 900.0 GiB, and 0 of 4 of this node would do: 1 has no more than" in \
-        warned("-m", "900G", "--", "true")
-    assert "and 1 of 4 of this node would do: 3 are left alone by the agent (its gpus and leave)" in \
-        warned("-g", "2", "--", "true")
+    # An agent that does not answer within two seconds is not waited for, and there is no warning.
+    must_come(lambda: "it asks for 1 GPU with 900.0 GiB, and 0 of 4 of this node would do: 1 has no more than" in
+              warned("-m", "900G", "--", "true"))
+    must_come(lambda: "and 1 of 4 of this node would do: 3 are left alone by the agent (its gpus and leave)" in
+              warned("-g", "2", "--", "true"))
     assert "warning" not in warned("-m", "20G", "--", "true")
     lines = os.path.join(q.home, "lines")
     with open(lines, "w", encoding="utf-8") as f:
         f.write('{"argv":["true"],"memory":"900G"}\n' * 3)
-    assert warned("--from", lines).count("900.0 GiB") == 1
+    assert must_come(lambda: warned("--from", lines).count("900.0 GiB")) == 1

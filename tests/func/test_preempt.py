@@ -92,8 +92,8 @@ def test_shared_starts_beside_others(queue):
     assert q.status()["queue"]["retried"] == 0
     alone = q.submit("--", "true")
     large = q.submit("--shared", "-m", "130G", "--", "true")
-    assert f"taken by PID {q.m.others[-1].pid} ({name()}" in q.why(alone)
-    assert "GPU 0 with only" in q.why(large)
+    must_come(lambda: f"taken by PID {q.m.others[-1].pid} ({name()}" in q.why(alone))
+    must_come(lambda: "GPU 0 with only" in q.why(large))
 
 
 def test_newcomer_while_no_agent_is_there(queue, tmp_path):

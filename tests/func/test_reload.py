@@ -192,7 +192,7 @@ def test_widths_of_lanes(queue, tmp_path):
     def running():
         return [r["id"] for r in q.rows("-s", "running")]
     must_come(lambda: running() == ids[:2])
-    assert "2 of them run" in q.why(ids[2]) or "its width" in q.why(ids[2]), q.why(ids[2])
+    must_come(lambda: (why := q.why(ids[2])) and ("2 of them run" in why or "its width" in why))
     assert q.run("reload", "--lane-width", "week=4,other=2").stdout == "lane_width: week=2 -> week=4,other=2\n"
     must_come(lambda: running() == ids[:4])
     q.run("reload", "--lane-width", "week=2")

@@ -154,15 +154,11 @@ def test_last_agents_tick_waits_for_whoever_is_at_it(machine):
     i = p.submit("-g", "1", "--", "sleep", "600")
     p.up("-g", "1", "--min", "0", "--max", "1")
     p.wait(i, "running")
-    pools = p.spool / "pools"
-    own = max(pools.glob("main,owner,*"), key=lambda f: int(f.name.rpartition("e")[2]))
-    other = pools / f"main,owner,e{int(own.name.rpartition('e')[2]) + 1}"
-    other.write_text("elsewhere 1 0 no-boot-of-ours\n")  # for longer than the agent's own ticks
+    other = must_come(lambda: taken(p))  # for longer than the agent's own ticks
     job, = p.jobs()
     os.kill(int(job["id"].partition(".")[0]), signal.SIGTERM)
     must_come(lambda: p.task(i)["state"] == "pending")
-    other.write_text("")
-    os.utime(other, (1, 1))
+    let_go(other)
     p.wait(i, "running", 60)
 
 
@@ -426,7 +422,11 @@ def test_nodes_that_are_kept_stay(machine):
         assert (len(p.agents()), len(p.records()), stay()) == (1, jobs, [True])
         time.sleep(0.1)
     p.up("--min", "0")
-    assert stay() == [False]
+
+    def may_leave():
+        """Or has left; `up` changes nothing there while an agent's own tick is at it."""
+        return stay() in ([False], []) or not p.tick()
+    must_come(may_leave)
 
 
 def test_engine_that_is_not_there_says_so_and_leaves_nothing(machine):
