@@ -236,8 +236,10 @@ def test_files_by_hand(client):
                        ("001_first.sh", "echo first $CUDA_VISIBLE_DEVICES; sleep 1")]:
         script(c, name, text)
         shutil.copy(c.tmp / name, c.dir / "pending" / f"{name}.tmp")
-    for name in ("500_later.sh", "001_first.sh"):  # at the same moment, however long a copy takes
+    c.agent.send_signal(signal.SIGSTOP)  # both are there when it looks
+    for name in ("500_later.sh", "001_first.sh"):
         (c.dir / "pending" / f"{name}.tmp").rename(c.dir / "pending" / name)
+    c.agent.send_signal(signal.SIGCONT)
     assert c.has("done", 2) and c.has("running", 1)  # one after another
     assert "first 0,1,2,3" in c("gpu_logs first")
     assert wait_for(lambda: "later 0,1,2,3" in c("gpu_logs later.sh"))

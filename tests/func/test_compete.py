@@ -12,7 +12,7 @@ import time
 import pytest
 
 import patience
-from machine import Machine, kill_at_once, proc_exists
+from machine import Machine, kill_at_once, proc_exists, until
 from patience import HANG, must_come, wait_for
 
 CONFIG = """
@@ -177,7 +177,12 @@ cd "$(dirname "$0")/.."
 echo "$1 $2 $3 gpu $CUDA_VISIBLE_DEVICES" >> calls
 setsid nohup bash -c '
 sleep 1.5
+for n in $(seq 300); do
+    [ "$(grep -o state compete_gpu_retry/logs/uni_id.json | wc -l)" -ge 2 ] && break
+    sleep 0.1
+done
 /usr/bin/python3 scripts/note.py '"$3"' pid=$$ state=running retry_count=0
+touch noted.'"$1"'
 for n in $(seq 300); do
     grep -q "running: 2" compete_gpu_retry/logs/compete_gpu.log && break
     sleep 0.1
@@ -187,6 +192,10 @@ done
     sleep 0.1
 done
 if [ '"$1"' = car ] && [ ! -e failed ]; then
+    for n in $(seq 300); do
+        [ -e noted.flower ] && break
+        sleep 0.1
+    done
     touch failed
     exec /usr/bin/python3 scripts/note.py '"$3"' state=abnormal_exit error_type=runtime_error
 fi
@@ -194,7 +203,8 @@ exec /usr/bin/python3 scripts/note.py '"$3"' state=normal_exit
 ' > /dev/null 2>&1 &
 """
 # As many do it: the file is emptied and then written. That the two pipelines do not do so at once is theirs to see to; nor
-# may they while another task begins, which is why the one waits for the second try of the other.
+# may they while another task begins, which is why both wait until both have begun, and the one for the second try of the
+# other, which comes behind the first note of the one.
 NOTE = """\
 import fcntl, json, sys, time
 path = "compete_gpu_retry/logs/uni_id.json"
@@ -416,11 +426,19 @@ def test_state_file_that_cannot_be_read(compete, text):
 
 def test_killed_goes_on(compete):
     c = compete
-    c.start("echo one >> marks; sleep 2\n1,20\n\necho two >> marks\n1,20\n")
+    go = c.dir / "work/go"
+    c.start(f"echo one >> marks; {until('go')}\n1,20\n\necho two >> marks\n1,20\n")
     assert wait_for(lambda: os.path.exists(c.dir / "work/marks"), 20), c.out()
     c.p.kill()
     c.p.wait()
-    assert wait_for(lambda: c.start("true\n1,20\n") or c.p.wait(HANG) == 0, 30), c.out()
+
+    def again():
+        c.start("true\n1,20\n")
+        wait_for(lambda: "going on with" in c.out() or c.p.poll() is not None)
+        if "going on with" in c.out():
+            go.touch()
+        return c.p.wait(HANG) == 0
+    assert wait_for(again, 30), c.out()
     assert (c.dir / "work/marks").read_text() == "one\ntwo\n"
     assert "going on with 2 tasks" in c.out()
 
