@@ -116,7 +116,7 @@ def log_of(home):
 
 def events_of(home):
     path = next((home / ".local/state/tenure/default/events").glob("*.jsonl"))
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]]  # the last one may be half there
 
 
 def test_drain_that_begins_before_the_guard_is_ready(build, env, dev, guard, agent):

@@ -68,7 +68,7 @@ class Two:
         return self.q.run("answer", *args, **more)
 
     def events(self, kind):
-        lines = pathlib.Path(self.q.status()["agent"]["events"]).read_text().splitlines()
+        lines = pathlib.Path(self.q.status()["agent"]["events"]).read_text().split("\n")[:-1]  # the last one may be half there
         return [e for e in map(json.loads, lines) if e["event"] == kind]
 
     def newcomer(self):

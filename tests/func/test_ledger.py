@@ -35,7 +35,8 @@ def record(q, i):
 def events(q, kind):
     found = []
     for path in (pathlib.Path(q.spool) / "events").glob("*.jsonl"):
-        found += [json.loads(line) for line in path.read_text().splitlines() if f'"event":"{kind}"' in line]
+        lines = path.read_text().split("\n")[:-1]  # the last one may be half there
+        found += [json.loads(line) for line in lines if f'"event":"{kind}"' in line]
     return found
 
 

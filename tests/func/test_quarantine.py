@@ -25,7 +25,7 @@ def fails(q, name, script=ECC, args=()):
 def events(q):
     """What was told of quarantines, for programs."""
     lines = [json.loads(line) for p in pathlib.Path(q.spool, "events").glob("*.jsonl") if not p.name.endswith(".tasks.jsonl")
-             for line in p.read_text().splitlines()]
+             for line in p.read_text().split("\n")[:-1]]  # the last one may be half there
     return [(e["gpu"], e["quarantine"], e["reason"]) for e in lines if e["event"] == "quarantine"]
 
 

@@ -133,7 +133,8 @@ def events(q, kind):
     found = []
     for path in pathlib.Path(q.home).glob("**/events/*.jsonl"):
         if ".tasks." not in path.name:
-            found += [e for e in map(json.loads, path.read_text().splitlines()) if e["event"] == kind]
+            lines = path.read_text().split("\n")[:-1]  # the last one may be half there
+            found += [e for e in map(json.loads, lines) if e["event"] == kind]
     return found
 
 
