@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import pathlib
+import select
 import socket
 import threading
 import time
@@ -207,10 +208,11 @@ def message(cls, msg_type, **fields):
 
 
 class FakeGuard:
-    """Listens until close(). The behaviour is in attributes that a test may change."""
+    """Listens until close(). The behaviour is in attributes that a test may change. Its PID is that of the thread that
+    answers: where that only wants a processor, an agent sees it, and waits for longer."""
 
-    def __init__(self, dev_dir, env, pid=4711):
-        self.dev_dir, self.pid = dev_dir, pid
+    def __init__(self, dev_dir, env):
+        self.dev_dir = dev_dir
         self.flags, self.trouble, self.n_devices = SEES | INOTIFY, "", 2
         self.refuse = None          # (code, text) instead of WELCOME
         self.refuse_at_once = False  # before it has heard anything, and hangs up
@@ -237,20 +239,35 @@ class FakeGuard:
         (socket_dir(env) / endpoint(dev_dir)).unlink(missing_ok=True)
         self.sock.bind(address(env, dev_dir))
         self.sock.listen(8)
-        threading.Thread(target=self.serve, daemon=True).start()
+        thread = threading.Thread(target=self.serve, daemon=True)
+        thread.start()
+        self.pid = thread.native_id
 
     def serve(self):
+        conns = []
         while True:
+            conns = [conn for conn in conns if conn.fileno() >= 0]  # hang_up() closes one
             try:
-                conn, _ = self.sock.accept()
-            except OSError:
-                return
-            self.conn = conn
-            if self.refuse_at_once:
-                self.send(message(Text, REFUSED, code=self.refuse[0], text=self.refuse[1]), conn)
-                conn.close()
+                ready = select.select([self.sock, *conns], [], [])[0]
+                if self.sock in ready:
+                    conns += self.accept()
+            except (OSError, ValueError):
+                if self.sock.fileno() < 0:
+                    return
                 continue
-            threading.Thread(target=self.talk, args=(conn,), daemon=True).start()
+            for conn in ready:
+                if conn is not self.sock and not self.talk(conn):
+                    conns.remove(conn)
+
+    def accept(self):
+        """[the new client], unless it is refused."""
+        conn, _ = self.sock.accept()
+        self.conn = conn
+        if not self.refuse_at_once:
+            return [conn]
+        self.send(message(Text, REFUSED, code=self.refuse[0], text=self.refuse[1]), conn)
+        conn.close()
+        return []
 
     def send(self, m, conn=None):
         """To the client that came last, unless told to which."""
@@ -258,16 +275,17 @@ class FakeGuard:
             (conn or self.conn).send(bytes(m))
 
     def talk(self, conn):
+        """False: it has gone."""
         try:
-            while True:
-                buf = conn.recv(65536)
-                if not buf:
-                    return
-                head = Head.from_buffer_copy(buf)
-                assert head.version == VERSION and head.size == len(buf)
-                self.take(conn, head.type, buf)
+            buf = conn.recv(65536)
+            if not buf:
+                return False
+            head = Head.from_buffer_copy(buf)
+            assert head.version == VERSION and head.size == len(buf)
+            self.take(conn, head.type, buf)
         except OSError:
-            return
+            return False
+        return True
 
     def take(self, conn, kind, buf):
         if kind == HELLO:
@@ -353,7 +371,7 @@ class FakeGuard:
         self.hang_up()
 
     def close(self):
-        # A thread in accept() keeps the name until it has returned.
+        # A thread in select() keeps the name until it has returned.
         self.sock.shutdown(socket.SHUT_RDWR)
         self.sock.close()
         self.name.close()
