@@ -8,7 +8,7 @@ import subprocess
 from types import SimpleNamespace
 
 from fakeagent import Agent
-from machine import AS_A_JOB
+from machine import AS_A_JOB, until
 from patience import HANG, wait_for
 from test_stopped import state
 
@@ -35,12 +35,14 @@ def caught(p):
     return json.loads(p.communicate(timeout=HANG)[0])
 
 
-def test_held_while_it_waits(queue):
+def test_held_while_it_waits(queue, tmp_path):
     q = queue()
+    go = tmp_path / "go"
     q.start("--no-hold")
     busy = q.submit("--", q.newcomer, "--take", "50%", "--stay", "600")
     assert wait_for(lambda: q.device(0)["state"] == "lent")
-    big = q.submit("-g", "2", "--", q.newcomer, "--all-devices", "--take", "80%", "--stay", "0.5")
+    big = q.submit("-g", "2", "--", "sh", "-c", f"{q.newcomer} --all-devices --take 80% --retry --stay 600 & "
+                   f"{until(go)}; kill $!; wait; true")
     collects(q, big)
     t = thief(q, 1, "empty")
     small = q.submit("--", q.newcomer, "--take", "10%")
@@ -58,11 +60,13 @@ def test_held_while_it_waits(queue):
     assert q.device(1)["holder_pid"] == holder, (q.device(1), q.out.read_text())
     q.m.run(q.m.tenure, "stop", str(busy), "--now")
     assert wait_for(lambda: q.device(1)["state"] == "lent")
+    q.begun(big, 2)
     r = caught(t)
     assert r["polls"] > 100 and r["tries"] == 0 and r["empty"]["times"] == 0, r
+    go.touch()
     q.wait(big, "done")
     met = [json.loads(line) for line in q.log(big).splitlines() if line.startswith("{")]
-    assert len(met) == 2 and all(r["result"] == 0 and r["retries"] == 0 for r in met)
+    assert len(met) == 2 and all(r["last_result"] == 0 for r in met)
     q.wait(small, "done")
     assert wait_for(lambda: all(d["state"] == "idle" for d in q.status()["devices"]))
     assert wait_for(lambda: not any(d["used_bytes"] for d in q.m.show()["devices"]))

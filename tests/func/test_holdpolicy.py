@@ -112,8 +112,9 @@ def test_ignore_pid(machine):  # noqa: F811
     h.held(0)
     time.sleep(1)
     assert not h.seen("yield")
-    other = m.start("--take", "1G", "--stay", "1")
+    other = m.start("--take", "1G", "--stay", "600")
     assert h.next("yield")["pid"] == other.pid
+    other.kill()
     other.wait(HANG)
     new.kill()
     new.wait()
@@ -340,8 +341,10 @@ def test_my_cgroup(cgroup, machine):  # noqa: F811
                                  for p in d.get("processes", [])} or new.poll() is not None)
     time.sleep(1.5)
     assert m.device(0)["state"] == "held" and m.device(0)["yields"] == 0
-    m.newcomer("--take", "1G", "--stay", "1")  # of another cgroup
+    other = m.start("--take", "1G", "--stay", "600")  # of another cgroup
     must_come(lambda: m.device(0)["yields"] == 1)
+    other.kill()
+    other.wait(HANG)
     new.kill()
     new.wait()
     h.send_signal(signal.SIGINT)

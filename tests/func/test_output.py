@@ -110,7 +110,8 @@ def test_bad_paths(q, tmp_path):
     i = int(done.stdout)
     q.wait(i, "failed")
     said = f"write its output to {tmp_path}/no/x: No such file or directory"
-    assert said in show(q, i)["end"]["reason"] and said in " ".join(logs(q, i).split())
+    assert said in show(q, i)["end"]["reason"]
+    must_come(lambda: said in " ".join(logs(q, i).split()))
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     i = q.submit("-g", "0", "-o", fifo, "--", "true")
