@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What tests of holding share: the machine as a fixture."""
+import contextlib
 import json
 import os
 import pathlib
@@ -47,6 +48,15 @@ def in_time(machine, kind, attempt):
             if not rest or not wait_for(lambda m=m, watch=watch: was_late(m, watch), 3):
                 raise
         m.close()
+
+
+@contextlib.contextmanager
+def stands_still(pid):
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def pids_of_holders(m, *args):

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from holdlib import in_time
+from holdlib import in_time, stands_still
 from machine import Machine, proc_exists
 from patience import HANG, Stopwatch, must_come, slowness, wait_for
 
@@ -265,6 +265,22 @@ def test_nvml_hangs(machine):
     assert m.newcomer("--take", "90%")["result"] == 0
     m.ctl("unhang")
     h.wait("held", 4, 15)
+
+
+def test_a_machine_that_stands_still(machine):
+    """As a virtual one that is paused, in the midst of a look: that the driver has hung for so long is nobody's knowledge."""
+    m = machine(2, 0.3)
+    h = m.hold()
+    h.wait("held", 2)
+    guard = h.guard()
+    for _ in range(3):
+        m.ctl("hang", LIST)
+        time.sleep(0.05)
+        with stands_still(guard):
+            time.sleep(1)
+            m.ctl("unhang")
+        time.sleep(0.3)
+    assert not h.events("blind") and h.held(0) and h.held(1)
 
 
 def test_holder_hangs_while_it_frees(machine):

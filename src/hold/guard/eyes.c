@@ -1002,10 +1002,7 @@ bool eyes_next_error(struct eyes *eyes, struct eyes_error *ret)
 	return any;
 }
 
-uint64_t eyes_stuck_ns(const struct eyes *eyes)
+uint64_t eyes_look_began_ns(const struct eyes *eyes)
 {
-	uint64_t began = atomic_load(&eyes->look_began_ns);
-	uint64_t now = clock_mono_ns();
-
-	return began && now > began ? now - began : 0;
+	return atomic_load(&eyes->look_began_ns);
 }

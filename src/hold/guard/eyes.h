@@ -121,7 +121,7 @@ struct eyes_delay {
 /* Since this was asked last. */
 struct eyes_delay eyes_take_delay(struct eyes *eyes);
 
-/* How long the look that is going on has taken, 0 when none is. */
-uint64_t eyes_stuck_ns(const struct eyes *eyes);
+/* Of the look that is going on, monotonic; 0: none is. */
+uint64_t eyes_look_began_ns(const struct eyes *eyes);
 
 #endif

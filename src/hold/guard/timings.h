@@ -109,6 +109,7 @@
 
 #define TURN_BUSY_MS  50 /* it turns at least so often while something is under way */
 #define TURN_QUIET_MS 250
+#define TURN_MOST_NS  (310 * NS_PER_MS) /* what is longer was no turn of ours: we did not run */
 #define TELL_NS	      NS_PER_S		/* every client hears of every device so often */
 #define DELAY_NS      NS_PER_S		/* between two questions how late the eyes were */
 #define LATE_AGAIN_NS (600 * NS_PER_S)	/* that they were is not told sooner, if not far later */
