@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -40,17 +41,48 @@ static void to_terminal(const char *text, size_t len)
 	errno = saved;
 }
 
+/* For a key that interrupts the terminal's driver first signals and then drops what is being
+ * written: that would be LEAVE, where we are quick. In the background the terminal is not ours. */
+static struct termios as_found;
+static bool keeps;
+
+static void keep_output(void)
+{
+	struct termios t;
+
+	if (tcgetpgrp(STDOUT_FILENO) != getpgrp() || tcgetattr(STDOUT_FILENO, &as_found) < 0)
+		return;
+	t = as_found;
+	t.c_lflag |= NOFLSH;
+	keeps = tcsetattr(STDOUT_FILENO, TCSANOW, &t) == 0;
+}
+
+static void leave(void)
+{
+	int saved = errno;
+
+	to_terminal(LEAVE, strlen(LEAVE));
+	if (keeps)
+		(void)tcsetattr(STDOUT_FILENO, TCSANOW, &as_found);
+	keeps = false;
+	errno = saved;
+}
+
 static void on_end(int sig)
 {
-	to_terminal(LEAVE, strlen(LEAVE));
+	leave();
 	(void)raise(sig); /* again, now as if there were no handler (SA_RESETHAND) */
 }
 
 static void on_stop(int sig)
 {
-	to_terminal(LEAVE, strlen(LEAVE));
+	int saved = errno;
+
+	leave();
 	(void)raise(SIGSTOP);
+	keep_output();
 	to_terminal(ENTER, strlen(ENTER));
+	errno = saved;
 }
 
 /* It ends a pause, that is all. */
@@ -84,6 +116,7 @@ static void enter(sigset_t *ret_mask)
 	(void)sigaddset(&changes, SIGWINCH);
 	(void)sigaddset(&changes, SIGCONT);
 	(void)sigprocmask(SIG_BLOCK, &changes, ret_mask);
+	keep_output();
 	to_terminal(ENTER, strlen(ENTER));
 }
 
@@ -243,7 +276,7 @@ int screen_watch_paced(const struct cmd_ctx *ctx, screen_fn draw, uint64_t (*pac
 		pause_for(pause_of(ctx, pace, user), &mask);
 	}
 	if (screen)
-		to_terminal(LEAVE, strlen(LEAVE));
+		leave();
 	return r;
 }
 

@@ -108,6 +108,7 @@ int screen_open(struct err *e)
 	}
 	make_looks();
 	(void)cbreak();
+	noqiflush(); /* as cli/screen.c */
 	(void)noecho();
 	(void)nonl();
 	(void)keypad(stdscr, TRUE);

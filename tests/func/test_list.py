@@ -139,6 +139,8 @@ def test_watch_on_a_terminal(queue):
     t = Terminal([q.m.tenure, "list", "--watch", "--every", "300ms"], q.m.env, 12, 60)
     try:
         first = must_come(lambda: t.frames() and t.frames()[0])
+        # Ctrl-C drops nothing that is being written, as what is said last.
+        assert termios.tcgetattr(t.main)[3] & termios.NOFLSH
         assert t.said.startswith(ENTER) and t.said.index("\033[H") and "\033[2J" not in t.said
         assert plain(first[0]).startswith("tenure list, every 300ms, ") and "ID  STATE" in plain(first[1]), first
         assert len(first) == 12 and [plain(line) for line in first[-2:]] == [".. 22 more lines", "30 wait (30 paused), 0 run"], first
@@ -151,6 +153,7 @@ def test_watch_on_a_terminal(queue):
         assert t.p.wait(timeout=HANG) == -signal.SIGINT
         t.read()
         assert t.said.endswith(LEAVE) and "\033[?25h" in t.said and "\033[?7h" in t.said
+        assert not termios.tcgetattr(t.main)[3] & termios.NOFLSH
     finally:
         t.close()
 
@@ -164,6 +167,7 @@ def test_watch_is_stopped_and_goes_on(queue):
         must_come(lambda: t.frames())
         t.p.send_signal(signal.SIGTSTP)
         must_come(lambda: t.read().endswith(LEAVE))
+        must_come(lambda: not termios.tcgetattr(t.main)[3] & termios.NOFLSH)
         must_come(lambda: open(f"/proc/{t.p.pid}/stat", encoding="ascii").read().rpartition(")")[2].split()[0] == "T")
         before = len(t.frames())
         t.p.send_signal(signal.SIGCONT)
