@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 
-from holdlib import GIB, machine  # noqa: F401  (machine is a fixture)
+from holdlib import GIB, machine, stands_still  # noqa: F401  (machine is a fixture)
 from machine import children
 from patience import Stopwatch, communicate, must_come, wait_for
 
@@ -405,8 +405,11 @@ def test_xids_that_an_agent_knows(queue):
     q.start("--load", "light")
     q.m.ctl("xid", 1, 79)
     must_come(lambda: q.now()["devices"][1]["xid"] == 79)
-    # It does not wait for long for the agent's answer.
     must_come(lambda: (done := q.m.cmd("health", "--gpus", "1")).returncode == 1 and "XID 79" in done.stdout)
+    # What it does not tell is not known, which is said.
+    with stands_still(q.agent.pid):
+        doc = document(q.m, "--gpus", "1")
+    assert doc["exit_code"] == 0 and "the agent here does not answer: the reports of the driver" in str(doc["notes"]), doc
 
 
 def test_beside_a_hold(queue):

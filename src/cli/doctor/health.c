@@ -23,8 +23,8 @@
 #include "hold/endpoint_names.h"
 
 #define FORMAT	    1
-#define AGENT_MS    500 /* for the agent to say what it knows */
-#define CANNOT_TEST 3	/* exit code */
+#define AGENT_MS    3000 /* for the agent to say what it knows */
+#define CANNOT_TEST 3	 /* exit code */
 
 static const struct opt health_opts[] = {
 	{ .name = "gpus",
@@ -112,15 +112,19 @@ static void take_agent_xids(const json_t *devices, const struct health_pass *p, 
 
 /* Reports that its guard has heard, which are more than the kernel's log where that is not to be
  * read. By card. */
-static void ask_agent(const struct cmd_ctx *ctx, const struct health_pass *p, uint32_t *xids)
+static void ask_agent(const struct cmd_ctx *ctx, const struct health_pass *p, uint32_t *xids,
+		      struct text_list *notes)
 {
 	char name[SOCKET_NAME_MAX];
 	json_t *doc = NULL;
+	int r;
 
 	(void)agent_socket_name(name, sizeof(name), settings_str(ctx->settings, SET_INSTANCE),
 				settings_str(ctx->settings, SET_DEV_DIR), ctx->job);
-	if (ctl_ask(name, CTL_STATUS, AGENT_MS, &doc, NULL, NULL) < 0)
-		return;
+	r = ctl_ask(name, CTL_STATUS, AGENT_MS, &doc, NULL, NULL);
+	if (r < 0 && r != -ECONNREFUSED)
+		text_list_add(notes, "the agent here does not answer: the reports of the driver "
+				     "(XIDs) that it has heard do not count");
 	take_agent_xids(json_object_get(doc, "devices"), p, xids);
 	json_decref(doc);
 }
@@ -303,7 +307,7 @@ static int judge(const struct cmd_ctx *ctx, const struct health_pass *p, struct 
 	if (code < 0)
 		return CMD_USAGE;
 	if (!p->timed_out)
-		ask_agent(ctx, p, xids);
+		ask_agent(ctx, p, xids, &notes);
 	health_judge(p, &rules, j);
 	for (size_t i = 0; i < notes.n; i++)
 		text_list_add(&j->notes, notes.texts[i]);

@@ -35,7 +35,8 @@
 #define REST_NS	    (500 * NS_PER_MS)  /* for what comes behind that */
 #define CUDA_NS	    (1500 * NS_PER_MS) /* and for --cuda */
 #define USERS_NAMED 3
-#define REAP_NS	    (200 * NS_PER_MS) /* for a child that was killed */
+#define REAP_NS	    (200 * NS_PER_MS) /* for a child that was killed, which a driver may keep */
+#define ENDED_NS    (2 * NS_PER_S)    /* for one that ended by itself */
 #define PCI_DIR	    "/sys/bus/pci/devices"
 #define DRIVER_DIR  "/proc/driver/nvidia/gpus"
 #define MODULE_FILE "/sys/module/nvidia/version"
@@ -263,18 +264,20 @@ static void make_sure(struct health_pass *p, const struct nvml *n, const struct 
 	const struct timespec nap = clock_timespec(AGAIN_EVERY);
 	const uint64_t until = clock_mono_ns() + AGAIN_NS;
 	const bool can = until + REST_NS + (order->cuda ? CUDA_NS : 0) < p->until_ns;
-	bool any = can;
+	bool any = can, last = false;
 
 	p->stage = STAGE_AGAIN;
 	p->at = -1;
-	while (any && clock_mono_ns() < until) {
+	/* The last look is one after all of the time, however little of it we had. */
+	while (any && !last) {
+		last = clock_mono_ns() >= until;
 		any = false;
 		for (uint32_t i = 0; i < p->n; i++) {
 			p->at = (int)p->cards[i].dev.index;
 			any = look_again(&p->cards[i], n, order) || any;
 		}
 		p->at = -1;
-		if (any)
+		if (any && !last)
 			(void)nanosleep(&nap, NULL);
 	}
 	for (uint32_t i = 0; can && i < p->n; i++)
@@ -393,10 +396,10 @@ static _Noreturn void be_child(struct health_pass *p, const struct health_order 
 	_exit(0);
 }
 
-static void reap(struct health_pass *p, pid_t pid)
+static void reap(struct health_pass *p, pid_t pid, uint64_t limit_ns)
 {
 	const struct timespec nap = clock_timespec(5 * NS_PER_MS);
-	const uint64_t until = clock_mono_ns() + REAP_NS;
+	const uint64_t until = clock_mono_ns() + limit_ns;
 	int status = 0;
 	pid_t r;
 
@@ -417,7 +420,7 @@ static void wait_for(struct health_pass *p, pid_t pid, int fd)
 	/* And what it has started; as long as it was not waited for, the number is its own. */
 	(void)kill(-pid, SIGKILL);
 	(void)kill(pid, SIGKILL);
-	reap(p, pid);
+	reap(p, pid, p->timed_out ? REAP_NS : ENDED_NS);
 	p->died = !p->timed_out && p->stage != STAGE_DONE && p->code == 0;
 }
 
