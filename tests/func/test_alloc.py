@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from holdlib import stands_still
 from machine import kill_as_power_loss
 from patience import HANG, Stopwatch, must_come, slowness
 from test_hung import waits_in
@@ -770,6 +771,8 @@ def test_the_automatic_base(queue):
     q.run("alloc", "mine", "-g", "3")
     has(q, "mine")
     must_come(lambda: sorted(a["state"] for a in allocs(q).values() if a["kind"] == "base") == ["waiting"] * 2)
+    with stands_still(q.agent.pid):  # what it does not tell is no reason
+        assert "is given back" not in tick(q, "--base-gpus", "2")
     must_tell(q, "is given back, because nothing is free for it", 2, "--base-gpus", "2")
     assert sorted(allocs(q)) == ["mine"]
     q.run("release", "mine")

@@ -71,11 +71,14 @@ static bool is_for_base(const char *use, const struct live_allocs *l)
 	return false;
 }
 
-/* Devices that no task has, as the agent here sees them, or only one of the base that waits. */
-static unsigned int free_here(const struct cmd_ctx *ctx, const struct live_allocs *l)
+/* Devices that no task has, as the agent here sees them, or only one of the base that waits. One
+ * that does not answer has as many as wait: so nothing is added or given back for that. */
+static unsigned int free_here(const struct cmd_ctx *ctx, const struct live_allocs *l,
+			      unsigned int waits)
 {
-	json_t *doc = agent_status(ctx, STATUS_MS, NULL), *device;
-	unsigned int n = 0;
+	struct err e = ERR_INIT;
+	json_t *doc = agent_status(ctx, STATUS_MS, &e), *device;
+	unsigned int n = !doc && e.code != -ECONNREFUSED ? waits : 0;
 	size_t i;
 
 	json_array_foreach(json_object_get(doc, "devices"), i, device)
@@ -217,7 +220,7 @@ static struct base_at look_at_base(const struct cmd_ctx *ctx, const struct spool
 	if (at.wanted || at.has || at.waits) {
 		at.others_wait = others_wait(sp, l);
 		at.free = base_engine(ctx) ? free_of(ctx, base_engine(ctx)) + at.waits
-					   : free_here(ctx, l);
+					   : free_here(ctx, l, at.waits);
 	}
 	return at;
 }
