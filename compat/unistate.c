@@ -22,7 +22,7 @@
 #define LOOK_US	   200000
 #define LATE_LOOK  10 /* looks after its process has gone: what it said last may still come */
 #define WRITING_US 20000
-#define WRITING_N  50 /* looks at a file that a script is just writing in place */
+#define WRITING_N  150 /* looks at a file that a script is just writing in place */
 #define SHIM_COMM  "tenure-shim"
 
 /* 0; 1: it is empty or no JSON, *ret is what it means then: no entries, or NULL; negative. */

@@ -63,7 +63,7 @@
 #define ENDING_LIMIT_MS 12000
 #define ENDING_STEP_MS	200
 #define GONE_STEP_US	10000
-#define PING_LIMIT_MS	1000
+#define PING_LIMIT_MS	5000 /* one that starts is not there at once; a stopped one is told apart */
 
 /* Files, terminal, names: each may hang, and the spool will want some, too. */
 #define POOL_THREADS "8"

@@ -18,7 +18,7 @@
 #include "base/strbuf.h"
 #include "hold/device_state.h"
 
-#define FILES_LIMIT_MS 1000
+#define FILES_LIMIT_MS 3000
 #define FILES_STEP_MS  2
 #define TABLE_WAIT_MS  1500 /* all devices are due; then those that came are shown */
 

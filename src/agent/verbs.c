@@ -227,6 +227,7 @@ struct waiter {
 	const struct verb *verb;
 	struct verb_args args;
 	uint64_t late_ns;
+	bool was_late;
 };
 
 struct verbs {
@@ -269,10 +270,17 @@ static void on_late(uv_timer_t *timer)
 	struct verbs *k = timer->data;
 	uint64_t now = clock_mono_ns();
 
+	/* Once more behind what has come meanwhile: it may be the agent that stood still. */
 	for (struct waiter *w = k->waiters, *next; w; w = next) {
 		next = w->next;
-		if (now >= w->late_ns)
+		if (now < w->late_ns)
+			continue;
+		if (w->was_late) {
 			answer_waiter(w, w->verb->settle(w->a, &w->args, VERB_LATE));
+			continue;
+		}
+		w->was_late = true;
+		w->late_ns = now;
 	}
 	arm_late(k);
 }
@@ -285,7 +293,7 @@ static void arm_late(struct verbs *k)
 		first = w->late_ns;
 	if (k->waiters)
 		(void)uv_timer_start(&k->timer, on_late,
-				     first > now ? (first - now) / NS_PER_MS + 1 : 0, 0);
+				     first > now ? (first - now) / NS_PER_MS + 1 : 1, 0);
 }
 
 static void answer_later(struct agent *a, struct ctl_client *client, const struct verb *verb,

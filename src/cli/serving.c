@@ -78,7 +78,7 @@ void serving_tell(const struct cmd_ctx *ctx)
 		struct err e = ERR_INIT;
 		json_t *status = agent_status(ctx, ASK_LIMIT_MS, &e);
 
-		told = !status || tell_once(serving_helper(status));
+		told = status ? tell_once(serving_helper(status)) : e.code == -ECONNREFUSED;
 		json_decref(status);
 		if (!told)
 			(void)usleep(TELL_STEP_US);

@@ -41,8 +41,9 @@ static const struct opt ask_opts[] = {
 struct round {
 	const char *dev_dir;
 	uid_t uid;
-	uid_t squatter;	   /* has a name in place of that user; ASK_ANYBODY: nobody has */
-	bool busy;	   /* one does not answer, which was asked at */
+	uid_t squatter; /* has a name in place of that user; ASK_ANYBODY: nobody has */
+	bool busy;	/* one does not answer, of that user, which was asked at */
+	uid_t busy_uid;
 	uint64_t busy_ns;  /* monotonic; the last of them */
 	bool found;	   /* one does */
 	uint64_t until_ns; /* names that others took keep it no longer */
@@ -68,6 +69,7 @@ static bool try_once(struct round *rd, const struct ask_request *req, take_fn ta
 			rd->squatter = squatter;
 		rd->busy = rd->busy || r == -EAGAIN;
 		rd->busy_ns = r == -EAGAIN ? now : rd->busy_ns;
+		rd->busy_uid = r == -EAGAIN ? uid : rd->busy_uid;
 		rd->found = rd->found || r == 0;
 		taken = r == 0 && take(user, uid, doc);
 		json_decref(doc);
@@ -438,6 +440,8 @@ static const struct gpu_proc *user_of(const struct machine_device *d, bool *ret_
 static int say_free(const struct asking *a, const struct machine_device *d, bool held,
 		    struct err *e)
 {
+	char user[USER_MAX];
+
 	if (d->code < 0)
 		return err_set(e, d->code, "GPU %s cannot be seen: %s", a->label, d->trouble),
 		       CMD_FAILED;
@@ -447,6 +451,10 @@ static int say_free(const struct asking *a, const struct machine_device *d, bool
 		printf("GPU %s is only held: start your program, it is let go by itself. There is "
 		       "nobody to ask\n",
 		       a->label);
+	else if (a->round.busy)
+		printf("GPU %s is free, but tenure of %s does not answer, and may have left it to "
+		       "somebody: ask again\n",
+		       a->label, user_name(a->round.busy_uid, user, sizeof(user)));
 	else
 		printf("GPU %s is free: start your program\n", a->label);
 	return CMD_OK;

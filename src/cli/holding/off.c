@@ -46,9 +46,10 @@ static const struct opt off_opts[] = {
 
 /*
  * The agent answers while it still writes its last lines. Its end is that of the process, or, where
- * its PID means nothing here (another PID namespace), that of the socket.
+ * its PID means nothing here (another PID namespace), that of the socket. False: it goes on ending,
+ * which the next tenure on waits for.
  */
-static void wait_end(int pid, int sock)
+static bool wait_end(int pid, int sock)
 {
 	uint64_t until_ns = clock_mono_ns() + END_LIMIT_MS * NS_PER_MS;
 	const struct timespec step = { .tv_nsec = (long)(END_STEP_MS * NS_PER_MS) };
@@ -56,12 +57,14 @@ static void wait_end(int pid, int sock)
 	bool known = pid > 0 && proc_identify(pid, &id) == 0;
 	cleanup_fd int pidfd = known ? proc_open(pid) : -1;
 	struct pollfd p = { .fd = pidfd >= 0 ? pidfd : sock, .events = POLLIN };
+	int r;
 
-	while (poll(&p, 1, END_LIMIT_MS) < 0 && errno == EINTR)
+	while ((r = poll(&p, 1, END_LIMIT_MS)) < 0 && errno == EINTR)
 		;
 	/* Where there are no pidfds: the socket ends some moments before its process. */
 	while (known && pidfd < 0 && proc_alive(&id) && clock_mono_ns() < until_ns)
 		(void)nanosleep(&step, NULL);
+	return r > 0 && (!known || pidfd >= 0 || !proc_alive(&id));
 }
 
 /* Whoever waits wants to know for what. */
@@ -153,15 +156,15 @@ static int drain(const struct cmd_ctx *ctx, json_t **ret, int *ret_fd, struct er
 }
 
 /* How long it took is the business of tasks where these were waited for. */
-static void print_end(int pid, double ms, bool drained, json_int_t running)
+static void print_end(int pid, bool ended, double ms, bool drained, json_int_t running)
 {
+	const char *how = ended ? "has ended" : "still writes its last lines";
 	cleanup_free char *text =
 		drained ? xasprintf("No task runs any more and everything is free; the agent (PID "
-				    "%d) has ended.",
-				    pid)
-			: xasprintf("Everything is free after %.0f ms; the agent (PID %d) has "
-				    "ended.",
-				    ms, pid);
+				    "%d) %s.",
+				    pid, how)
+			: xasprintf("Everything is free after %.0f ms; the agent (PID %d) %s.", ms,
+				    pid, how);
 	cleanup_free char *more = xasprintf(
 		"%lld task%s on by %s; the next tenure on takes %s over (tenure off --stop-tasks "
 		"would have ended %s).",
@@ -416,7 +419,7 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 	double ms = json_get_num(doc, "took_ms");
 	const char *unseen = json_get_str(doc, "unseen");
 
-	wait_end(pid, fd);
+	bool ended = wait_end(pid, fd);
 
 	if (!json_get_flag(doc, "released")) {
 		(void)err_set(
@@ -432,7 +435,7 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 	} else {
 		json_int_t running = json_integer_value(json_object_get(doc, "tasks_running"));
 
-		print_end(pid, ms, drains(ctx) && !running, running);
+		print_end(pid, ended, ms, drains(ctx) && !running, running);
 	}
 	json_decref(doc);
 	return code;

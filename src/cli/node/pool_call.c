@@ -87,7 +87,7 @@ int pool_call_tick(const struct cmd_ctx *ctx, const struct spool *sp, const stru
 
 	/* Who says so after an agent was killed does not wait until it has expired. */
 	caller.silent_ms = pools_silent_ms(ctx);
-	caller.patience_ms = p->down ? POOL_CALL_PATIENCE_MS : 0;
+	caller.patience_ms = p->down ? POOL_CALL_PATIENCE_MS : POOLS_PATIENCE_MS;
 	return pool_tick(sp, p->name, &caller, report, e);
 }
 

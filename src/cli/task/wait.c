@@ -76,6 +76,8 @@ static int wait_one(const struct cmd_ctx *ctx, const struct spool *sp, struct ta
 		now = clock_mono_ns();
 		if (now >= end_ns)
 			return time_is_up(w, e);
+		if (taskwatch_state(w) == TASKSTATE_RUNNING)
+			tell_ns = now + TELL_AFTER_MS * NS_PER_MS;
 		/* To ask other nodes takes a while, and the time is a promise. */
 		if (!told && now >= tell_ns && end_ns - now >= AGENTS_LIMIT_MS * NS_PER_MS) {
 			tell_why(ctx, sp, w);
