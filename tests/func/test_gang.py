@@ -45,6 +45,14 @@ then = out / "then"
 exec(then.read_text() if then.exists() else "")
 """
 STAY = "time.sleep(600)"
+LOST = "5s"  # `expire` of those that lose a node
+
+
+@pytest.fixture
+def world(world):
+    """Of nodes that live, however slow they are."""
+    world.expire = "1m"
+    return world
 
 
 @pytest.fixture
@@ -304,6 +312,7 @@ def lose(node):
 
 
 def test_lost_node_requeues_all(world, ranks):
+    world.expire = LOST
     a, b, c = start(world, "alpha", "beta", "gamma", gpus=1)
     i = ranks.submit(a, then=AGAIN)
     ranks.met(0, 1)
@@ -316,6 +325,7 @@ def test_lost_node_requeues_all(world, ranks):
 
 def test_lost_node_makes_the_other_rank_fail(world, ranks):
     """Its program notices long before the claim of the lost one has expired: that is not its fault."""
+    world.expire = LOST
     a, b, _ = start(world, "alpha", "beta", "gamma", gpus=1)
     i = ranks.submit(a, then="""\
 if len((out / f"met-{rank}").read_text().split()) == 1:
@@ -330,6 +340,7 @@ if len((out / f"met-{rank}").read_text().split()) == 1:
 
 def test_node_of_rank_0_is_lost(world, ranks):
     """It is the leader's, too: the next one goes on from what the files say."""
+    world.expire = LOST
     a, b, c = start(world, "alpha", "beta", "gamma", gpus=1)
     i = ranks.submit(c, then=AGAIN)
     ranks.met(0, 1)
@@ -341,6 +352,7 @@ def test_node_of_rank_0_is_lost(world, ranks):
 
 def test_leader_is_lost_while_ranks_run(world, ranks):
     """It has no rank itself: nothing of what runs is touched, and who leads now ends it."""
+    world.expire = LOST
     leader, b, c = world.node("alpha", gpus=1), world.node("beta"), world.node("gamma")
     for n in (leader, b, c):
         n.start()
@@ -413,10 +425,10 @@ def test_nodes_with_caches_of_their_own(world, faultfs, tmp_path, ranks):
 
 def test_rank_that_never_starts(world, ranks):
     """Another task has the GPUs of beta: what was taken on alpha is let go of after gang_wait, and others have it."""
-    world.env["TENURE_GANG_WAIT"] = "2s"
+    world.env["TENURE_GANG_WAIT"] = "6s"
     a, b = world.node("alpha"), world.node("beta")
     for n in (a, b):
-        n.env["TENURE_GANG_WAIT"] = "2s"
+        n.env["TENURE_GANG_WAIT"] = "6s"  # agents look for what calls them every two seconds
         n.start()
     assert wait_for(lambda: "beta" in a.others() and "alpha" in b.others())
     holder = [a.submit("-g", "2", "--", "sh", "-c", f"until [ -e {ranks.out}/free ]; do sleep 0.1; done") for _ in (0, 1)]
@@ -425,7 +437,7 @@ def test_rank_that_never_starts(world, ranks):
     (ranks.out / "then").write_text("")
     a.run("stop", str(holder[0]), "--now")
     i = ranks.submit(a, gpus=2)
-    assert wait_for(lambda: "has not got its GPUs within 2s" in a.why(i), 40), a.why(i)
+    assert wait_for(lambda: "has not got its GPUs within 6s" in a.why(i), 40), a.why(i)
     assert not ranks.begun(0) and not ranks.begun(1)
     other = a.submit("-g", "2", "--", "true")
     a.wait(other, "done", 30)
@@ -500,7 +512,7 @@ def test_agent_that_drains_is_not_called(world, ranks):
     a, b, c = start(world, "alpha", "beta", "gamma")
     keep = b.submit("-g", "1", "--", "sleep", "600")
     a.wait(keep, "running")
-    draining = next(n for n in (a, b, c) if n.runs())
+    draining = next(n for n in (a, b, c) if n.name == a.task(keep)["agent"])
     off = draining.popen("off", "--drain")
     others = [n for n in (a, b, c) if n is not draining]
     assert wait_for(lambda: others[0].others()[draining.name]["draining"])

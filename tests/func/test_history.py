@@ -72,8 +72,8 @@ def test_gpu_figures(queue):
     assert re.search(r"^used +2 GPUs, peak memory [0-9.]+ GiB, mean utilisation [0-9]+%$", shown, re.M)
     assert re.search(r"^ended +20.*, exit code 0$", shown, re.M) and "{" not in shown, shown
     assert re.search(rf"^argv +{q.newcomer} --take 60% --stay {stay} --all-devices$", shown, re.M), shown
-    said = re.search(r"=== gpu +peak memory ([0-9.]+) GiB, mean utilisation [0-9]+%", q.log(i))
-    assert said and float(said[1]) == pytest.approx(end["gpu_peak_bytes"] / 2**30, abs=0.1), q.log(i)
+    said = must_come(lambda: re.search(r"=== gpu +peak memory ([0-9.]+) GiB, mean utilisation [0-9]+%", q.log(i)))
+    assert float(said[1]) == pytest.approx(end["gpu_peak_bytes"] / 2**30, abs=0.1), q.log(i)
     q.wait(none, "done")
     row = next(r for r in json.loads(q.m.run(q.m.tenure, "history", "--json").stdout)["tasks"]
                if r["id"] == i)
@@ -98,6 +98,7 @@ def test_utilisation_is_not_that_of_the_hold(queue, tmp_path):
     must_come(lambda: (d := device())["state"] == "lent" and d["for_s"] > 4, 30)
     end.touch()
     q.wait(i, "done")
-    assert re.search(r"=== gpu +peak memory [0-9.]+ GiB, mean utilisation 0%", q.log(i)), q.log(i)
+    said = must_come(lambda: re.search(r"=== gpu +peak memory [0-9.]+ GiB, mean utilisation ([0-9]+)%", q.log(i)))
+    assert said[1] == "0", q.log(i)
     row = next(r for r in json.loads(q.m.run(q.m.tenure, "history", "--json").stdout)["tasks"] if r["id"] == i)
     assert row["gpu_utilisation"] == 0

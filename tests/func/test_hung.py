@@ -278,7 +278,7 @@ if os.environ["TENURE_TASK_TOKEN"]:
 @pytest.fixture
 def nodes(build, env, tmp_path, faultfs):
     """Two nodes that have one spool, each by a mount of its own."""
-    world = World(build, env, tmp_path, expire="5s")
+    world = World(build, env, tmp_path, expire="10s")
     made = []
 
     def make(name):
@@ -315,8 +315,8 @@ def test_the_file_server_of_one_node_hangs(nodes, tmp_path, way):
     a.fs.hang(way)
     hung = Stopwatch()
     ours_never_waits(shim, 1)
-    assert wait_for(lambda: not proc_exists(task), 10)
-    assert hung.took() < 5
+    assert wait_for(lambda: not proc_exists(task), 15)
+    assert hung.took() < 10
     assert wait_for(lambda: len(ledger_of(ledger)) == 2, 40)
     (tmp_path / "go").touch()
     b.wait(i, "done", 40)  # so it was this node

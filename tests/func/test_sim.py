@@ -446,8 +446,8 @@ ctl("hang", "nvmlDeviceGetPowerUsage")
 t = threading.Thread(target=lambda: n.uint("nvmlDeviceGetPowerUsage", h))
 t.start(); t.join(0.3)
 assert t.is_alive()
-ctl("unhang"); t.join(5)
-assert not t.is_alive()
+ctl("unhang")
+must_come(lambda: not t.is_alive())
 """)
 
 
@@ -694,11 +694,15 @@ assert first() == names[1] and first(CUDA_DEVICE_ORDER="PCI_BUS_ID") == names[0]
 @pytest.mark.parametrize("pieces, in_time", [(1, True), (4, True), (17, True), (264, False)])
 def test_yielding_in_time_is_a_matter_of_few_pieces(script, pieces, in_time):
     """The measured fact that the product's way of holding rests on."""
-    script(f"""
-result, took, a_call = hold_and_yield({pieces})
-assert (result["result"] == 0) == {in_time}, (result, took)
-assert took >= {pieces} * a_call and result["alloc_ms"] > 180, (result, took, a_call)
-""", options=["--speed", "1"])
+    tried = []
+
+    def as_measured():
+        """Unless one of the two had no processor meanwhile."""
+        tried.append(json.loads(script(f"print(json.dumps(hold_and_yield({pieces})))", options=["--speed", "1"])))
+        result, took, a_call = tried[-1]
+        assert took >= pieces * a_call and result["alloc_ms"] > 180, tried
+        return (result["result"] == 0) == in_time
+    assert wait_for(as_measured, 20, 0), tried
 
 
 def test_a_process_killed_with_the_lock_leaves_it_to_the_next(script):
@@ -731,19 +735,16 @@ def in_order():
     ended = []
     def call(i):
         n.used(h)
-        ended.append(i)
+        ended.append((i, time.monotonic()))
     threads = [threading.Thread(target=call, args=(i,)) for i in range(6)]
     began = time.monotonic()
     for t in threads:
         t.start()
         must_come(lambda: in_its_call(t), 10, 0.001)
     for t in threads: t.join()
-    took = time.monotonic() - began
-    assert took > 0.3, took
-    told.append(ended)
-    return ended == list(range(6))
-told = []
-assert any(in_order() for _ in range(4)), told  # those that wait for a processor at the end of their calls get it in any order
+    assert all(at - began >= 0.06 * (i + 1) for i, at in ended), (began, ended)  # nobody is through before those that came before
+    return [i for i, _ in ended] == list(range(6))
+must_come(in_order, 60, 0)  # those that wait for a processor at the end of their calls get it in any order
 """)
 
 
