@@ -24,6 +24,7 @@
 #include "sched/why.h"
 
 #define READ_LIMIT_MS 1500 /* who asked waits no longer than 3 s, on a node that may be busy */
+#define AGAIN_MS      200  /* behind that */
 
 /* About one task, or none: task 0. */
 struct verb_args {
@@ -270,7 +271,7 @@ static void on_late(uv_timer_t *timer)
 	struct verbs *k = timer->data;
 	uint64_t now = clock_mono_ns();
 
-	/* Once more behind what has come meanwhile: it may be the agent that stood still. */
+	/* It may be the agent that stood still, and who reads for it: once more. */
 	for (struct waiter *w = k->waiters, *next; w; w = next) {
 		next = w->next;
 		if (now < w->late_ns)
@@ -280,7 +281,7 @@ static void on_late(uv_timer_t *timer)
 			continue;
 		}
 		w->was_late = true;
-		w->late_ns = now;
+		w->late_ns = now + AGAIN_MS * NS_PER_MS;
 	}
 	arm_late(k);
 }

@@ -42,19 +42,36 @@ static void to_terminal(const char *text, size_t len)
 }
 
 /* For a key that interrupts the terminal's driver first signals and then drops what is being
- * written: that would be LEAVE, where we are quick. In the background the terminal is not ours. */
-static struct termios as_found;
+ * written: that would be LEAVE, where we are quick. It drops nothing while keeps is set, which is
+ * only where it did before. */
 static bool keeps;
+
+/* In the background the terminal is not ours. */
+static bool has_terminal(void)
+{
+	return tcgetpgrp(STDOUT_FILENO) == getpgrp();
+}
 
 static void keep_output(void)
 {
 	struct termios t;
 
-	if (tcgetpgrp(STDOUT_FILENO) != getpgrp() || tcgetattr(STDOUT_FILENO, &as_found) < 0)
+	if (!has_terminal() || tcgetattr(STDOUT_FILENO, &t) < 0 || t.c_lflag & NOFLSH)
 		return;
-	t = as_found;
 	t.c_lflag |= NOFLSH;
+	keeps = true; /* first: a signal may come in between */
 	keeps = tcsetattr(STDOUT_FILENO, TCSANOW, &t) == 0;
+}
+
+static void drop_output(void)
+{
+	struct termios t;
+
+	if (keeps && has_terminal() && tcgetattr(STDOUT_FILENO, &t) == 0) {
+		t.c_lflag &= ~(tcflag_t)NOFLSH;
+		(void)tcsetattr(STDOUT_FILENO, TCSANOW, &t);
+	}
+	keeps = false;
 }
 
 static void leave(void)
@@ -62,15 +79,24 @@ static void leave(void)
 	int saved = errno;
 
 	to_terminal(LEAVE, strlen(LEAVE));
-	if (keeps)
-		(void)tcsetattr(STDOUT_FILENO, TCSANOW, &as_found);
-	keeps = false;
+	drop_output();
 	errno = saved;
+}
+
+/* With a key it would have dropped what was typed, too, which is for nobody. */
+static void leave_for(int sig)
+{
+	int saved = errno;
+
+	if (keeps && has_terminal() && (sig == SIGINT || sig == SIGQUIT || sig == SIGTSTP))
+		(void)tcflush(STDOUT_FILENO, TCIFLUSH);
+	errno = saved;
+	leave();
 }
 
 static void on_end(int sig)
 {
-	leave();
+	leave_for(sig);
 	(void)raise(sig); /* again, now as if there were no handler (SA_RESETHAND) */
 }
 
@@ -78,7 +104,7 @@ static void on_stop(int sig)
 {
 	int saved = errno;
 
-	leave();
+	leave_for(sig);
 	(void)raise(SIGSTOP);
 	keep_output();
 	to_terminal(ENTER, strlen(ENTER));

@@ -78,7 +78,8 @@ void serving_tell(const struct cmd_ctx *ctx)
 		struct err e = ERR_INIT;
 		json_t *status = agent_status(ctx, ASK_LIMIT_MS, &e);
 
-		told = status ? tell_once(serving_helper(status)) : e.code == -ECONNREFUSED;
+		told = status ? tell_once(serving_helper(status))
+			      : e.code != -ETIMEDOUT && e.code != -EAGAIN;
 		json_decref(status);
 		if (!told)
 			(void)usleep(TELL_STEP_US);

@@ -78,7 +78,7 @@ static unsigned int free_here(const struct cmd_ctx *ctx, const struct live_alloc
 {
 	struct err e = ERR_INIT;
 	json_t *doc = agent_status(ctx, STATUS_MS, &e), *device;
-	unsigned int n = !doc && e.code != -ECONNREFUSED ? waits : 0;
+	unsigned int n = e.code == -ETIMEDOUT || e.code == -EAGAIN ? waits : 0;
 	size_t i;
 
 	json_array_foreach(json_object_get(doc, "devices"), i, device)

@@ -23,8 +23,10 @@
 #include "hold/endpoint_names.h"
 
 #define FORMAT	    1
-#define AGENT_MS    3000 /* for the agent to say what it knows */
-#define CANNOT_TEST 3	 /* exit code */
+#define CANNOT_TEST 3 /* exit code */
+/* For the agent to say what it knows: what is left of --timeout, but no more, and no less. */
+#define AGENT_MS       3000
+#define AGENT_LEAST_MS 500
 
 static const struct opt health_opts[] = {
 	{ .name = "gpus",
@@ -116,13 +118,16 @@ static void ask_agent(const struct cmd_ctx *ctx, const struct health_pass *p, ui
 		      struct text_list *notes)
 {
 	char name[SOCKET_NAME_MAX];
+	const uint64_t now = clock_mono_ns();
+	uint64_t ms = p->until_ns > now ? (p->until_ns - now) / NS_PER_MS : 0;
 	json_t *doc = NULL;
 	int r;
 
 	(void)agent_socket_name(name, sizeof(name), settings_str(ctx->settings, SET_INSTANCE),
 				settings_str(ctx->settings, SET_DEV_DIR), ctx->job);
-	r = ctl_ask(name, CTL_STATUS, AGENT_MS, &doc, NULL, NULL);
-	if (r < 0 && r != -ECONNREFUSED)
+	ms = ms < AGENT_LEAST_MS ? AGENT_LEAST_MS : ms > AGENT_MS ? AGENT_MS : ms;
+	r = ctl_ask(name, CTL_STATUS, (int)ms, &doc, NULL, NULL);
+	if (r == -ETIMEDOUT || r == -EAGAIN)
 		text_list_add(notes, "the agent here does not answer: the reports of the driver "
 				     "(XIDs) that it has heard do not count");
 	take_agent_xids(json_object_get(doc, "devices"), p, xids);

@@ -412,15 +412,15 @@ static void wait_for(struct health_pass *p, pid_t pid, int fd)
 {
 	struct pollfd end = { .fd = fd, .events = POLLIN };
 	uint64_t now;
+	int r = 0;
 
-	while ((now = clock_mono_ns()) < p->until_ns &&
-	       poll(&end, 1, (int)((p->until_ns - now) / NS_PER_MS) + 1) <= 0)
-		;
+	while ((now = clock_mono_ns()) < p->until_ns && r <= 0)
+		r = poll(&end, 1, (int)((p->until_ns - now) / NS_PER_MS) + 1);
 	p->timed_out = clock_mono_ns() >= p->until_ns && p->stage != STAGE_DONE;
 	/* And what it has started; as long as it was not waited for, the number is its own. */
 	(void)kill(-pid, SIGKILL);
 	(void)kill(pid, SIGKILL);
-	reap(p, pid, p->timed_out ? REAP_NS : ENDED_NS);
+	reap(p, pid, r > 0 ? ENDED_NS : REAP_NS);
 	p->died = !p->timed_out && p->stage != STAGE_DONE && p->code == 0;
 }
 

@@ -42,9 +42,9 @@ struct round {
 	const char *dev_dir;
 	uid_t uid;
 	uid_t squatter; /* has a name in place of that user; ASK_ANYBODY: nobody has */
-	bool busy;	/* one does not answer, of that user, which was asked at */
-	uid_t busy_uid;
-	uint64_t busy_ns;  /* monotonic; the last of them */
+	bool busy;	/* one does not answer */
+	uid_t busy_uid; /* whose that is, and when it was asked, monotonic: the last of them */
+	uint64_t busy_ns;
 	bool found;	   /* one does */
 	uint64_t until_ns; /* names that others took keep it no longer */
 };
@@ -59,11 +59,12 @@ static bool try_once(struct round *rd, const struct ask_request *req, take_fn ta
 
 	rd->busy = false;
 	ask_names(rd->dev_dir, rd->uid, &names);
-	for (size_t i = 0; i < names.n && !taken && clock_mono_ns() < rd->until_ns; i++) {
+	for (size_t i = 0; i < names.n && !taken; i++) {
 		uid_t uid = ask_name_uid(names.texts[i]), squatter = ASK_ANYBODY;
 		uint64_t now = clock_mono_ns();
 		json_t *doc = NULL;
-		int r = ask_call(names.texts[i], req, &doc, &squatter);
+		int r = now < rd->until_ns ? ask_call(names.texts[i], req, &doc, &squatter)
+					   : -EAGAIN; /* others took all of the time */
 
 		if (r == -EPERM)
 			rd->squatter = squatter;
@@ -452,8 +453,8 @@ static int say_free(const struct asking *a, const struct machine_device *d, bool
 		       "nobody to ask\n",
 		       a->label);
 	else if (a->round.busy)
-		printf("GPU %s is free, but tenure of %s does not answer, and may have left it to "
-		       "somebody: ask again\n",
+		printf("GPU %s is free as far as can be seen; tenure of %s, which may have left it "
+		       "to somebody, does not answer\n",
 		       a->label, user_name(a->round.busy_uid, user, sizeof(user)));
 	else
 		printf("GPU %s is free: start your program\n", a->label);

@@ -424,9 +424,9 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 	if (!json_get_flag(doc, "released")) {
 		(void)err_set(
 			e, -ETIMEDOUT,
-			"the agent (PID %d) has ended, and the guard did not confirm that all "
-			"is free; it lets go by itself in at most 10 s",
-			pid);
+			"the agent (PID %d) %s, and the guard did not confirm that all is free; it "
+			"lets go by itself in at most 10 s",
+			pid, ended ? "has ended" : "is ending");
 		code = CMD_FAILED;
 	} else if (drains(ctx) && unseen) {
 		code = runs_unseen(ctx, unseen, e);

@@ -30,7 +30,7 @@
 #include "hold/endpoint_names.h"
 
 #define GROUP	      "Elsewhere than on a terminal"
-#define TELL_LIMIT_MS 10000 /* it gives way to whatever else runs */
+#define TELL_LIMIT_MS 5000 /* it gives way to whatever else runs */
 #define START_IT      "tenure serve --listen 127.0.0.1:8470"
 #define START_BOTH    "tenure on --listen 127.0.0.1:8470"
 
