@@ -7,6 +7,8 @@ import pathlib
 import re
 import signal
 import subprocess
+import traceback
+import warnings
 
 import pytest
 
@@ -47,6 +49,7 @@ def in_time(machine, kind, attempt):
         except AssertionError:
             if not rest or not wait_for(lambda m=m, watch=watch: was_late(m, watch), 3):
                 raise
+            warnings.warn("tried again, since the machine was late: " + traceback.format_exc(-1), stacklevel=2)
         m.close()
 
 

@@ -2,6 +2,7 @@
 """An agent with a queue on a simulated machine, and the commands of its user."""
 import json
 import os
+import signal
 import subprocess
 
 from machine import Machine
@@ -126,6 +127,7 @@ class Queue(Node):
             return
         self.closed = True
         if self.agent and self.agent.poll() is None:
+            self.agent.send_signal(signal.SIGCONT)  # where a test has stopped it, and failed
             for row in self.rows("-s", "running"):  # or they, and a guard for them, would run on
                 self.run("stop", str(row["id"]), "--now", check=False)
             self.end()

@@ -58,7 +58,7 @@ class Two:
 
     def left(self):
         """The file of what is left to whom; None: there is none."""
-        state = pathlib.Path(self.q.status()["agent"]["events"]).parents[2]
+        state = pathlib.Path(self.q.now()["agent"]["events"]).parents[2]
         return next(state.glob("left-*.json"), None)
 
     def asks(self):
@@ -68,7 +68,7 @@ class Two:
         return self.q.run("answer", *args, **more)
 
     def events(self, kind):
-        lines = pathlib.Path(self.q.status()["agent"]["events"]).read_text().split("\n")[:-1]  # the last one may be half there
+        lines = pathlib.Path(self.q.now()["agent"]["events"]).read_text().split("\n")[:-1]  # the last one may be half there
         return [e for e in map(json.loads, lines) if e["event"] == kind]
 
     def newcomer(self):
@@ -594,14 +594,16 @@ def begin(data):
 def end(s):
     with contextlib.suppress(OSError):
         return json.loads(s.recv(20000) or b"null")
-asks = map(begin, sys.argv[3:])
-print(json.dumps([end(s) for s in (list(asks) if sys.argv[2] == "at once" else asks)]))
+n, asks, said = int(sys.argv[2]), sys.argv[3:], []
+for i in range(0, len(asks), n):
+    said += [end(s) for s in [begin(a) for a in asks[i:i + n]]]
+print(json.dumps(said))
 """
 
 
-def asked(t, uid, *requests, how="one by one"):
-    """The answers, by their bytes; None: the connection was closed."""
-    done = subprocess.run([*as_user(uid), "/usr/bin/python3", "-c", ASK, name_of(t), how, *[r.hex() for r in requests]],
+def asked(t, uid, *requests, at_once=1):
+    """The answers, by their bytes; None: the connection was closed. So many of them are asked at once."""
+    done = subprocess.run([*as_user(uid), "/usr/bin/python3", "-c", ASK, name_of(t), str(at_once), *[r.hex() for r in requests]],
                           capture_output=True, text=True, timeout=HANG, check=True)
     return json.loads(done.stdout)
 
@@ -632,12 +634,13 @@ def test_how_many_and_how_fast_one_user_may_ask(two):
     i = t.q.submit("--gpus", "9", "--grace", "5s", "--", t.q.newcomer, "--take", "50%", "--stay", "600")
     t.q.begun(i)
 
-    def many():
-        """Some of so many at once are refused."""
-        answers = asked(t, THIRD, *[request(2)] * 64, how="at once")
+    def many(at_once):
+        """Some are refused: more than four at once for their number, and else for their pace alone."""
+        answers = asked(t, THIRD, *[request(2)] * 64, at_once=at_once)
         return None in answers and (answers[0] or {}).get("asks") == []
-    must_come(many)
-    codes = [answered(t, OTHER, request(1, d["uuid"].encode()))["code"] for d in t.q.status()["devices"]]
+    for at_once in 64, 4:
+        must_come(lambda at_once=at_once: many(at_once))
+    codes = [answered(t, OTHER, request(1, d["uuid"].encode()))["code"] for d in t.q.now()["devices"]]
     assert codes[:8] == [0] * 8 and codes[8] < 0
     assert len(t.asks()) == 8
     several = t.answer("no", check=False)

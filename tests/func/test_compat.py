@@ -66,7 +66,7 @@ def served(instance, *args):
         came = newcomer("--device", "0", *args)
         if came["result"] == 0:
             return
-        assert rest and wait_for(lambda: status()["guard"]["late_looks"], 3), came
+        assert rest and wait_for(lambda: status()["guard"].get("late_looks"), 3), came
         wait(lambda: status()["devices"][0]["state"] == "held", 20)
 
 def wait_log(pattern, limit=10):

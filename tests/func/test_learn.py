@@ -23,7 +23,7 @@ def takes(q, name, share, *args, then="true"):
     i = q.submit("-n", name, "-g", "1", *args, "--", "sh", "-c", f"echo asks for $TENURE_GPU_MEMORY; "
                  f"{q.newcomer} --take {share}% --stay 600 & {until(f'{go}$TENURE_TASK_ID')}; kill $!; wait; {then}")
     q.begun(i)
-    gpu, = next(t["gpus"] for t in q.status()["queue"]["tasks"] if t["id"] == i)
+    gpu, = next(t["gpus"] for t in q.now()["queue"]["tasks"] if t["id"] == i)
     must_come(lambda: (d := q.device(gpu))["state"] == "lent" and d["memory_used_bytes"] > 0.95 * share / 100 * d["memory_total_bytes"])
     pathlib.Path(f"{go}{i}").touch()
     q.wait(i, "done" if then == "true" else "failed")

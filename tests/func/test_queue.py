@@ -203,7 +203,7 @@ def test_agent_killed_again_and_again(queue, tmp_path):
         q.wait(i, "done", 40)
     said = sorted(marks.read_text().split())
     assert said == sorted([*map(str, tasks), *(f"{batch}.{n}" for n in range(1, 31))])
-    assert wait_for(lambda: not (s := q.status())["queue"]["tasks"] and all(d["state"] == "idle" for d in s["devices"])), q.status()
+    assert wait_for(lambda: not (s := q.now())["queue"]["tasks"] and all(d["state"] == "idle" for d in s["devices"])), q.status()
 
 
 def test_old_kernel(queue, old_kernel):
