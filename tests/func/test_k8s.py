@@ -153,8 +153,9 @@ def test_a_pod_that_takes_the_place_of_a_deleted_one_does_not_begin(pool):
     must_come((pool.tmp / "begun").exists)
     name = delete_pod(pool, "t-exp1-a")
     must_come(lambda: "does not begin: an earlier one of its job has" in (pool.tmp / "p,a.out").read_text(), 20)
+    must_come(lambda: pool.cluster.jobs["t-exp1-a"]["status"].get("conditions"))
+    (pool.tmp / "go").touch()  # until then the job has a pod that runs, and is told so
     pool.comes("a", "failed")
-    (pool.tmp / "go").touch()
     must_come(lambda: name not in pool.cluster.pods)
     assert (pool.tmp / "begun").read_text() == "\n"
 
