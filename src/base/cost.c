@@ -30,3 +30,15 @@ uint64_t cost_rest_ns(const struct cost *c, uint64_t share, uint64_t least_ns, u
 	least_ns = last > least_ns ? last : least_ns;
 	return rest > least_ns ? rest : least_ns;
 }
+
+uint64_t cost_turn(struct cost_turns *t, uint64_t began_ns, uint64_t now_ns, uint64_t most_ns)
+{
+	uint64_t turn;
+
+	if (began_ns != t->began_ns)
+		*t = (struct cost_turns){ .began_ns = began_ns, .last_ns = began_ns };
+	turn = began_ns && now_ns > t->last_ns ? now_ns - t->last_ns : 0;
+	t->took_ns += turn < most_ns ? turn : most_ns;
+	t->last_ns = now_ns;
+	return t->took_ns;
+}

@@ -26,4 +26,18 @@ uint64_t cost_ns(const struct cost *c);
  */
 uint64_t cost_rest_ns(const struct cost *c, uint64_t share, uint64_t least_ns, uint64_t most_ns);
 
+/*
+ * How long something takes that another thread does, by our own turns: where all of us stood still,
+ * as in a virtual machine that was paused, so did that. Zeroed; times are monotonic.
+ */
+struct cost_turns {
+	uint64_t began_ns; /* of what is going on; 0: nothing is */
+	uint64_t last_ns;  /* our last turn */
+	uint64_t took_ns;
+};
+
+/* In each turn: it began then (0: nothing goes on). A turn counts most_ns at most: what is longer
+ * was none. Returns how long it has taken. */
+uint64_t cost_turn(struct cost_turns *t, uint64_t began_ns, uint64_t now_ns, uint64_t most_ns);
+
 #endif

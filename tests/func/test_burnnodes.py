@@ -366,10 +366,12 @@ def test_asked_again_where_files_fail(world, faultfs, tmp_path, first, then):
             must_come(lambda: has_begun(a) or late())
     b.wake(theirs)
     must_come(lambda: has_begun(b) or late())
-    in_time = not late()
+    was_late = late()
     p.send_signal(signal.SIGINT)
     _, nodes, _ = end(p)
-    assert not in_time or all("interrupted" in d["reasons"][0] for n in nodes.values() for d in n["devices"]), nodes
+    if was_late:
+        pytest.skip("this machine is so slow that no node is asked any more")
+    assert all("interrupted" in d["reasons"][0] for n in nodes.values() for d in n["devices"]), nodes
     is_idle(a, b)
 
 

@@ -69,9 +69,27 @@ static void what_takes_longer_than_the_longest_rest(void **state)
 	assert_int_equal(cost_rest_ns(&c, 50, NS_PER_S, 2 * NS_PER_S), 3 * NS_PER_S);
 }
 
+static void turns_of_ours(void **state)
+{
+	struct cost_turns t = { 0 };
+
+	assert_int_equal(cost_turn(&t, 0, 1000, 310), 0); /* nothing goes on, however long */
+	assert_int_equal(cost_turn(&t, 0, 9000, 310), 0);
+	assert_int_equal(cost_turn(&t, 9100, 9200, 310), 100);
+	assert_int_equal(cost_turn(&t, 9100, 9450, 310), 350);
+	assert_int_equal(cost_turn(&t, 9100, 99450, 310), 660); /* we stood still */
+	assert_int_equal(cost_turn(&t, 9100, 99500, 310), 710);
+	assert_int_equal(cost_turn(&t, 99510, 99520, 310), 10); /* the next one */
+	assert_int_equal(cost_turn(&t, 99530, 200000, 310), 310);
+	assert_int_equal(cost_turn(&t, 200010, 200000, 310),
+			 0); /* began behind our look at the clock */
+	assert_int_equal(cost_turn(&t, 0, 200100, 310), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(turns_of_ours),
 		cmocka_unit_test(the_least_of_the_last_three),
 		cmocka_unit_test(nothing_is_known_at_first),
 		cmocka_unit_test(half_of_the_time_at_most),

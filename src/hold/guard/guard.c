@@ -35,6 +35,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cost.h"
 #include "base/endpoint.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -199,26 +200,10 @@ static void on_eyes(struct guard *g)
 	g->looked = g->looked || all_looked_at(g);
 }
 
-/* How long the eyes are in their look, by our own turns: where all of us stood still, as in a
- * virtual machine that was paused, so did the look. */
-static uint64_t look_took_ns(struct guard *g)
-{
-	uint64_t began = eyes_look_began_ns(g->eyes), now = clock_mono_ns();
-	uint64_t turn;
-
-	if (began != g->look_began_ns) {
-		g->look_turn_ns = g->look_began_ns = began;
-		g->look_took_ns = 0;
-	}
-	turn = began && now > g->look_turn_ns ? now - g->look_turn_ns : 0;
-	g->look_took_ns += turn < TURN_MOST_NS ? turn : TURN_MOST_NS;
-	g->look_turn_ns = now;
-	return g->look_took_ns;
-}
-
 static void check_stuck(struct guard *g)
 {
-	if (look_took_ns(g) < STUCK_NS)
+	if (cost_turn(&g->look, eyes_look_began_ns(g->eyes), clock_mono_ns(), TURN_MOST_NS) <
+	    STUCK_NS)
 		return;
 	DEVICES_EACH(g, d)
 		if (d->state == DEV_HOLDING || d->state == DEV_HELD)

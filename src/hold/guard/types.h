@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/cost.h"
 #include "base/proc.h"
 #include "hold/device_state.h"
 #include "hold/guard/baseline.h"
@@ -250,9 +251,8 @@ struct guard {
 	uint64_t quit_ns; /* told to end: at the latest then */
 	bool outdated;	  /* an agent of another version waits for our place, and none needs us */
 	struct eyes *eyes;
-	uint64_t look_began_ns;		     /* their look; 0: none */
-	uint64_t look_turn_ns, look_took_ns; /* our last turn in it, and how long it takes */
-	bool ready;  /* NVML was tried: before that nothing is said of devices */
+	struct cost_turns look; /* of the eyes, that goes on */
+	bool ready;		/* NVML was tried: before that nothing is said of devices */
 	bool looked; /* and each device looked at: before that no lease can be had or told again */
 	char trouble[PROTO_TEXT_MAX];
 	int trouble_code;
