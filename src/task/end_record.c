@@ -500,6 +500,17 @@ static bool is_void_over(int dir_fd, const char *name, uint64_t older_ns)
 	return strcmp(boot_id, now) != 0 || made + older_ns < clock_boot_ns();
 }
 
+/* Behind one that is put aside a void is made, whose age does not go by the clock: while that is
+ * there, the record is new, whatever the clock says. */
+static bool is_bad_over(int dir_fd, const char *name, uint64_t older_ns)
+{
+	cleanup_free char *beside =
+		xasprintf("%.*s" VOID_END, (int)(strlen(name) - strlen(RECORD_BAD_END)), name);
+
+	return faccessat(dir_fd, beside, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT &&
+	       is_older(dir_fd, name, older_ns);
+}
+
 void end_record_clear_voids(const char *dir, uint64_t older_ns)
 {
 	DIR *d = opendir(dir);
@@ -509,7 +520,7 @@ void end_record_clear_voids(const char *dir, uint64_t older_ns)
 		const char *name = entry->d_name;
 
 		if ((str_has_suffix(name, VOID_END) && is_void_over(dirfd(d), name, older_ns)) ||
-		    (str_has_suffix(name, RECORD_BAD_END) && is_older(dirfd(d), name, older_ns)))
+		    (str_has_suffix(name, RECORD_BAD_END) && is_bad_over(dirfd(d), name, older_ns)))
 			(void)unlinkat(dirfd(d), name, 0);
 	}
 	if (d)

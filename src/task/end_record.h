@@ -140,7 +140,7 @@ int end_record_void(const char *dir, const char *token, struct err *e);
 bool end_record_is_void(const char *dir, const char *token);
 /* Those made longer ago than this, and records put aside; a start that was asked for is not under
  * way for so long. When one was made is told by its boot and the time since then, so that a clock
- * that is set gives up none too early. */
+ * that is set gives up none too early; a record that was put aside stays while its void does. */
 void end_record_clear_voids(const char *dir, uint64_t older_ns);
 
 /* Parse the text of a record. 0 or -EINVAL. */

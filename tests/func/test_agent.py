@@ -144,7 +144,7 @@ def test_drain_that_begins_before_the_guard_is_ready(build, env, dev, guard, age
     guard.answer_policy = True
     must_come(lambda: not guard.policies[-1].hold)
     assert a.p.poll() is None  # its task goes on
-    tenure("stop", i, "--now")
+    tenure("stop", i, "--now", "--dev-dir", dev)  # by the agent that is there, and not by a heartbeat of the one before
     assert a.p.wait(HANG) == 0 and off.wait(HANG) == 0
 
 

@@ -225,6 +225,24 @@ static void old_leftovers_are_cleared(void **state)
 	end_record_clear_voids("/no/such/directory", 0);
 }
 
+/* Whoever comes with a clock that is a day ahead takes it from nobody. */
+static void what_is_put_aside_stays_while_its_void_does(void **state)
+{
+	char now[BOOT_ID_MAX];
+
+	assert_int_equal(boot_id_read(now, sizeof(now)), 0);
+	assert_int_equal(end_record_void(dir, "a", NULL), 0);
+	put("a" RECORD_BAD_END, "x");
+	make_old("a" RECORD_BAD_END, 100 * NS_PER_S);
+	end_record_clear_voids(dir, 50 * NS_PER_S);
+	assert_true(is_there("a" RECORD_BAD_END));
+	/* Which of the two is met first is the directory's. */
+	make_void_of("a.void", now, 60 * NS_PER_S);
+	end_record_clear_voids(dir, 50 * NS_PER_S);
+	end_record_clear_voids(dir, 50 * NS_PER_S);
+	assert_false(end_record_is_void(dir, "a") || is_there("a" RECORD_BAD_END));
+}
+
 static void a_log_beside_the_records(void **state)
 {
 	char path[PATH_MAX];
@@ -261,6 +279,7 @@ int main(void)
 		TEST(a_start_that_was_given_up_stays_so),
 		TEST(a_void_goes_by_its_boot_and_not_by_the_clock),
 		TEST(old_leftovers_are_cleared),
+		TEST(what_is_put_aside_stays_while_its_void_does),
 		TEST(a_log_beside_the_records),
 	};
 
