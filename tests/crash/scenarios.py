@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The scenarios of the campaign. Each is a function of a World; what it draws comes from the world's seed alone."""
+import contextlib
 import errno
 import os
 import random
@@ -580,12 +581,12 @@ def power_loss(w):
 
     def reboot(*tasks):
         """tasks: PIDs of what runs and would not end by itself."""
-        for pid in node.processes():
-            os.kill(pid, signal.SIGSTOP)
+        node.signal(signal.SIGSTOP)
         disk.lose_power()
         node.signal(signal.SIGKILL)
         for pid in tasks:
-            os.killpg(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
         node.agent.wait()
         boot.write_text(f"{w.rng.getrandbits(64):016x}\n")
         node.start()
@@ -595,7 +596,7 @@ def power_loss(w):
     def stop_what_runs(element):
         """It takes its grace, and is lost meanwhile."""
         began = w.tmp / f"began-{disk.number}"
-        run = ["--", "sh", "-c", f"echo $$ >> {began}; trap '' TERM; sleep 600 & wait; wait"]
+        run = ["--", "sh", "-c", f"trap '' TERM; echo $$ >> {began}; sleep 600 & wait; wait"]
         options = ["-g", "0", "--grace", "5m", "-r", "3", *(["--array", "1-1"] if element else [])]
         i = int(node.run("submit", *options, *run).stdout)
         if not wait_for(began.exists, 20):
@@ -625,8 +626,7 @@ def power_loss(w):
             node.kill_agent()
             if node.run("retry", t.id).returncode == 0 and not w.where(t.id).startswith("pending/"):
                 w.violation(f"retry was acknowledged, and {t} is {w.where(t.id)}")
-            for pid in node.processes():
-                os.kill(pid, signal.SIGSTOP)
+            node.signal(signal.SIGSTOP)
             disk.lose_power()
             if not w.where(t.id).startswith("pending/"):
                 w.violation(f"retry of {t} is undone by a power loss: {w.where(t.id)}")

@@ -111,6 +111,7 @@ class Receiver:
 def hanging_server():
     """Takes connections, and says nothing. Gives its port."""
     with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for whoever keeps its port behind it
         s.bind(("127.0.0.1", 0))
         s.listen(16)
         yield s.getsockname()[1]

@@ -147,7 +147,7 @@ class Lab:
         if self.call("qstat", "-u", "*").returncode or not wait_for(lambda: not self.jobs(), 20):
             return False
         # Grid Engine ends the process group of a job, and not what has made a session of its own.
-        self.call("pkill", "-KILL", "-f", "^tenure[- ](guard|hold|shim)")
+        self.call("pkill", "-KILL", "-f", "^(tenure[- ](guard|hold|shim)|sleep 600)")
         return True
 
     def close(self):

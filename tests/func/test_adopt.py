@@ -236,7 +236,7 @@ def test_agent_and_guard_killed(queue, said):
     q.start("--no-hold")
     i = begin(q, said, "-g", "1")
     gpu, = shown_on(q, i)
-    guard = q.status()["guard"]["pid"]
+    guard = q.now()["guard"]["pid"]
     q.kill()
     os.kill(guard, signal.SIGKILL)
     q.start("--no-hold")
@@ -252,7 +252,7 @@ def test_agent_and_guard_killed(queue, said):
 
 def greet_from_another_version(q):
     """What the guard answers, and whether it then ends."""
-    guard = q.status()["guard"]["pid"] if q.agent.poll() is None else None
+    guard = q.now()["guard"]["pid"] if q.agent.poll() is None else None
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
         s.connect(address(q.m.env, q.m.env["TENURE_DEV_DIR"]))
         hello = fg.message(fg.Hello, fg.HELLO, instance="default")
@@ -270,7 +270,7 @@ def test_upgrade_while_a_task_runs(queue, said):
     i = begin(q, said, "-g", "1")
     guard, text = greet_from_another_version(q)
     assert b"ends when its agents do" in text
-    assert q.status()["guard"]["pid"] == guard and device_state(q) == "lent"
+    assert q.now()["guard"]["pid"] == guard and device_state(q) == "lent"
     q.agent.terminate()
     q.agent.wait(HANG)
     assert proc_exists(guard)  # for the lease
@@ -360,7 +360,7 @@ def test_record_that_cannot_be_looked_at_now(queue, said):
 
 
 def new_guard(q):
-    old = q.status()["guard"]["pid"]
+    old = q.now()["guard"]["pid"]
     os.kill(old, signal.SIGKILL)
     assert wait_for(lambda: (q.status() or {}).get("guard", {}).get("pid") not in (None, 0, old)), q.out.read_text()
 
@@ -370,7 +370,7 @@ def test_new_guard_that_sees_nothing_at_first(queue, said):
     q.start("--no-hold")
     i = begin(q, said, "-g", "1")
     q.m.ctl("lose", 0)
-    os.kill(q.status()["guard"]["pid"], signal.SIGKILL)
+    os.kill(q.now()["guard"]["pid"], signal.SIGKILL)
     assert wait_for(lambda: "started a new guard" in q.out.read_text())
     q.m.ctl("restore", 0)
     assert wait_for(lambda: device_state(q) == "lent", 15), q.out.read_text()
@@ -386,7 +386,7 @@ def test_new_guard_that_has_to_wait_for_nvml(queue, said):
     i = begin(q, said, "-g", "1")
     q.m.ctl("hang", "nvmlInit_v2")
     new_guard(q)
-    assert wait_for(lambda: q.status()["guard"]["connected"] and not q.status()["guard"]["sees"])
+    assert wait_for(lambda: q.now()["guard"]["connected"] and not q.now()["guard"]["sees"])
     other = q.submit("-g", "1", "--", "true")
     assert wait_for(lambda: "needs 1 GPU" in q.why(other)), q.why(other)
     q.m.ctl("unhang")
@@ -430,7 +430,7 @@ def test_task_with_a_model_is_tried_again(build, env, tmp_path, said):
         assert wait_for(said.lines)
         q.kill()
         q.start("--no-hold")
-        assert wait_for(lambda: q.status()["queue"]["tasks"])
+        assert wait_for(lambda: q.now()["queue"]["tasks"])
         said.go.touch()
         q.wait(i, "done")
         assert said.lines() == ["1", "1"]
@@ -455,7 +455,7 @@ def test_task_by_competes_rules_is_tried_again(build, env, tmp_path, said):
         assert wait_for(said.lines)
         q.kill()
         q.start("--no-hold")
-        assert wait_for(lambda: q.status()["queue"]["tasks"])
+        assert wait_for(lambda: q.now()["queue"]["tasks"])
         for cmd in ([q.newcomer, "--take", "10%", "--stay", "300"],
                     ["/usr/bin/python3", str(tmp_path / "mine.py"), os.path.dirname(__file__)]):
             beside.append(subprocess.Popen(cmd, env={**q.m.env, "TEST_TENURE": q.m.tenure}, stdout=subprocess.PIPE))

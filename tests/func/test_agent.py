@@ -292,7 +292,8 @@ def test_guard_that_confirms_while_the_agent_has_no_processor(guard, agent):
 
 
 def test_guard_that_only_gets_no_processor(guard, agent):
-    with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as busy:
+    busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    try:
         guard.pid, guard.answer_drop = busy.pid, False
         a = agent()
         a.line("gpu 1")
@@ -302,7 +303,9 @@ def test_guard_that_only_gets_no_processor(guard, agent):
             a.p.wait(1.6)
         guard.send(fg.Head(fg.VERSION, fg.DROPPED, fg.c.sizeof(fg.Head)))
         assert a.p.wait(HANG) == 0
+    finally:
         busy.kill()
+        busy.wait()
 
 
 def test_policy_refused(guard, agent):

@@ -62,7 +62,7 @@ class Two:
         return next(state.glob("left-*.json"), None)
 
     def asks(self):
-        return self.q.status()["asks"]
+        return self.q.now()["asks"]
 
     def answer(self, *args, **more):
         return self.q.run("answer", *args, **more)
@@ -567,7 +567,7 @@ def test_a_flood(two):
         for f in floods:
             assert f.stdout.readline() == "begun\n"
         for _ in range(5):
-            assert t.q.status()["queue"]["open"]
+            assert t.q.now()["queue"]["open"]
         assert t.q.task(i)["state"] == "running"
         must_come(lambda: t.ask("0").returncode == 0, 24)  # four tries of six seconds
         assert [a["uid"] for a in t.asks()] == [OTHER]

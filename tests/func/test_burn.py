@@ -506,7 +506,7 @@ def test_what_an_agent_holds_is_tested_and_goes_back(queue):
     gpus = json.loads(done.stdout)["devices"]
     assert done.returncode == 0 and [d["verdict"] for d in gpus] == ["good", "good"]
     must_come(lambda: q.held() == [0, 1] and max(q.m.used()) < 90 * GIB)
-    must_come(lambda: {d["load"] for d in q.status()["devices"]} == {"light"})
+    must_come(lambda: {d["load"] for d in q.now()["devices"]} == {"light"})
     # It was never let go, so nobody could have come in between.
     events = q.m.run(q.m.tenure, "events", "--json").stdout
     assert not [e for e in map(json.loads, events.splitlines()) if e["event"] in ("yield", "release", "released", "gone")], events
@@ -565,7 +565,7 @@ def test_exclusive_has_tasks_wait(queue):
     q.start("--memory", "95%")
     assert wait_for(lambda: q.held() == [0, 1])
     p = start(q.m, "--exclusive", seconds=until_somebody_comes())
-    must_come(lambda: {(d["load"], d["reason"]) for d in q.status()["devices"]} == {("burn", "held for tenure burn")})
+    must_come(lambda: {(d["load"], d["reason"]) for d in q.now()["devices"]} == {("burn", "held for tenure burn")})
     i = q.submit("-g", "1", "--", q.newcomer, "--take", "60%", "--stay", "1")
     must_come(lambda: "tested by tenure burn --exclusive" in q.why(i))
     code, devices, _ = end(p)

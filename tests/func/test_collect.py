@@ -68,7 +68,7 @@ def test_held_while_it_waits(queue, tmp_path):
     met = [json.loads(line) for line in q.log(big).splitlines() if line.startswith("{")]
     assert len(met) == 2 and all(r["last_result"] == 0 for r in met)
     q.wait(small, "done")
-    assert wait_for(lambda: all(d["state"] == "idle" for d in q.status()["devices"]))
+    assert wait_for(lambda: all(d["state"] == "idle" for d in q.now()["devices"]))
     assert wait_for(lambda: not any(d["used_bytes"] for d in q.m.show()["devices"]))
 
 
@@ -76,12 +76,12 @@ def test_status_says_which_task_has_a_device(queue, tmp_path):
     """What is held for a task is not there for whoever comes, so it is reserved, and is its task's when that comes."""
     q = queue(gpus=3)
     q.start()
-    assert wait_for(lambda: "3 of 3 GPUs held" in q.status()["sentence"])
-    assert [d["use"] for d in q.status()["devices"]] == [None] * 3
+    assert wait_for(lambda: "3 of 3 GPUs held" in q.now()["sentence"])
+    assert [d["use"] for d in q.now()["devices"]] == [None] * 3
     go = tmp_path / "go"
     busy = q.submit("--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; {q.newcomer} --take 10% --stay 100")
     q.wait(busy, "running")
-    user = wait_for(lambda: [d["gpu"] for d in q.status()["devices"]
+    user = wait_for(lambda: [d["gpu"] for d in q.now()["devices"]
                              if d["reason"] == f"held for task {busy} of default"])
     doc = q.status()
     row = doc["devices"][user[0]]
@@ -91,17 +91,17 @@ def test_status_says_which_task_has_a_device(queue, tmp_path):
     go.touch()
     assert wait_for(lambda: q.device(user[0])["use"] == f"in use by task {busy}")
     big = q.submit("-g", "3", "--", "true")
-    assert wait_for(lambda: sorted(d["use"] or "" for d in q.status()["devices"]) == sorted(
+    assert wait_for(lambda: sorted(d["use"] or "" for d in q.now()["devices"]) == sorted(
         [f"in use by task {busy}"] + [f"reserved: task {big}"] * 2))
     assert wait_for(lambda: re.fullmatch(r"1 in use; 2 reserved \([0-9.]+ GiB held for their tasks\)",
-                                         q.status()["sentence"])), q.status()["sentence"]
+                                         q.now()["sentence"])), q.now()["sentence"]
     text = q.m.run(q.m.tenure, "status").stdout
     assert len(re.findall(rf"^ *\d  reserved: task {big} ", text, re.M)) == 2, text
     assert re.search(rf"^ *{user[0]}  in use by task {busy} ", text, re.M), text
     q.m.run(q.m.tenure, "stop", str(busy), "--now")
     q.wait(big, "done")
-    assert wait_for(lambda: "3 of 3 GPUs held" in q.status()["sentence"])
-    assert [d["use"] for d in q.status()["devices"]] == [None] * 3
+    assert wait_for(lambda: "3 of 3 GPUs held" in q.now()["sentence"])
+    assert [d["use"] for d in q.now()["devices"]] == [None] * 3
 
 
 def test_collected_again_after_ctrl_z(queue):
@@ -143,11 +143,11 @@ def test_let_go_when_nobody_waits_any_more(queue):
     big = q.submit("-g", "2", "--", "true")
     collects(q, big)
     # The guard is killed: the next one is told.
-    guard = q.status()["guard"]["pid"]
+    guard = q.now()["guard"]["pid"]
     os.kill(guard, signal.SIGKILL)
     assert wait_for(lambda: (q.status() or {}).get("guard", {}).get("pid") not in (guard, None), 15)
     collects(q, big)
     q.m.run(q.m.tenure, "stop", str(busy), "--now")
     q.wait(big, "done")
-    assert wait_for(lambda: all(d["state"] == "idle" for d in q.status()["devices"]))
+    assert wait_for(lambda: all(d["state"] == "idle" for d in q.now()["devices"]))
     assert q.agent.send_signal(signal.SIGTERM) is None

@@ -485,7 +485,7 @@ def test_who_comes_before_all_ranks_have_their_gpus_wins(world, ranks):
     """On a GPU of the rank that waits: it is no try, the other GPU is taken, and the reason is told once."""
     a, b = start(world, "alpha", "beta")
     others = [b.m.start("--take", "10G", "--stay", "600", CUDA_VISIBLE_DEVICES=str(gpu)) for gpu in (0, 1)]
-    must_come(lambda: [d["state"] for d in b.status()["devices"]] == ["busy"] * 2)
+    must_come(lambda: [d["state"] for d in b.now()["devices"]] == ["busy"] * 2)
     i = ranks.submit(a)
     gpu, = must_come(lambda: next((t["gpus"] for t in a.runs().values() if t["state"] == "mustered"), None), 30)
     newcomer = a.m.start("--take", "10G", "--stay", "600", CUDA_VISIBLE_DEVICES=str(gpu))

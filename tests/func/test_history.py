@@ -55,7 +55,7 @@ def test_gpu_figures(queue):
     none = q.submit("-g", "0", "--", "true")
     for stay in 6, 12, 24:  # until one is long enough here for the next agent to meet it
         i = q.submit("-g", "2", "--", q.newcomer, "--take", "60%", "--stay", str(stay), "--all-devices")
-        must_come(lambda i=i: q.status()["devices"][0]["state"] == "lent" or q.task(i)["state"] == "done")
+        must_come(lambda i=i: q.now()["devices"][0]["state"] == "lent" or q.task(i)["state"] == "done")
         time.sleep(0.5)
         q.kill()
         q.start("--memory", "95%")
@@ -64,7 +64,7 @@ def test_gpu_figures(queue):
         if met:
             break
     assert met
-    total = q.status()["devices"][0]["memory_total_bytes"]
+    total = q.now()["devices"][0]["memory_total_bytes"]
     end = json.loads(q.m.run(q.m.tenure, "show", str(i), "--json").stdout)["end"]
     assert end["gpus"] == 2 and 1.15 * total < end["gpu_peak_bytes"] < 1.3 * total, end
     assert 0 <= end["gpu_util_permille"] <= 1000
@@ -91,7 +91,7 @@ def test_utilisation_is_not_that_of_the_hold(queue, tmp_path):
     q.wait(i, "running")
 
     def device():
-        return next((d for d in q.status()["devices"] if (d["use"] or "").endswith(f" task {i}")), {"state": None})
+        return next((d for d in q.now()["devices"] if (d["use"] or "").endswith(f" task {i}")), {"state": None})
     assert wait_for(lambda: (d := device())["state"] == "held" and d["utilisation"] >= 50)
     go.touch()
     # How busy it is is known of whole seconds, and not of the first one.

@@ -235,19 +235,19 @@ def test_looks_that_come_late_are_told(queue, why):
     q = queue(gpus=1)
     q.start()
     must_come(lambda: q.held() == [0])
-    guard = q.status()["guard"]["pid"]
+    guard = q.now()["guard"]["pid"]
     said = "since no processor was free: whoever comes is noticed so much later"
     if why == "driver":
         os.kill(guard, signal.SIGSTOP)  # what was told before, far later than the driver is, does not hide it
         time.sleep(0.4)
         os.kill(guard, signal.SIGCONT)
-        must_come(lambda: q.status()["guard"]["late_ms"] > 60)
+        must_come(lambda: q.now()["guard"]["late_ms"] > 60)
         for call_ms in 100, 250, 600:  # what is not far slower than before is not told
             q.m.ctl("timing", "nvml-call", call_ms * 1000000)
-            shown = wait_for(lambda ms=call_ms: (g := q.status()["guard"])["look_ms"] > ms and g, 5)
+            shown = wait_for(lambda ms=call_ms: (g := q.now()["guard"])["look_ms"] > ms and g, 5)
             if shown:
                 break
-        assert shown and shown["late_looks"], json.dumps(q.status()["guard"])
+        assert shown and shown["late_looks"], json.dumps(q.now()["guard"])
         return
     for pause in 0.3, 0.7, 1.5:  # it is that long that no processor is free; or it was in a call, which explains it
         os.kill(guard, signal.SIGSTOP)
@@ -255,7 +255,7 @@ def test_looks_that_come_late_are_told(queue, why):
         os.kill(guard, signal.SIGCONT)
         if wait_for(lambda: said in q.out.read_text(), 3):
             break
-    assert said in q.out.read_text() and q.status()["guard"]["late_ms"] > 60
+    assert said in q.out.read_text() and q.now()["guard"]["late_ms"] > 60
 
 
 def test_all_at_once(machine):  # noqa: F811
@@ -338,12 +338,13 @@ def test_a_signal_frees_all_within_a_second(machine, sig):  # noqa: F811
     m = machine(gpus=4)
     h = m.hold()
     h.held(0, 1, 2, 3)
+    holders = m.holders()
     start = Stopwatch()
     h.process.send_signal(sig)
-    left = must_come(lambda: not m.holders() and h.process.poll() is not None, 3)
+    must_come(lambda: not any(map(proc_exists, holders)) and h.process.poll() is not None, 3)
     took = start.took()
-    assert left and took < 1.3, took  # with the listing of processes
-    assert h.process.returncode == 0 and not any(m.used())
+    assert len(holders) == 4 and took < 1.3, took
+    assert not m.holders() and h.process.returncode == 0 and not any(m.used())
     must_come(lambda: not m.guards(), 5)
 
 
@@ -351,11 +352,12 @@ def test_signal_while_it_takes_the_memory(machine):  # noqa: F811
     m = machine(gpus=2, speed=1)
     h = m.hold()
     h.next("start")
-    must_come(m.holders)
+    holders = must_come(m.holders)
     start = Stopwatch()
     assert h.end() == 0
-    must_come(m.empty, 2)
+    must_come(lambda: not any(map(proc_exists, holders)) and not any(m.used()), 2)
     assert start.took() < 2
+    must_come(m.empty, 2)
 
 
 @pytest.mark.parametrize("options", [("--idle-for", "0"), ("--idle-for", "1h")])

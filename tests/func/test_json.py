@@ -116,7 +116,7 @@ def test_members(queue, world, tmp_path):
     imported = tmp_path / "command.txt"
     imported.write_text("true\n1,2\n")
     # How busy it is is known of whole seconds, and not of the first one.
-    must_come(lambda: any((d["use"] or "").endswith(f" task {used}") and d["state"] == "lent" and d["for_s"] > 4 for d in q.status()["devices"]), 30)
+    must_come(lambda: any((d["use"] or "").endswith(f" task {used}") and d["state"] == "lent" and d["for_s"] > 4 for d in q.now()["devices"]), 30)
     end.touch()
     assert wait_for(lambda: q.task(used)["state"] == "done" and "not_before" in q.task(again) and
                     q.task(listed)["state"] == q.task(absent)["state"] == "failed" and

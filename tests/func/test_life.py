@@ -225,7 +225,7 @@ def test_empty_queue_exits(queue, tmp_path):
     later = q.submit("-g", "0", "--begin", soon(5), "--", *until(end, begun))
     q.start("--no-hold", "--on-empty", "exit", "--empty-for", "2s")
     assert wait_for(begun.exists, 15), q.out.read_text()
-    assert not (q.status()["agent"]["empty_s"] or 0)
+    assert not (q.now()["agent"]["empty_s"] or 0)
     end.touch()
     assert q.agent.wait(HANG) == 0
     assert wait_for(lambda: "the queue has been empty for 2s: nothing more is started" in q.out.read_text())
@@ -253,7 +253,7 @@ def test_empty_queue_releases(queue, tmp_path):
     first_end, first_begun = tmp_path / "first_end", tmp_path / "first_begun"
     q.submit("-g", "0", "--", *until(first_end, first_begun))
     q.start("--on-empty", "release", "--empty-for", "3s")
-    assert wait_for(lambda: q.held() == [0, 1]), q.status()["devices"]
+    assert wait_for(lambda: q.held() == [0, 1]), q.now()["devices"]
     first_end.touch()
     assert wait_for(lambda: not q.held(), 10)
     doc = q.status()
@@ -263,10 +263,10 @@ def test_empty_queue_releases(queue, tmp_path):
     end, begun = tmp_path / "end", tmp_path / "begun"
     i = q.submit("--", *until(end, begun))
     assert wait_for(begun.exists)
-    assert wait_for(lambda: len(q.held()) == 1), q.status()["devices"]
+    assert wait_for(lambda: len(q.held()) == 1), q.now()["devices"]
     end.touch()
     q.wait(i, "done")
-    assert wait_for(lambda: not q.held() and "the queue is empty" in q.status()["sentence"], 10)
+    assert wait_for(lambda: not q.held() and "the queue is empty" in q.now()["sentence"], 10)
     assert q.agent.poll() is None
 
 
@@ -318,7 +318,7 @@ def test_workload(queue, tmp_path):
     q = queue(gpus=2)
     marks = tmp_path / "marks"
     q.start("--workload", FILL.format(marks=marks, newcomer=q.newcomer), "--rehold-after", "0")
-    assert wait_for(lambda: runs_on(q) == [0, 1]), (q.status()["devices"], q.out.read_text())
+    assert wait_for(lambda: runs_on(q) == [0, 1]), (q.now()["devices"], q.out.read_text())
 
     def marked():
         return sorted(line.split()[1:] for line in marks.read_text().splitlines()) if marks.exists() else []
@@ -327,7 +327,7 @@ def test_workload(queue, tmp_path):
     doc = q.status()
     assert doc["phase"] == "holding" and "the workload runs on 2 of 2 GPUs" in doc["sentence"]
     assert doc["queue"]["running"] == 0 and doc["queue"]["tasks"] == [] and q.rows() == []
-    assert wait_for(lambda: [d["processes"] for d in q.status()["devices"]] == [1, 1]), q.status()["devices"]
+    assert wait_for(lambda: [d["processes"] for d in q.now()["devices"]] == [1, 1]), q.now()["devices"]
     assert "workload" in q.m.run(q.m.tenure, "status").stdout
     # A task, which may be preemptible itself.
     go = tmp_path / "go"
@@ -336,14 +336,14 @@ def test_workload(queue, tmp_path):
     assert wait_for(lambda: len(runs_on(q)) == 1)
     go.touch()
     q.wait(i, "done")
-    assert wait_for(lambda: runs_on(q) == [0, 1]), (q.status()["devices"], q.out.read_text())
+    assert wait_for(lambda: runs_on(q) == [0, 1]), (q.now()["devices"], q.out.read_text())
     # Somebody else.
     other = subprocess.Popen([q.newcomer, "--take", "10%", "--stay", "600"],
                              env={**q.m.env, "CUDA_VISIBLE_DEVICES": "1"}, stdout=subprocess.DEVNULL)
-    assert wait_for(lambda: runs_on(q) == [0]), (q.status()["devices"], q.out.read_text())
+    assert wait_for(lambda: runs_on(q) == [0]), (q.now()["devices"], q.out.read_text())
     other.kill()
     other.wait()
-    assert wait_for(lambda: runs_on(q) == [0, 1], 10), (q.status()["devices"], q.out.read_text())
+    assert wait_for(lambda: runs_on(q) == [0, 1], 10), (q.now()["devices"], q.out.read_text())
     logs = os.path.join(q.home, ".local/state/tenure/default/logs")
     assert len([n for n in os.listdir(logs) if n.startswith("workload-")]) == 2
     assert wait_for(lambda: "task needs the GPU" in q.out.read_text()), q.out.read_text()
@@ -412,7 +412,7 @@ def test_workload_and_an_agent_that_is_killed(queue, tmp_path):
     pid = int(wait_for(lambda: marks.exists() and marks.read_text().split())[0])
     q.kill()
     q.start(*command)
-    assert wait_for(lambda: runs_on(q) == [0]), (q.status()["devices"], q.out.read_text())
+    assert wait_for(lambda: runs_on(q) == [0]), (q.now()["devices"], q.out.read_text())
     assert marks.read_text().count("\n") == 1
     q.kill()
     assert wait_for(lambda: not os.path.exists(f"/proc/{pid}"), 20)
@@ -429,7 +429,7 @@ def test_workload_while_nobody_watches(queue, tmp_path, who):
     q.start("--workload", FILL.format(marks=marks, newcomer=q.newcomer))
     assert wait_for(lambda: runs_on(q) == [0]), q.out.read_text()
     work, = [int(line.split()[0]) for line in wait_for(lambda: marks.exists() and marks.read_text().splitlines())]
-    pid = q.agent.pid if who == "agent" else q.status()["guard"]["pid"]
+    pid = q.agent.pid if who == "agent" else q.now()["guard"]["pid"]
     os.kill(pid, signal.SIGSTOP)
     try:
         assert wait_for(lambda: not os.path.exists(f"/proc/{work}"), 20)
@@ -444,7 +444,7 @@ def test_workload_and_a_guard_that_is_killed(queue, tmp_path):
     marks = tmp_path / "marks"
     q.start("--workload", FILL.format(marks=marks, newcomer=q.newcomer))
     assert wait_for(lambda: runs_on(q) == [0]), q.out.read_text()
-    guard = q.status()["guard"]["pid"]
+    guard = q.now()["guard"]["pid"]
     os.kill(guard, signal.SIGKILL)
     assert wait_for(lambda: (q.status() or {}).get("guard", {}).get("pid") not in (guard, None), 15)
     assert wait_for(lambda: runs_on(q) == [0] and "lent" in q.out.read_text()), q.out.read_text()
@@ -464,7 +464,7 @@ def test_workload_on_a_gpu_that_a_new_guard_does_not_have(queue, tmp_path):
     assert wait_for(lambda: runs_on(q) == [0, 1]), q.out.read_text()
     assert wait_for(lambda: begun.read_text() == "\n\n")  # both hear of their end
     q.m.ctl("lose", 0)
-    os.kill(q.status()["guard"]["pid"], signal.SIGKILL)
+    os.kill(q.now()["guard"]["pid"], signal.SIGKILL)
     assert wait_for(lambda: mark.exists() and "0" in mark.read_text().split(), 15), q.out.read_text()
     assert wait_for(lambda: runs_on(q) == [1], 15), q.out.read_text()
 
@@ -474,7 +474,7 @@ def test_workload_from_a_file_and_without_holding(queue, user_config):
     user_config("workload: sleep 60\nworkload_grace: 1s\n")
     q.start("--no-hold")
     time.sleep(1)
-    assert runs_on(q) == [] and q.status()["phase"] == "watching"
+    assert runs_on(q) == [] and q.now()["phase"] == "watching"
     q.m.run(q.m.tenure, "off")
     said = " ".join(q.m.run(q.m.tenure, "on", "--idle-for", "0", "--refresh", "300ms").stdout.split())
     assert 'Running "sleep 60" on all GPUs' in said

@@ -21,7 +21,7 @@ def test_tasks_are_limited(queue):
     q.m.run(q.m.tenure, "stop", *map(str, first), "--now")
     q.wait(every, "done")
     assert "\n2\n" in q.log(every)
-    assert q.status()["queue"]["retried"] == 0  # nothing was tried in vain
+    assert q.now()["queue"]["retried"] == 0  # nothing was tried in vain
 
 
 def test_tasks_go_before_holds(queue):
@@ -41,7 +41,7 @@ def test_tasks_without_a_gpu_are_limited(queue):
     q = queue(gpus=1)
     q.start("--no-hold", "--cpu-tasks", "2")
     i = q.submit("-g", "0", "--array", "1-3", "--", "sleep", "60")
-    assert wait_for(lambda: q.status()["queue"]["running"] == 2)
+    assert wait_for(lambda: q.now()["queue"]["running"] == 2)
     must_come(lambda: "waits until one of 2 tasks without a GPU has ended" in q.why(f"{i}.3"))
     q.m.run(q.m.tenure, "stop", f"{i}.1", "--now")
     assert wait_for(lambda: "runs" in q.why(f"{i}.3")), q.why(f"{i}.3")

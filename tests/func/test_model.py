@@ -94,7 +94,7 @@ def test_the_same_rows_as_a_list_has(queue, looker):
         return [{k: v for k, v in t.items() if k not in ("ran_s", "forecast")} for t in tasks]
     # Either of them may be a moment older than the other.
     now = m.until(lambda s: has_all(s) and wait_for(lambda: bare(s["ended"] + s["tasks"]) == bare(q.rows()), 3))
-    assert now["nodes"][0]["agent"] == q.status()["host"] and len(now["nodes"][0]["gpus"]) == 2
+    assert now["nodes"][0]["agent"] == q.now()["host"] and len(now["nodes"][0]["gpus"]) == 2
 
 
 def test_claim_of_what_is_over(queue, looker):

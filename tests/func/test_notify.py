@@ -12,6 +12,7 @@ import urllib.parse
 
 import pytest
 
+from machine import reused
 from patience import HANG
 
 pytest.importorskip("aiosmtpd")
@@ -124,7 +125,8 @@ def test_servers_that_hang_and_that_are_not_there(notify):
         run = notify({"post": mail(type("box", (), {"url": f"smtp://127.0.0.1:{port}"}), time_limit="1s"),
                       "hook": {"type": "webhook", "url": f"http://127.0.0.1:{port}/x", "time_limit": "1s"}}, "test")
     assert run.returncode == 1 and len(re.findall("did not answer in time|no answer within", run.stdout)) == 2
-    run = notify({"hook": {"type": "webhook", "url": f"http://127.0.0.1:{port}/x"}}, "test")
+    with reused(port):
+        run = notify({"hook": {"type": "webhook", "url": f"http://127.0.0.1:{port}/x"}}, "test")
     assert run.returncode == 1 and "nobody answers there" in run.stdout
 
 

@@ -397,7 +397,7 @@ def test_a_name_server_that_never_answers_delays_nobody(told, receiver, tmp_path
             assert re.search("did not answer in time|no answer within", shown(q, channel)["error"]["text"]), shown(q, channel)
         assert server.recv(512)  # it was asked
         took = Stopwatch()
-        assert q.status()["phase"] == "watching"
+        assert q.now()["phase"] == "watching"
         q.end()
         assert took.took() < 10
 

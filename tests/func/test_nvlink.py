@@ -6,11 +6,11 @@ from patience import wait_for
 
 
 def links(q):
-    return [d["nvlink"] for d in q.status()["devices"]]
+    return [d["nvlink"] for d in q.now()["devices"]]
 
 
 def gpus_of(q, i):
-    return next((t["gpus"] for t in q.status()["queue"]["tasks"] if t["id"] == i), None)
+    return next((t["gpus"] for t in q.now()["queue"]["tasks"] if t["id"] == i), None)
 
 
 def runs_on(q, gpus, *args):
@@ -41,9 +41,9 @@ def test_pairs_stay_whole(queue):
 def test_what_nvml_tells(queue, options, want):
     q = queue(gpus=3, options=["--model", "h100,h100,a10", *options])
     q.start("--no-hold")
-    assert wait_for(lambda: len(q.status()["devices"]) >= 3)
+    assert wait_for(lambda: len(q.now()["devices"]) >= 3)
     if want is None:  # instances are joined with nobody
-        assert wait_for(lambda: len(q.status()["devices"]) == 5)
+        assert wait_for(lambda: len(q.now()["devices"]) == 5)
         assert links(q) == [[]] * 5
     else:
         assert wait_for(lambda: links(q) == want), links(q)

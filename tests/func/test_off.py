@@ -15,8 +15,8 @@ def test_status_and_off(queue):
     q.submit("-g", "7", "--", "true")
     q.start("--no-hold")
     i = q.submit("-g", "1", "-n", "shown", "--", "sleep", "600")
-    assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["running"])
-    task = q.status()["queue"]["tasks"][0]
+    assert wait_for(lambda: [t["state"] for t in q.now()["queue"]["tasks"]] == ["running"])
+    task = q.now()["queue"]["tasks"][0]
     assert task["for_s"] >= 0 and task["gpus"] in ([0], [1]) and task["log"].startswith("logs/")
     text = q.m.run(q.m.tenure, "status").stdout
     assert "queue   1 wait, 1 run, 0 done" in text and f"task {i}  shown: running on gpu" in text
@@ -63,7 +63,7 @@ def test_off_of_tasks_without_an_agent(queue):
     i = q.submit("-g", "0", "--", "sh", "-c", "echo begun; exec sleep 600")
     assert wait_for(lambda: "\nbegun\n" in (q.log(i) or ""))
     off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, text=True, stderr=subprocess.PIPE)
-    assert wait_for(lambda: q.status()["queue"]["draining"])
+    assert wait_for(lambda: q.now()["queue"]["draining"])
     q.kill()
     assert f"task {i} runs on here" in " ".join(off.communicate(timeout=HANG)[1].split()) and off.returncode == 1
     q.start("--no-hold")
@@ -95,7 +95,7 @@ def test_off_drain(queue, tmp_path):
     i = q.submit("-g", "0", "--", "sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done")
     q.wait(i, "running")
     off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, stdout=subprocess.DEVNULL)
-    assert wait_for(lambda: q.status()["queue"]["draining"])
+    assert wait_for(lambda: q.now()["queue"]["draining"])
     late = q.submit("-g", "0", "--", "true")
     go.touch()
     assert off.wait(HANG) == 0 and q.task(i)["state"] == "done" and q.task(late)["state"] == "pending"

@@ -58,7 +58,7 @@ def test_facts(q, tmp_path):
          "TENURE_EXIT_CODE": "3", "TENURE_ATTEMPT": "1", "TENURE_INSTANCE": "default", "TENURE_GPUS": env["TENURE_GPUS"],
          "LR": "0.1", "PWD": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
     assert env["TENURE_GPUS"] in ("0", "1") and env["TENURE_NODE"] and env["TENURE_LOG"] == show["log"]
-    uuids = {d["gpu"]: d["uuid"] for d in q.status()["devices"]}
+    uuids = {d["gpu"]: d["uuid"] for d in q.now()["devices"]}
     assert env["TENURE_GPU_UUIDS"] == uuids[int(env["TENURE_GPUS"])]
     assert float(env["TENURE_ELAPSED"]) >= 0.3
     assert "exit code 3" in env["TENURE_REASON"] and "TENURE_SIGNAL" not in env and "TENURE_TASK_TOKEN" not in env
@@ -252,7 +252,7 @@ def test_refused(q):
     q.wait(i, "done")
     where = pathlib.Path(q.spool) / "on_end"
     where.mkdir(exist_ok=True)
-    agent = q.status()["agent"]["node"] if "node" in q.status()["agent"] else os.uname().nodename
+    agent = q.now()["agent"]["node"] if "node" in q.now()["agent"] else os.uname().nodename
     for n, text in enumerate(("[]", '{"log":"../../x"}', '{"log":"logs/../../x","title":"y"}', "\0")):
         (where / f"{i},e{n},{agent},due").write_text(text)
     (where / f"{i},e9,{agent},due").symlink_to("/etc/passwd")
@@ -326,7 +326,7 @@ def test_why_it_could_not_be_started_is_told_everywhere(queue, tmp_path):
     told = {r["id"]: r.get("ended_because") for r in q.rows()}
     assert {i: told[i] for i in (*reasons, plain, killed)} == {**reasons, plain: None, killed: None}
     assert rows[plain].endswith(", exit 127") and rows[killed].endswith(", signal 15")
-    path = pathlib.Path(q.status()["agent"]["events"])
+    path = pathlib.Path(q.now()["agent"]["events"])
 
     def ended():
         lines = path.read_text().split("\n")[:-1]  # the last one may be half there
@@ -370,8 +370,8 @@ def test_lost(queue, tmp_path):
     single = q.submit("-g", "0", "--no-requeue", "--on-end", writes(seen), "--", "sleep", "600")
     array = q.submit("-g", "0", "--no-requeue", "--array", "1-2", "--on-end", f"echo $TENURE_TASK_ID $TENURE_RESULT >> {said}", "--",
                      "sleep", "600")
-    must_come(lambda: len(q.status()["queue"]["tasks"]) == 3 and all(t["pid"] > 0 for t in q.status()["queue"]["tasks"]))
-    shims = [t["pid"] for t in q.status()["queue"]["tasks"]]
+    must_come(lambda: len(q.now()["queue"]["tasks"]) == 3 and all(t["pid"] > 0 for t in q.now()["queue"]["tasks"]))
+    shims = [t["pid"] for t in q.now()["queue"]["tasks"]]
     q.kill()
     kill_at_once(shims)
     q.start("--no-hold")

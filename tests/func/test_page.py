@@ -6,11 +6,10 @@ import os
 import pathlib
 import re
 import signal
-import socket
 
 import pytest
 
-from machine import until
+from machine import reused, until
 from nodelib import two_that_know_each_other
 from patience import HANG, Stopwatch, must_come
 from pagelib import Busy, Keys, Page, open_browser, terminal_html
@@ -284,9 +283,7 @@ def test_agent_and_server_go_and_come_back(page):
     port = p.web.port()
     p.web.process.kill()
     p.web.process.wait()
-    kept = socket.socket()  # or somebody else may be given the port meanwhile
-    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    kept.bind(("127.0.0.1", port))
+    kept = reused(port)  # or somebody else may be given the port meanwhile
     p.get(".link-state", "Not connected")
     p.get("#banner", "tenure serve does not answer. What is shown is from")
     p.row(i)
@@ -506,7 +503,7 @@ def test_a_yield_of_another_node_has_its_name(page):
     q = p.web.node
     q.start("--no-hold")
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
-    events = pathlib.Path(q.status()["agent"]["events"])
+    events = pathlib.Path(q.now()["agent"]["events"])
     own = json.loads(must_come(lambda: events.exists() and events.read_text().splitlines())[0])["node"]
     with open(events.parent / "beta.jsonl", "w", encoding="ascii") as f:
         for node, gpu in (("beta", 2), (own, 1)):
@@ -752,12 +749,12 @@ def test_gpus_of_other_nodes(page, world):
     write_day(a)
     p = page(node=a)
     p.get("#here-node", "alpha, this node")
-    assert len(p.all("#gpu-list .gpu")) == len(a.status()["devices"])
+    assert len(p.all("#gpu-list .gpu")) == len(a.now()["devices"])
     p.until(lambda: len(p.all(f"{OTHER} .gpu")) == 2)
     p.until(lambda: re.fullmatch(r"as of \d+ s ago", p.text(f"{OTHER} .as-of")))
     p.get(f"{OTHER} .counts .k-foreign b", "1")
     p.get(f"{OTHER} .counts .k-idle b", "1")
-    busy = next(d for d in b.status()["devices"] if d["state"] == "busy")
+    busy = next(d for d in b.now()["devices"] if d["state"] == "busy")
     row = p.get(f"{OTHER} .gpu[data-kind=foreign]", f"{busy['memory_used_bytes'] / 2**30:.1f} / {busy['memory_total_bytes'] / 2**30:.1f} GiB")
     p.until(lambda: f"/ {round(busy['power_limit_w'])} W" in row.text and "°C" in row.text and "%" in row.text)
     # The day: idle for an hour, held, a task's; of the other one nothing but the last two hours.
@@ -790,7 +787,7 @@ def test_gpus_of_other_nodes(page, world):
     assert [name for role, name in p.tree() if role in ("button", "slider") and not name] == []
     p.js("localStorage.clear()")
     # The nodes themselves are all there, with what their GPUs are just now.
-    p.until(lambda: len(p.all("#nodes-table .chips .badge")) == len(a.status()["devices"]) + len(b.status()["devices"]))
+    p.until(lambda: len(p.all("#nodes-table .chips .badge")) == len(a.now()["devices"]) + len(b.now()["devices"]))
 
 
 def opened_pool(p, name, **values):
@@ -807,9 +804,9 @@ def test_a_yield_is_a_mark_on_the_strip_of_another_node(page, world):
     world.expire = "60s"
     a, b = two_that_know_each_other(world)
     must_come(lambda: history(a, "beta"))
-    gpu = b.status()["devices"][1]
+    gpu = b.now()["devices"][1]
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
-    with open(b.status()["agent"]["events"], "a", encoding="ascii") as f:
+    with open(b.now()["agent"]["events"], "a", encoding="ascii") as f:
         f.write(json.dumps({"id": "7.1", "time": now, "event": "yield", "instance": "default", "node": "beta", "gpu": 1, "mig": None, "uuid": gpu["uuid"],
                             "bytes": 1 << 30, "pid": 7, "user": "root", "hint_to_verdict_ms": 5, "verdict_to_freed_ms": 60, "level": "info", "text": "a yield"}) + "\n")
     p = page(node=a)

@@ -89,7 +89,7 @@ def test_shared_starts_beside_others(queue):
     assert wait_for(lambda: q.device(0)["state"] == "busy")
     shares = q.submit("--shared", "-m", "30G", "--", q.newcomer, "--take", "20G")
     q.wait(shares, "done")
-    assert q.status()["queue"]["retried"] == 0
+    assert q.now()["queue"]["retried"] == 0
     alone = q.submit("--", "true")
     large = q.submit("--shared", "-m", "130G", "--", "true")
     must_come(lambda: f"taken by PID {q.m.others[-1].pid} ({name()}" in q.why(alone))

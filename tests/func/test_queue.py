@@ -116,10 +116,10 @@ def test_shim_killed(queue):
     q.start("--no-hold")
     i = q.submit("-g", "0", "--", "sh", "-c", "echo $$; setsid sleep 600 & sleep 600")
     q.wait(i, "running")
-    assert wait_for(lambda: q.status()["queue"]["tasks"] and q.status()["queue"]["tasks"][0]["pid"])
-    os.kill(q.status()["queue"]["tasks"][0]["pid"], signal.SIGKILL)
+    assert wait_for(lambda: q.now()["queue"]["tasks"] and q.now()["queue"]["tasks"][0]["pid"])
+    os.kill(q.now()["queue"]["tasks"][0]["pid"], signal.SIGKILL)
     # Its end is not known, so it comes again; what was left of it has been ended.
-    assert wait_for(lambda: q.log(i, 1) and q.status()["queue"]["retried"] == 1, 15)
+    assert wait_for(lambda: q.log(i, 1) and q.now()["queue"]["retried"] == 1, 15)
     q.m.run(q.m.tenure, "stop", str(i), check=False)
 
 
@@ -175,7 +175,7 @@ def test_newcomer_wins_before_a_task(queue):
     q.start()
     assert wait_for(lambda: q.held() == [0])
     other = q.m.start("--take", "50%", "--stay", "600")
-    assert wait_for(lambda: q.status()["devices"][0]["state"] == "busy")
+    assert wait_for(lambda: q.now()["devices"][0]["state"] == "busy")
     i = q.submit("--", q.newcomer, "--take", "90%")
     time.sleep(1)
     assert q.task(i)["state"] == "pending"
@@ -242,8 +242,8 @@ def test_guard_killed_under_a_task(queue, tmp_path):
     i = q.submit("--", "sh", "-c", f"{q.newcomer} --take 60% --stay 600 & until [ -e {go} ]; do sleep 0.02; done; "
                  "kill $!")
     q.begun(i)
-    assert wait_for(lambda: q.status()["devices"][0]["state"] == "lent", 15)
-    guard = q.status()["guard"]["pid"]
+    assert wait_for(lambda: q.now()["devices"][0]["state"] == "lent", 15)
+    guard = q.now()["guard"]["pid"]
     os.kill(guard, signal.SIGKILL)
     assert wait_for(lambda: (q.status() or {}).get("guard", {}).get("pid") not in (guard, None), 15)
     # The new guard is told of the lease again, so nobody else's task gets the card meanwhile.
@@ -286,7 +286,7 @@ def test_devices_by_uuid(queue):
     i = q.submit("--", "sh", "-c", "echo sees $CUDA_VISIBLE_DEVICES order ${CUDA_DEVICE_ORDER-none}; " + q.newcomer)
     q.wait(i, "done")
     sees = next(line.split() for line in q.log(i).splitlines() if line.startswith("sees "))
-    assert sees[1] in [d["uuid"] for d in q.status()["devices"]] and sees[3] == "none"
+    assert sees[1] in [d["uuid"] for d in q.now()["devices"]] and sees[3] == "none"
 
 
 @pytest.fixture
@@ -354,7 +354,7 @@ def test_keeps_no_lock_of_the_caller(queue, tmp_path, verb):
     i = q.submit("-g", "0", "--", "sh", "-c", "ls -l /proc/$$/fd")
     q.wait(i, "done")
     assert "/dev/null" in q.log(i) and str(path) not in q.log(i)
-    assert not has_open(q.status()["guard"]["pid"], path)
-    assert has_open(q.status()["agent"]["pid"], path) == (verb == "agent")
+    assert not has_open(q.now()["guard"]["pid"], path)
+    assert has_open(q.now()["agent"]["pid"], path) == (verb == "agent")
     if verb == "on":
         q.m.run(q.m.tenure, "off")

@@ -81,7 +81,7 @@ def test_show_what_runs(queue):
                     [p["command"] for p in d["processes"]] == ["sh", "sleep"] and d)
     text = must_come(lambda: "(sleep)" in (t := shown(q, i)).get("processes", "") and t["devices"] == "GPU 0, 1" and t)
     uuids = doc["device_uuids"]
-    assert sorted(uuids) == sorted(d["uuid"] for d in q.status()["devices"])
+    assert sorted(uuids) == sorted(d["uuid"] for d in q.now()["devices"])
     assert doc["agent"] == text["node"] and doc["started"][:19].replace("T", " ") == text["started"]
     assert doc["ran_s"] >= 0 and text["ran"] and os.path.exists(doc["log"]) and text["log"].endswith("/logs/1-both.1.log")
     assert [p["command"] for p in doc["processes"]] == ["sh", "sleep"]

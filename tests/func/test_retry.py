@@ -69,7 +69,7 @@ def test_retry_memory(queue, tmp_path):
     q = queue()
     q.start("--no-hold")
     go = tmp_path / "go"
-    room = max(d["memory_used_bytes"] + d["memory_free_bytes"] for d in q.status()["devices"])
+    room = max(d["memory_used_bytes"] + d["memory_free_bytes"] for d in q.now()["devices"])
     say = ("echo asked $TENURE_GPU_MEMORY; [ $TENURE_ATTEMPT = 3 ] && exit;"
            f"[ $TENURE_ATTEMPT = 1 ] || until [ -e {go} ]; do sleep 0.05; done;"
            "echo 'RuntimeError: CUDA out of memory. Tried to allocate 2 GiB'; exit 1")
@@ -119,8 +119,8 @@ def test_retry_memory_while_no_gpu_can_be_seen(queue, tmp_path):
     """Else it would ask for more than any GPU has, and wait for good."""
     q = queue(gpus=1)
     q.start("--no-hold")
-    room = max(d["memory_used_bytes"] + d["memory_free_bytes"] for d in q.status()["devices"])
-    guard = q.status()["guard"]["pid"]
+    room = max(d["memory_used_bytes"] + d["memory_free_bytes"] for d in q.now()["devices"])
+    guard = q.now()["guard"]["pid"]
     began, go = tmp_path / "began", tmp_path / "go"
     i = q.submit("-m", f"{(room >> 20) * 3 // 4}M", "-r", "1", "--retry-memory", "x1.5", "--", "sh", "-c",
                  f"[ $TENURE_ATTEMPT = 2 ] && exit; touch {began}; until [ -e {go} ]; do sleep 0.05; done;"
@@ -155,13 +155,13 @@ def test_status_says_what_awaits_retry(queue):
     q.start("--no-hold")
     again = q.submit("-g", "0", "-r", "1", "--", "false")
     q.wait(again, "failed")
-    must_come(lambda: (now := q.status()["queue"])["retried"] == 1 and now["awaiting_retry"] == 0)
+    must_come(lambda: (now := q.now()["queue"])["retried"] == 1 and now["awaiting_retry"] == 0)
     i = q.submit("-g", "0", "-r", "9", "--backoff", "1h", "--", "false")
     # Also for a moment between its first attempts, which follow at once.
     must_come(lambda: "queue   1 wait, 0 run, 0 done, 1 failed, 1 awaiting retry" in (t := q.m.run(q.m.tenure, "status").stdout) and
               "last heartbeat 0." in t)
     q.m.run(q.m.tenure, "stop", str(i))
-    assert wait_for(lambda: q.status()["queue"]["awaiting_retry"] == 0)
+    assert wait_for(lambda: q.now()["queue"]["awaiting_retry"] == 0)
 
 
 def test_back_off_of_an_element_that_another_node_tried(world, tmp_path):

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from machine import children, proc_exists
+from machine import children, proc_exists, proc_start
 from patience import must_come, wait_for
 
 
@@ -82,14 +82,14 @@ def test_ended_well_before_it_was_preempted(queue, stopped, tmp_path):
     """It has ended and its GPU is not free yet, when another task wants that."""
     q = queue(gpus=1)
     q.start("--no-hold")
-    guard = must_come(lambda: q.status()["guard"].get("pid"))
+    guard = must_come(lambda: q.now()["guard"].get("pid"))
     go, ran = tmp_path / "go", tmp_path / "ran"
     first = q.submit("-g", "1", "--preemptible", "--", "sh", "-c",
                      f"touch {go}.waits; while ! [ -e {go} ]; do sleep 0.05; done; echo ran >> {ran}")
     assert wait_for(pathlib.Path(f"{go}.waits").exists)
     stopped(guard)  # stands for a driver that is slow to let go
     go.touch()
-    assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["freeing"]), q.status()
+    assert wait_for(lambda: [t["state"] for t in q.now()["queue"]["tasks"]] == ["freeing"]), q.status()
     second = q.submit("-g", "1", "--", "true")
     assert wait_for(lambda: f"task {first}" in q.why(second) or "GPU" in q.why(second))
     os.kill(guard, signal.SIGCONT)
@@ -106,7 +106,7 @@ def test_agent_killed_while_a_start_is_given_up(queue, stopped, tmp_path):
     starter = fork_server(q)
     stopped(starter)
     weak = q.submit("-g", "1", "--preemptible", "--", "sh", "-c", f"echo weak >> {tmp_path}/ran")
-    assert wait_for(lambda: [t["state"] for t in q.status()["queue"]["tasks"]] == ["starting"]), q.status()
+    assert wait_for(lambda: [t["state"] for t in q.now()["queue"]["tasks"]] == ["starting"]), q.status()
     firm = q.submit("-g", "1", "--", "sh", "-c", f"echo firm >> {tmp_path}/ran")
     assert wait_for(lambda: f"GPU 0 used by task {weak}" in q.why(firm)), q.why(firm)
     q.now()  # what is asked later is answered behind the plan in which the shim of the preempted one is told
@@ -133,10 +133,11 @@ def begin_deaf(q, tmp_path):
 def goes_on_beside(q, i, pid):
     """The queue does, while what a killed shim left has its grace; and that ends when it is told."""
     q.wait(q.submit("-g", "0", "--", "true"), "done")
+    began = proc_start(pid)
     assert proc_exists(pid) and q.task(i)["state"] == "running"
     q.m.run(q.m.tenure, "stop", "--now", str(i))
     q.wait(i, "cancelled")
-    assert not proc_exists(pid)
+    assert not proc_exists(pid, began)
 
 
 def kill_shim(q, i):
@@ -152,6 +153,7 @@ def test_looking_for_a_lost_shim_fails(queue, tmp_path):
     ran = tmp_path / "ran"
     i = q.submit("-g", "1", "--", "sh", "-c", f"echo $$ >> {ran}; exec sleep 600")
     assert wait_for(ran.exists)
+    began = proc_start(must_come(ran.read_text).strip())
     in_the_way = run_dir(q) / f"{token}.void"
     in_the_way.mkdir()  # stands for a disk that is full
     try:
@@ -163,7 +165,7 @@ def test_looking_for_a_lost_shim_fails(queue, tmp_path):
     # Its process is ended, and then it comes again.
     assert wait_for(lambda: len(ran.read_text().split()) == 2, 15), q.out.read_text()
     first, second = map(int, ran.read_text().split())
-    assert not proc_exists(first) and proc_exists(second)
+    assert not proc_exists(first, began) and proc_exists(second)
 
 
 def test_shim_goes_while_its_end_cannot_be_filed(queue, tmp_path):
@@ -227,7 +229,7 @@ def test_nowhere_to_put_what_is_done(queue, tmp_path):
     go.touch()
     assert wait_for((tmp_path / "next").exists), q.out.read_text()
     q.wait(i, "done")
-    assert wait_for(lambda: q.status()["queue"]["running"] == 0)
+    assert wait_for(lambda: q.now()["queue"]["running"] == 0)
 
 
 def test_directory_of_records_is_tidied_away(queue, tmp_path):
@@ -266,10 +268,10 @@ def test_stop_of_a_shim_that_does_not_listen(queue, stopped, tmp_path):
     i = q.submit("-g", "0", "--grace", "100s", "--", "sh", "-c",
                  f"trap '' TERM; echo $$ > {deaf}; while :; do sleep 0.1; done")
     assert wait_for(lambda: deaf.exists() and deaf.read_text())
-    shim = q.shim(i)
+    shim, began = q.shim(i), proc_start(int(deaf.read_text()))
     stopped(shim)
     q.m.run(q.m.tenure, "stop", *[str(i)] * 500)  # each word is asked of the agent by itself
     q.m.run(q.m.tenure, "stop", "--now", str(i))
     os.kill(shim, signal.SIGCONT)
     q.wait(i, "cancelled")
-    assert not proc_exists(int(deaf.read_text()))
+    assert not proc_exists(int(deaf.read_text()), began)

@@ -109,7 +109,7 @@ class Program:
         def all_agree():
             if self.gpus() != list(gpus):
                 return False
-            index = {d["uuid"]: d["gpu"] for d in self.q.status()["devices"]}
+            index = {d["uuid"]: d["gpu"] for d in self.q.now()["devices"]}
             lines = self.file()
             return [index.get(u) for u in self.show()["device_uuids"]] == list(gpus) == [int(i) for i, _ in lines] == \
                 [index.get(u) for _, u in lines]
@@ -308,7 +308,7 @@ def test_agent_killed_again_and_again(scaled):
         q.start("--no-hold")
         p.has(*range(want))
     assert proc_exists(shim) and q.shim(p.id) == shim
-    must_come(lambda: {d["gpu"] for d in q.status()["devices"] if d["use"]} == {0, 1, 2})
+    must_come(lambda: {d["gpu"] for d in q.now()["devices"] if d["use"]} == {0, 1, 2})
 
 
 def test_a_program_that_does_not_listen(scaled):
@@ -406,7 +406,7 @@ def test_a_new_guard(scaled):
 
 def test_the_workload_makes_room(scaled):
     q, p = scaled(2, "--workload", "exec sleep 600")
-    must_come(lambda: [d["state"] for d in q.status()["devices"]] == ["workload"] * 2)
+    must_come(lambda: [d["state"] for d in q.now()["devices"]] == ["workload"] * 2)
     p.submit("-g", "1", "--gpus-max", "2")
     p.why("it keeps 1")
     assert q.device(1)["state"] == "workload"
@@ -421,14 +421,14 @@ def test_an_element_of_an_array(scaled):
     q, p = scaled(2)
     p.busy(1)
     i = p.submit("-g", "1", "--gpus-max", "2", "--array", "1-2%1", wait=False)
-    must_come(lambda: [t["gpus"] for t in q.status()["queue"]["tasks"]] == [[0, 1]], 30)
+    must_come(lambda: [t["gpus"] for t in q.now()["queue"]["tasks"]] == [[0, 1]], 30)
     assert len(json.loads(q.run("show", f"{i}.1", "--json").stdout)["device_uuids"]) == 2
     must_come(lambda: events(q, "scaled"))
     q.kill()
     q.start()
-    must_come(lambda: [t["gpus"] for t in q.status()["queue"]["tasks"]] == [[0, 1]])
+    must_come(lambda: [t["gpus"] for t in q.now()["queue"]["tasks"]] == [[0, 1]])
     p.busy(0)
-    must_come(lambda: [t["gpus"] for t in q.status()["queue"]["tasks"]] == [[0]], 30)
+    must_come(lambda: [t["gpus"] for t in q.now()["queue"]["tasks"]] == [[0]], 30)
     must_come(lambda: [(e["task"], e["element"], e["to"]) for e in events(q, "scaled")] == [(i, 1, 2), (i, 1, 1)])
     q.run("stop", str(i), "--now")
 
@@ -439,7 +439,7 @@ def test_a_node_that_drains(scaled):
     p.why("it keeps 1")
     off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.env, stdout=subprocess.DEVNULL)
     q.m.others.append(off)
-    must_come(lambda: q.status()["queue"]["draining"])
+    must_come(lambda: q.now()["queue"]["draining"])
     p.busy(1)
     p.why("nothing changes while its node drains")
     p.has(0)

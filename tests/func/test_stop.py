@@ -43,20 +43,20 @@ def test_stop_elements(queue, tmp_path):
     assert q.m.run(q.m.tenure, "stop", f"{i}.4").stdout.startswith(f"{i}.4")
     assert elements(q, i)["cancelled"] == 1
     q.start("--no-hold")
-    assert wait_for(lambda: q.status()["queue"]["running"] == 1)
+    assert wait_for(lambda: q.now()["queue"]["running"] == 1)
     again = q.m.run(q.m.tenure, "stop", f"{i}.4", check=False)
     assert again.returncode == 1 and "ended already" in again.stderr
     q.m.run(q.m.tenure, "stop", f"{i}.1")
     assert wait_for(lambda: elements(q, i)["cancelled"] == 2)
     q.m.run(q.m.tenure, "stop", f"{i}.3")
-    assert wait_for(lambda: [t["element"] for t in q.status()["queue"]["tasks"]] == [2])
+    assert wait_for(lambda: [t["element"] for t in q.now()["queue"]["tasks"]] == [2])
     q.m.run(q.m.tenure, "stop", f"{i}.2")
     q.wait(i, "cancelled")
     j = q.submit("-g", "0", "-n", "many", "--array", "1-4%2", "--", "sleep", "600")
-    assert wait_for(lambda: q.status()["queue"]["running"] == 2)
+    assert wait_for(lambda: q.now()["queue"]["running"] == 2)
     q.m.run(q.m.tenure, "stop", "many")
     q.wait(j, "cancelled")
-    assert wait_for(lambda: q.status()["queue"]["running"] == 0)
+    assert wait_for(lambda: q.now()["queue"]["running"] == 0)
     assert wait_for(lambda: not q.rows("-s", "running"), 5), q.rows()
 
 

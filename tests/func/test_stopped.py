@@ -13,7 +13,7 @@ import time
 import pytest
 
 import patience
-from machine import AS_A_JOB, Machine, kill_at_once, proc_exists, until
+from machine import AS_A_JOB, Machine, kill_at_once, proc_exists, proc_start, until
 from patience import HANG, Stopwatch, must_come
 
 
@@ -232,7 +232,7 @@ def test_newcomer_of_a_holder_that_was_just_stopped(machine):
         go = m.tmp / f"go-{tries_left}"
         p = m.start("--take", "90%", "--retry", prefix=("sh", "-c", f'{until(go)}; exec "$@"', "sh"))
         holder = stop_holder(m)
-        watch = Stopwatch()
+        began, watch = proc_start(holder), Stopwatch()
         go.touch()
         assert json.loads(patience.communicate(p)[0].splitlines()[0])["last_result"] == 0
         text = h.next("failed", gpu=0)["text"]
@@ -241,7 +241,7 @@ def test_newcomer_of_a_holder_that_was_just_stopped(machine):
         m.close()  # the newcomer came later than the five seconds after which a holder has to have answered
     assert "was stopped" in text
     assert h.next("yield", gpu=0)["verdict_to_freed_ms"] < 600 * watch.stretch()  # SIGKILL: 140-200
-    assert not proc_exists(holder)
+    assert not proc_exists(holder, began)
 
 
 def test_newcomer_of_a_holder_that_does_not_free(machine):

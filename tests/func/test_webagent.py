@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from machine import children, proc_exists, read_proc
+from machine import children, own_port, proc_exists, proc_start, read_proc, reused
 from patience import HANG, Stopwatch, must_come
 
 pytestmark = pytest.mark.skipif(not pathlib.Path(os.environ.get("TENURE_BUILD", "build"), "tenure-serve").exists(),
@@ -100,8 +100,9 @@ def test_it_goes_with_its_agent(queue, how):
     q.agent.wait(HANG)
     must_come(lambda: not proc_exists(h["pid"]))
     # The next one has its place.
-    q.start("--no-hold", "--listen", h["address"])
-    assert served(q)["address"] == h["address"]
+    with reused(int(h["address"].rpartition(":")[2])):
+        q.start("--no-hold", "--listen", h["address"])
+        assert served(q)["address"] == h["address"]
 
 
 def test_one_that_is_frozen_is_nobody_elses_business(queue):
@@ -120,8 +121,8 @@ def test_one_that_is_frozen_is_nobody_elses_business(queue):
 
 def test_a_port_that_somebody_has(queue):
     q = queue()
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
+    with own_port() as (port, listen):
+        other = listen()
         q.start("--no-hold", "--listen", f"127.0.0.1:{port}")
         troubled(q, f"cannot listen on 127.0.0.1:{port}: Address already in use")
         must_come(lambda: (h := helper(q)) and h["state"] == "waiting" and h["again_s"] is not None, 30)
@@ -134,7 +135,8 @@ def test_a_port_that_somebody_has(queue):
         must_come(lambda: (h := helper(q)) and h["again_s"] and h["again_s"] > 1, 30)
         logged(q, "tenure-serve has ended")
         assert log(q).count("tenure-serve has ended") == 1
-    assert served(q)["address"] == f"127.0.0.1:{port}"
+        other.close()
+        assert served(q)["address"] == f"127.0.0.1:{port}"
     assert helper(q)["trouble"] is None
 
 
@@ -152,8 +154,8 @@ def test_on_says_where_it_is_served(queue):
         q.run("off")
         return False
     must_come(address_told, 60, 0)
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = f"127.0.0.1:{other.getsockname()[1]}"
+    with own_port() as (port, listen):
+        other, taken = listen(), f"127.0.0.1:{port}"
 
         def trouble_told():
             q.run("reload", "--listen", ANY_PORT)
@@ -163,7 +165,8 @@ def test_on_says_where_it_is_served(queue):
             return f"nothing is served yet: cannot listen on {taken}: Address already in use" in " ".join(done.stderr.split()) or began.wall() > 6
         must_come(trouble_told, 60, 0)
         troubled(q, f"cannot listen on {taken}: Address already in use")
-    assert served(q)["address"] == taken
+        other.close()
+        assert served(q)["address"] == taken
     assert q.run("reload", "--listen", "none").stdout.splitlines() == [f"listen: {taken} -> none", "tenure-serve: on -> off"]
     q.run("off")
 
@@ -278,12 +281,12 @@ def test_it_comes_and_goes_with_the_settings(queue):
     first = served(q)
     assert "Nothing has changed" in q.run("reload").stdout and helper(q)["pid"] == first["pid"]
     # Another port; and a host more, which the server is told of.
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        port = s.getsockname()[1]
-    config(q, listen=f"127.0.0.1:{port}", listen_hosts=["gpus.lab"])
-    q.run("reload")
-    second = served(q, but=first["pid"])
-    assert second["address"] == f"127.0.0.1:{port}" and not proc_exists(first["pid"])
+    began = proc_start(first["pid"])
+    with own_port() as (port, _):
+        config(q, listen=f"127.0.0.1:{port}", listen_hosts=["gpus.lab"])
+        q.run("reload")
+        second = served(q, but=first["pid"])
+    assert second["address"] == f"127.0.0.1:{port}" and not proc_exists(first["pid"], began)
     c = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG)
     c.request("GET", "/", headers={"Host": "gpus.lab"})
     assert c.getresponse().status == 200

@@ -163,7 +163,7 @@ def test_events_that_are_missing_are_counted(web, tmp_path):
     """Also to who comes again after a restart of tenure serve."""
     before = web()
     q = before.node
-    agent = q.status()["agent"]
+    agent = q.now()["agent"]
     lines = tmp_path / "lines"
     lines.write_text('{"command":"true","gpus":0}\n' * 300)
     q.run("submit", "--from", str(lines))
@@ -670,8 +670,8 @@ def test_what_other_nodes_tell(world):
             node = next((n for n in w.get("/api/v1/nodes").json["nodes"] if n["agent"] == "beta"), None)
             return node if node and len(node["gpus"]) == 2 and all(d["power_w"] and d["utilisation"] == 0 for d in node["gpus"]) else None
         node = must_come(told)
-        assert [d["uuid"] for d in node["gpus"]] == [d["uuid"] for d in b.status()["devices"]]
-        assert node["gpus_age_s"] < HANG and node["gpus"][0]["memory_total_bytes"] == b.status()["devices"][0]["memory_total_bytes"]
+        assert [d["uuid"] for d in node["gpus"]] == [d["uuid"] for d in b.now()["devices"]]
+        assert node["gpus_age_s"] < HANG and node["gpus"][0]["memory_total_bytes"] == b.now()["devices"][0]["memory_total_bytes"]
         past = must_come(lambda: (one := w.get("/api/v1/nodes/beta/history")).status == 200 and one.json)
         assert past["node"] == "beta" and past["step_s"] == 600 and len(past["devices"]) == 2
         since = int(time.time()) - 3600
@@ -1000,7 +1000,7 @@ def test_its_end_or_its_sleep_changes_nothing(web, how):
 def test_an_agent_that_is_frozen_is_not_there(web):
     """What it said last is not told as what is; it goes on where it is resumed."""
     w = web()
-    agent = w.node.status()["agent"]["pid"]
+    agent = w.node.now()["agent"]["pid"]
     must_come(lambda: len(w.get("/api/v1/devices").json["devices"]) == 2)
     os.kill(agent, signal.SIGSTOP)
     try:

@@ -7,13 +7,13 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import urllib.parse
 import urllib.request
 
 import pytest
 
+from machine import own_port
 from patience import HANG, must_come, wait_for
 from poolsite import Site
 from weblib import ROOT, Web
@@ -211,10 +211,8 @@ class Prometheus:
 
     def starts(self, where):
         """False: somebody else had that port first."""
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{s.getsockname()[1]}"
-        with open(self.out, "wb") as out:
+        with open(self.out, "wb") as out, own_port() as (port, _):
+            self.address = f"127.0.0.1:{port}"
             self.process = subprocess.Popen(["prometheus", f"--config.file={where}/prometheus.yml", f"--storage.tsdb.path={where}/data",
                                              f"--web.listen-address={self.address}"], stdout=out, stderr=subprocess.STDOUT, cwd="/")
         assert wait_for(lambda: self.process.poll() is not None or self.is_ready(), 60), self.out.read_text()

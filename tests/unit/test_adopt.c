@@ -245,6 +245,7 @@ static void a_process_that_is_just_going_is_waited_for(void **state)
 {
 	struct shim_id id = { .boot_id = "" };
 	struct adopted a;
+	int r;
 	pid_t pid = fork();
 
 	if (pid == 0) {
@@ -252,7 +253,9 @@ static void a_process_that_is_just_going_is_waited_for(void **state)
 		_exit(0);
 	}
 	assert_int_equal(proc_identify(pid, &id.proc), 0);
-	assert_int_equal(adopt_settle(TOKEN, &id, records, &a, NULL), 0);
+	while ((r = adopt_settle(TOKEN, &id, records, &a, NULL)) == -EAGAIN)
+		; /* it had no processor to end in */
+	assert_int_equal(r, 0);
 	assert_int_equal(a.found, ADOPT_LOST);
 	assert_int_equal(waitpid(pid, NULL, WNOHANG), pid);
 }

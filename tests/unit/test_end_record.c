@@ -200,10 +200,10 @@ static void a_void_goes_by_its_boot_and_not_by_the_clock(void **state)
 	assert_false(end_record_is_void(dir, "says-nothing-for-long"));
 	/* It is made again where it is there already, and is as new then. */
 	assert_int_equal(end_record_void(dir, "old", NULL), 0);
-	end_record_clear_voids(dir, NS_PER_S);
+	end_record_clear_voids(dir, 50 * NS_PER_S);
 	assert_true(end_record_is_void(dir, "old"));
-	make_void_of("old.void", now, 2 * NS_PER_S);
-	end_record_clear_voids(dir, NS_PER_S);
+	make_void_of("old.void", now, 60 * NS_PER_S);
+	end_record_clear_voids(dir, 50 * NS_PER_S);
 	assert_false(end_record_is_void(dir, "old"));
 }
 

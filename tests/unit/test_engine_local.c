@@ -9,6 +9,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/str.h"
 #include "engine/engine.h"
 
@@ -31,6 +32,14 @@ static const struct engine_env *env(void)
 	return &e;
 }
 
+/* What it was started with can be read again: not while it is in execve(). */
+static bool is_asleep(pid_t pid)
+{
+	struct proc_peek peek;
+
+	return proc_peek(pid, &peek) == 0 && strcmp(peek.comm, "sleep") == 0;
+}
+
 /* A job that starts a process with a session of its own, as an agent does a guard and a task. */
 static struct world begin(void)
 {
@@ -50,7 +59,7 @@ static struct world begin(void)
 	req.output = w.output;
 	assert_int_equal(engine_local.submit(env(), &req, script, &w.id, &e), 0);
 	w.pid = (pid_t)strtol(w.id, NULL, 10);
-	while (access(w.mark, F_OK) < 0)
+	while (access(w.mark, F_OK) < 0 || !is_asleep(w.pid))
 		(void)usleep(1000);
 	return w;
 }

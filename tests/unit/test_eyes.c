@@ -14,7 +14,7 @@
 #include "hold/guard/eyes.h"
 
 #define GIBS	(1ULL << 30)
-#define PATIENT 10 /* seconds */
+#define PATIENT 60 /* seconds */
 #define CALM_NS (250 * NS_PER_MS)
 
 static struct {

@@ -28,7 +28,10 @@ uint64_t __real_clock_mono_ns(void);
 uint64_t __wrap_clock_mono_ns(void);
 uint64_t __wrap_clock_mono_ns(void)
 {
-	return __real_clock_mono_ns() + later_ns;
+	static uint64_t base; /* what the test itself takes is no time of theirs */
+
+	base = base ? base : __real_clock_mono_ns();
+	return base + later_ns;
 }
 
 #define AGENTS 3
