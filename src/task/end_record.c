@@ -398,7 +398,10 @@ int end_record_set_aside(const char *dir, const char *token, struct err *e)
 	cleanup_free char *path = path_of(dir, token);
 	cleanup_free char *bad = xasprintf("%s/%s" RECORD_BAD_END, dir, token);
 
-	return rename(path, bad) < 0 ? err_sys(e, errno, "rename %s to %s", path, bad) : 0;
+	if (rename(path, bad) < 0)
+		return err_sys(e, errno, "rename %s to %s", path, bad);
+	(void)utimensat(AT_FDCWD, bad, NULL, AT_SYMLINK_NOFOLLOW); /* its day begins now */
+	return 0;
 }
 
 bool end_record_exists(const char *dir, const char *token)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 from machine import Machine
-from patience import HANG, must_come, start_as_on_a_card, wait_for
+from patience import HANG, Stopwatch, must_come, start_as_on_a_card, wait_for
 
 
 class Node:
@@ -43,6 +43,12 @@ class Node:
     def now(self):
         """The status of an agent that is there: one that is slow has not answered at once."""
         return must_come(self.status)
+
+    def answers(self):
+        """The same of one that has to have time for that: a status waits 5 s for it."""
+        watch, doc = Stopwatch(), self.now()
+        assert watch.took() < 6, watch.took()
+        return doc
 
     def submit(self, *args):
         return int(self.run("submit", *args).stdout)

@@ -567,7 +567,7 @@ def test_a_flood(two):
         for f in floods:
             assert f.stdout.readline() == "begun\n"
         for _ in range(5):
-            assert t.q.now()["queue"]["open"]
+            t.q.answers()
         assert t.q.task(i)["state"] == "running"
         must_come(lambda: t.ask("0").returncode == 0, 24)  # four tries of six seconds
         assert [a["uid"] for a in t.asks()] == [OTHER]

@@ -149,7 +149,7 @@ def test_a_dead_file_server_stops_nothing_else(q, build, tmp_path):
         must_come(lambda: mount.met() > 0)
         other = q.submit("-g", "0", "--", "true")
         q.wait(other, "done")
-        assert q.now()["queue"]["tasks"]
+        assert q.answers()["queue"]["tasks"]
         q.m.run(q.m.tenure, "stop", str(i), "--now")
         q.wait(i, "cancelled")
         mount.clear()

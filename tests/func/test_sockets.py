@@ -424,7 +424,7 @@ def test_agent_without_a_free_descriptor(queue):
         time.sleep(1)
         assert cpu_of(agent) - before < 0.3 * t.wall()
         resource.prlimit(agent, resource.RLIMIT_NOFILE, usual)
-        assert q.now()["agent"]["pid"] == agent
+        assert q.answers()["agent"]["pid"] == agent
 
 
 def test_place_that_cannot_have_the_sockets(queue, tmp_path):

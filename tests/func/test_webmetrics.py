@@ -215,7 +215,7 @@ class Prometheus:
             self.address = f"127.0.0.1:{port}"
             self.process = subprocess.Popen(["prometheus", f"--config.file={where}/prometheus.yml", f"--storage.tsdb.path={where}/data",
                                              f"--web.listen-address={self.address}"], stdout=out, stderr=subprocess.STDOUT, cwd="/")
-        assert wait_for(lambda: self.process.poll() is not None or self.is_ready(), 60), self.out.read_text()
+            assert wait_for(lambda: self.process.poll() is not None or self.is_ready(), 60), self.out.read_text()
         return self.process.poll() is None
 
     def is_ready(self):

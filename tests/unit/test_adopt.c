@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/endpoint.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -245,6 +246,7 @@ static void a_process_that_is_just_going_is_waited_for(void **state)
 {
 	struct shim_id id = { .boot_id = "" };
 	struct adopted a;
+	uint64_t began;
 	int r;
 	pid_t pid = fork();
 
@@ -253,8 +255,11 @@ static void a_process_that_is_just_going_is_waited_for(void **state)
 		_exit(0);
 	}
 	assert_int_equal(proc_identify(pid, &id.proc), 0);
-	while ((r = adopt_settle(TOKEN, &id, records, &a, NULL)) == -EAGAIN)
-		; /* it had no processor to end in */
+	began = clock_mono_ns();
+	while ((r = adopt_settle(TOKEN, &id, records, &a, NULL)) == -EAGAIN) {
+		assert_true(clock_mono_ns() - began >= 400 * NS_PER_MS); /* it had none to end in */
+		began = clock_mono_ns();
+	}
 	assert_int_equal(r, 0);
 	assert_int_equal(a.found, ADOPT_LOST);
 	assert_int_equal(waitpid(pid, NULL, WNOHANG), pid);

@@ -199,6 +199,7 @@ static void a_void_goes_by_its_boot_and_not_by_the_clock(void **state)
 	assert_false(end_record_is_void(dir, "other-boot"));
 	assert_false(end_record_is_void(dir, "says-nothing-for-long"));
 	/* It is made again where it is there already, and is as new then. */
+	make_void_of("old.void", now, 60 * NS_PER_S);
 	assert_int_equal(end_record_void(dir, "old", NULL), 0);
 	end_record_clear_voids(dir, 50 * NS_PER_S);
 	assert_true(end_record_is_void(dir, "old"));
@@ -223,6 +224,16 @@ static void old_leftovers_are_cleared(void **state)
 	assert_true(end_record_is_void(dir, "new"));
 	assert_true(is_there("kept.json") && is_there("kept.log"));
 	end_record_clear_voids("/no/such/directory", 0);
+}
+
+static void a_record_is_as_new_as_its_being_put_aside(void **state)
+{
+	assert_int_equal(end_record_dir_make(dir, NULL), 0);
+	put("a.json", "x");
+	make_old("a.json", 100 * NS_PER_S);
+	assert_int_equal(end_record_set_aside(dir, "a", NULL), 0);
+	end_record_clear_voids(dir, 50 * NS_PER_S);
+	assert_true(is_there("a" RECORD_BAD_END));
 }
 
 /* Whoever comes with a clock that is a day ahead takes it from nobody. */
@@ -279,6 +290,7 @@ int main(void)
 		TEST(a_start_that_was_given_up_stays_so),
 		TEST(a_void_goes_by_its_boot_and_not_by_the_clock),
 		TEST(old_leftovers_are_cleared),
+		TEST(a_record_is_as_new_as_its_being_put_aside),
 		TEST(what_is_put_aside_stays_while_its_void_does),
 		TEST(a_log_beside_the_records),
 	};
