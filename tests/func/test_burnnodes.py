@@ -280,15 +280,21 @@ def test_interrupted_while_a_node_is_asked_again(world):
     must_come(lambda: not processes(a))
     p = start(a)
     must_come(lambda: has_begun(a))
-    asked = set()  # the second time since it has said that it is busy
-    must_come(lambda: asked.update(path.stem for path in (a.spool / "control").glob("beta,*")) or len(asked) > 1)
+    asked = set()
+
+    def is_asked(times):
+        asked.update(path.stem for path in (a.spool / "control").glob("beta,*"))
+        return len(asked) >= times
+    must_come(lambda: is_asked(2))  # the second time since it has said that it is busy
 
     def stopped():
         b.agent.send_signal(signal.SIGSTOP)
         if wait_for(lambda: list((a.spool / "control").glob("beta,*.json")), 0.5):
             return True
-        b.agent.send_signal(signal.SIGCONT)  # it had taken the order, and answers it now
-    must_come(stopped, 60)
+        b.agent.send_signal(signal.SIGCONT)  # it had taken the order, and is asked again when it has answered
+        must_come(lambda n=len(asked): is_asked(n + 1), 30)
+        return False
+    must_come(stopped, 60, 0)
     p.send_signal(signal.SIGINT)
     code, nodes, _ = end(p)
     assert code == 3 and nodes["beta"]["trouble"] == "the burn before has not ended there yet", nodes
