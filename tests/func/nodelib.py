@@ -51,10 +51,11 @@ class Node(queuelib.Node):
         return {(t["id"], t["element"]): t for t in (self.queue() or {"tasks": []})["tasks"]}
 
     def shims(self):
-        """Of what runs; who they are is known a moment after their tasks have begun."""
+        """Of what runs, all of which has begun."""
         def known():
-            pids = [t["pid"] for t in self.runs().values()]
-            return pids if all(pid > 0 for pid in pids) else None
+            all_of_them = self.runs().values()
+            begun = all(t["pid"] > 0 and t["state"] not in queuelib.BEGINS for t in all_of_them)
+            return [t["pid"] for t in all_of_them] if begun else None
         pids = wait_for(known)
         assert pids, self.runs()
         return pids

@@ -9,6 +9,10 @@ from machine import Machine
 from patience import HANG, Stopwatch, must_come, start_as_on_a_card, wait_for
 
 
+# States of an attempt, as its agent tells them, before its task runs: without the agent it would not.
+BEGINS = ("claiming", "leasing", "starting", "granting", "mustered")
+
+
 class Node:
     """An agent on a simulated machine, and the commands of its user there."""
     options = ("--idle-for", "0", "--refresh", "300ms", "--load", "none")  # of the agent
@@ -99,10 +103,10 @@ class Queue(Node):
         return super().submit(*args)
 
     def shim(self, i):
-        """The PID of a task that runs; it is 0 until its start was heard."""
+        """The PID of a task that has begun: it needs its agent no more."""
         def known():
             doc = self.status()
-            return next((t["pid"] for t in doc["queue"]["tasks"] if t["id"] == i), 0) if doc else 0
+            return next((t["pid"] for t in doc["queue"]["tasks"] if t["id"] == i and t["state"] not in BEGINS), 0) if doc else 0
         pid = wait_for(known)
         assert pid, (self.task(i), self.out.read_text())
         return pid

@@ -447,7 +447,7 @@ def test_interrupted_at_once(machine, tmp_path):  # noqa: F811
 def test_nohup(machine):  # noqa: F811
     """Who logs out does not end what he has started so."""
     m = machine(gpus=1)
-    p = subprocess.Popen(["nohup", m.tenure, "burn", "--json", "--for", "4s", "--load", "memory"], env=m.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    p = subprocess.Popen(["nohup", m.tenure, "burn", "--json", "--for", lasting(4), "--load", "memory"], env=m.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     m.others.append(p)
     must_come(lambda: min(m.used()) > 100 * GIB)
     p.send_signal(signal.SIGHUP)
@@ -540,7 +540,7 @@ def test_an_agent_holds_again_where_a_holder_was_killed_in_a_burn(queue):
     q = queue()
     q.start("--memory", "50%", "--rehold-after", "1s")
     assert wait_for(lambda: q.held() == [0, 1])
-    p = start(q.m, seconds=lasting(3))
+    p = start(q.m, seconds=lasting(6))
     os.kill(q.m.holders()[0], signal.SIGKILL)
     code, devices, _ = end(p)
     assert code == 3 and sorted(d["verdict"] for d in devices) == ["good", "not-tested"], devices

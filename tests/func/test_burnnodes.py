@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 import pytest
 
 import patience
-from holdlib import GIB
+from holdlib import GIB, stands_still
 from machine import children, kill_as_power_loss
 from nodelib import two_that_know_each_other
 from patience import HANG, Stopwatch, must_come, wait_for
@@ -387,9 +387,10 @@ def test_an_agent_of_another_version(world):
     path = b.spool / "agents" / "beta,status"
 
     def told_to_older():
-        """Unless its agent has written its status anew in between, as it does with each heartbeat."""
-        path.write_text(json.dumps({**json.loads(path.read_text()), "version": "0.0.7"}))
-        done, _, nodes = burn(a, seconds="1s")
+        """By an agent that stands still meanwhile, or it would write its status anew with the next heartbeat."""
+        with stands_still(b.agent.pid):
+            path.write_text(json.dumps({**json.loads(path.read_text()), "version": "0.0.7"}))
+            done, _, nodes = burn(a, seconds="1s")
         return "another version (0.0.7)" in (nodes["beta"]["trouble"] or "") and (done, nodes)
     done, nodes = must_come(told_to_older, 60)
     assert done.returncode == 3 and verdicts(nodes["alpha"]) == ["good", "good"], done

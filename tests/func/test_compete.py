@@ -12,7 +12,7 @@ import time
 import pytest
 
 import patience
-from machine import Machine, kill_at_once, proc_exists, until
+from machine import Machine, kill_at_once, proc_exists, read_proc, until
 from patience import HANG, must_come, wait_for
 
 CONFIG = """
@@ -378,16 +378,20 @@ def test_second_signal_takes_the_grace_away(compete):
     assert not proc_exists(int(pid.read_text())) and "is killed" in c.out()
 
 
-def test_killed_while_it_reads(compete):
+def test_killed_while_it_reads(compete, faultfs, tmp_path):
     """Nothing of a command file that was taken in half is run."""
     c = compete
-    c.start("".join(f"echo {i} >> marks\n1,1\n" for i in range(3000)))
-    home = pathlib.Path(c.m.env["HOME"]) / ".local/state/tenure"
-    assert wait_for(lambda: len(list(home.glob("*/pending/*"))) > 20, 20, 0.005), c.out()
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    c.m.env["TENURE_ROOT"] = str(mount.path)
+    mount.rule("rename", "hang", 1000, "*/tmp/*/pending/*,150,*")
+    c.start("".join(f"echo {i} >> marks\n1,1\n" for i in range(200)))
+    must_come(mount.met, 30)
+    readers = [pid for pid in c.m.pids() if b"\0import\0" in read_proc(pid, "cmdline")]
     c.p.kill()
     c.p.wait()
-    time.sleep(0.5)  # its child is told by the kernel
-    assert 20 < len(list(home.glob("*/pending/*"))) < 3000
+    must_come(lambda: readers and not any(map(proc_exists, readers)))  # it is told by the kernel
+    mount.clear()
+    assert 20 < len(list(mount.below.glob("*/pending/*"))) < 200
     c.start("echo new >> marks\n1,1\n")
     assert c.ends() == 0, c.out()
     assert (c.dir / "work/marks").read_text() == "new\n"

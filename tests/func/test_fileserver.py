@@ -107,18 +107,20 @@ def test_rename_whose_answer_is_lost(world, faultfs, tmp_path, fault):
 def test_script_that_is_being_written_elsewhere(world, faultfs, tmp_path):
     """How long it was a moment ago is remembered: it does not stand still."""
     a, b = caching_nodes(world, faultfs, tmp_path, "entry=3", "attr=3")
-    for name in "slow", "slow2", "slow3", "slow4", "slow5":
+    for name in (f"slow{n}" for n in range(10)):
         mark, longest, last = tmp_path / name, 0.0, time.monotonic()
         with open(b.spool / "pending" / f"{name}.sh", "w", encoding="utf-8") as f:
-            for n in range(25):
+            for n in range(100):
                 f.write(f"echo {n} >> {mark}\n")
                 f.flush()
                 longest, last = max(longest, time.monotonic() - last), time.monotonic()
-                time.sleep(0.2)
+                time.sleep(0.05)
         if longest < 0.7:
             break  # else it may have stood still for the second after which it is taken
-    assert wait_for(lambda: os.path.exists(mark) and len(lines(mark)) == 25)
-    assert lines(mark) == [str(n) for n in range(25)]
+    else:
+        pytest.skip("this machine is so slow that whatever is written stands still for a second")
+    assert wait_for(lambda: os.path.exists(mark) and len(lines(mark)) == 100)
+    assert lines(mark) == [str(n) for n in range(100)]
     must_come(lambda: {row["state"] for row in b.rows()} == {"done"})  # the mounts go before the agents
 
 

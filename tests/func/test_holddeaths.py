@@ -145,13 +145,19 @@ def test_held_again_when_it_is_due(machine):  # noqa: F811
     held_when_told(h, *told)
     assert since.took() < 2 * 1.25 + 2  # two turns of the guard, and the start
     # After a yield: one refresh, and the wait.
-    new = m.start("--take", "1G", "--stay", "600")  # it fits beside us, so it stays until it is seen
-    h.next("yield", gpu=0)
-    assert json.loads(new.stdout.readline())["result"] == 0
-    new.kill()
-    new.wait()
-    since = Stopwatch()
-    watch, d = must_come(waits, step=0.1)
+    for _ in range(3):  # as above
+        new = m.start("--take", "1G", "--stay", "600")  # it fits beside us, so it stays until it is seen
+        h.next("yield", gpu=0)
+        assert json.loads(new.stdout.readline())["result"] == 0
+        new.kill()
+        new.wait()
+        since = Stopwatch()
+        told = must_come(lambda: waits() or m.device(0)["state"] == "held" and "held", step=0.1)
+        if told != "held":
+            break
+        h.held(0)
+    assert told != "held"
+    watch, d = told
     assert "is gone" in d["reason"] or d["state"] == "idle"
     held_when_told(h, watch, d)
     assert since.took() < 5 + 2 * 1.25 + 2

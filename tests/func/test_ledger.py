@@ -204,7 +204,7 @@ def test_energy_of_a_task_whose_end_is_heard_late(queue, tmp_path):
     over = tmp_path / "over"
     i = q.submit("-g", "1", "-n", "sleeps", "--", "sh", "-c", f"sleep 2; touch {over}")
     q.wait(i, "running")
-    q.shim(i)  # a claim is seen before the task has begun, for which its agent is needed
+    q.shim(i)
     os.kill(q.agent.pid, signal.SIGSTOP)
     try:
         must_come(over.exists)

@@ -203,6 +203,7 @@ def test_an_agent_of_an_earlier_version(world):
 
 def test_a_node_that_died(world):
     """What it told stays, with how old it is, until nobody lists it any more."""
+    world.expire = "5s"
     a, b = two_that_know_each_other(world)
     must_come(lambda: history(a, "beta"))
     told = write_day(b)

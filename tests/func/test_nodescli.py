@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What people see and order of an instance that several nodes serve (the nodes are those of nodelib.py)."""
+import functools
 import json
 import os
 import signal
@@ -18,6 +19,11 @@ def signs(node):
     return {name for name in os.listdir(node.spool / "agents") if "," not in name}
 
 
+def warned(n, *args):
+    """It warns by what its agent tells within two seconds."""
+    return must_come(lambda: (done := n.run(*args)).stderr and done)
+
+
 def test_more_gpus_than_exist(world, tmp_path):
     """Refused where no node has so many; accepted where one may, or nobody knows."""
     world.expire = "1m"  # else one that is silent for two seconds here is not there any more
@@ -33,7 +39,7 @@ def test_more_gpus_than_exist(world, tmp_path):
         said = a.run(*cmd, check=False)
         assert said.returncode == 1 and "alpha has 2; ask for fewer" in words(said), said
     assert [r["id"] for r in a.rows()] == [early] and a.task(early)["gpus"] == 9
-    said = a.run("submit", "--model", "a100", "--", "true")
+    said = warned(a, "submit", "--model", "a100", "--", "true")
     assert "warning: --model a100: no GPU of this node is of that model; there are NVIDIA H200" in words(said)
     # Dropped into pending/ it waits, and why says for what.
     (tmp_path / "raw").write_text('{"argv": ["true"], "gpus": 5, "name": "raw"}')
@@ -63,13 +69,14 @@ def test_edit_warns_as_submit_does(world):
     a.start()
     i = a.submit("--paused", "--model", "h200", "--", "true")
     for option, key in (("--model=H100", "model=H100"), ("--memory=300G", "memory=300G"), ("--gpus=2", "gpus=2")):
-        asked = a.run("submit", "--paused", option, "--", "true")
-        edited = a.run("edit", str(i), key)
+        run = a.run if key == "gpus=2" else functools.partial(warned, a)
+        asked = run("submit", "--paused", option, "--", "true")
+        edited = run("edit", str(i), key)
         assert edited.stderr == asked.stderr and ("warning" in edited.stderr) == (key != "gpus=2"), (asked, edited)
         assert a.run("edit", str(i), "model=h200", "memory=", "gpus=").stderr == ""
     # What is said now counts with what was said before.
-    assert "no GPU of this node is of that model" in words(a.run("edit", str(i), "model=a100"))
-    assert "no GPU of this node is of that model" in words(a.run("edit", str(i), "memory=1G"))
+    assert "no GPU of this node is of that model" in words(warned(a, "edit", str(i), "model=a100"))
+    assert "no GPU of this node is of that model" in words(warned(a, "edit", str(i), "memory=1G"))
     assert a.run("edit", str(many), "memory=1G").returncode == 0
     assert a.run("edit", str(many), "gpus=8", check=False).returncode == 1
 

@@ -65,7 +65,9 @@ def test_off_of_tasks_without_an_agent(queue):
     off = subprocess.Popen([q.m.tenure, "off", "--drain"], env=q.m.env, text=True, stderr=subprocess.PIPE)
     assert wait_for(lambda: q.now()["queue"]["draining"])
     q.kill()
-    assert f"task {i} runs on here" in " ".join(off.communicate(timeout=HANG)[1].split()) and off.returncode == 1
+    said = " ".join(off.communicate(timeout=HANG)[1].split())
+    assert off.returncode == 1 and (f"task {i} runs on here" in said or f"task {i} was not committed" in said), said
+    refused(q, f"task {i} runs on here")  # its shim, which was busy with the end of its agent, has time now
     q.start("--no-hold")
     assert q.m.run(q.m.tenure, "off", "--stop-tasks").returncode == 0
     assert q.task(i)["state"] == "cancelled"

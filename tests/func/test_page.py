@@ -816,6 +816,7 @@ def test_a_yield_is_a_mark_on_the_strip_of_another_node(page, world):
 
 def test_another_node_on_its_bad_days(page, world):
     """It tells nothing that is to be believed, is of an earlier version, or is dead: that is said of it alone."""
+    world.expire = "10s"  # or one that stands still for a moment is cleared away, and tells its day again ten minutes later
     a, b = two_that_know_each_other(world)
     must_come(lambda: history(a, "beta"))
     (b.spool / "agents/beta,history").write_text("rubbish")

@@ -85,7 +85,7 @@ def test_the_session_is_true(build, env, home, tmp_path, name):
                 return stable(patience.run(args, stderr=subprocess.STDOUT, **where).stdout, home)
             if command.startswith("tenure wait"):
                 got = stable(waited(home, said, args, **where), home)
-            elif re.match(r"tenure (list|why|logs|status|instances|nodes)", command):
+            elif re.match(r"tenure (list|why|logs|status|instances|nodes|alloc .*--now)", command):  # which takes itself back
                 # What matched once may have changed since.
                 got = wait_for(lambda said=said: (got := run()) == stable(said, home) and got, 5) or run()
             else:

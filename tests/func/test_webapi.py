@@ -663,6 +663,7 @@ def test_what_the_agent_tells(web):
 
 def test_what_other_nodes_tell(world):
     """Both the use of their devices and their day come from the queue; answers are checked against openapi.json."""
+    world.expire = "1m"
     a, b = two_that_know_each_other(world)
     w = Web(a)
     try:
