@@ -116,7 +116,8 @@ int end_record_read(const char *dir, const char *token, struct task_record *ret,
 /* Whether there is one, or it cannot be said that there is none. */
 bool end_record_exists(const char *dir, const char *token);
 
-/* Where what is there is not one: it becomes DIR/TOKEN.json.bad, for people. 0 or -errno. */
+/* Where what is there is not one: it becomes DIR/TOKEN.json.bad, for people, and is as new as that.
+ * 0 or -errno. */
 #define RECORD_BAD_END ".json.bad"
 int end_record_set_aside(const char *dir, const char *token, struct err *e);
 
