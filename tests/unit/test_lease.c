@@ -194,6 +194,48 @@ static void test_use_of_the_unlisted_counts_from_the_hand_over(void **state)
 	assert_int_equal(lease_usage_message(l).peak_bytes, 40 * GIBS);
 }
 
+static int connect_agent(struct client *c, int pair[2])
+{
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	c->fd = pair[0];
+	return pair[1];
+}
+
+/* The agent counts what a task used when it hears of the end, so the last figures go before it. */
+static void test_last_use_is_told_before_the_end(void **state)
+{
+	struct world *w = *state;
+	struct client *c = &w->g->clients[0];
+	union {
+		struct msg_head head;
+		struct msg_lease_use use;
+		char room[PROTO_MSG_MAX];
+	} got = { .use = { .peak_bytes = 0 } };
+	uint64_t peak = 0;
+	int pair[2];
+
+	c->policy.hold = 0;
+	w->d->hold.check = true;
+	see(w, 0, NULL, 0, 0);
+	(void)grant_with(w, 0);
+	see(w, 0, NULL, 0, 0);
+	see_with(w, 2 * GIBS, getpid());
+
+	int far = connect_agent(c, pair);
+
+	unlease(w);
+	see(w, 0, NULL, 0, 0);
+	assert_int_equal(w->d->ledger.n_leases, 0);
+	while (sock_recv(far, &got, sizeof(got)) > 0 && got.head.type != MSG_UNLEASED)
+		if (got.head.type == MSG_LEASE_USE)
+			peak = got.use.peak_bytes;
+	assert_int_equal(got.head.type, MSG_UNLEASED);
+	assert_int_equal(peak, GIBS);
+	c->fd = fd_close(c->fd);
+	(void)close(far);
+}
+
 /* A task is over whose agent is there: the memory is left alone until that one has planned. */
 static void end_of_a_task(struct world *w, int *ret_agent)
 {
@@ -623,14 +665,6 @@ static void test_agent_that_does_not_read(void **state)
 	assert_int_equal(c->fd, -1);
 }
 
-static int connect_agent(struct client *c, int pair[2])
-{
-	assert_int_equal(
-		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
-	c->fd = pair[0];
-	return pair[1];
-}
-
 /* It was stopped, so it could not be told that its task is gone; then it was killed. What is left
  * of the task stands in nobody's way. */
 static void test_end_that_a_dead_agent_was_not_told(void **state)
@@ -762,6 +796,7 @@ int main(void)
 		TEST(test_use_counts_from_the_hand_over),
 		TEST(test_use_where_nothing_was_held),
 		TEST(test_use_of_the_unlisted_counts_from_the_hand_over),
+		TEST(test_last_use_is_told_before_the_end),
 		TEST(test_chain_of_tasks),
 		TEST(test_end_of_a_chain),
 		TEST(test_chain_whose_next_task_waits_for_others),

@@ -107,14 +107,30 @@ static struct msg_unleased unleased_of(struct guard *g, const struct lease *l)
 	return m;
 }
 
+static int tell_use(struct guard *g, struct client *c, struct lease *l)
+{
+	struct msg_lease_use m = lease_usage_message(l);
+
+	return sock_send(c->fd, &m, sizeof(m));
+}
+
+/* The figures of all of it before its end, at which the agent counts them. */
+static int tell_end(struct guard *g, struct client *c, struct lease *l)
+{
+	struct msg_unleased m = unleased_of(g, l);
+
+	if (l->use.looked_ns && tell_use(g, c, l) == -EAGAIN)
+		return -EAGAIN;
+	return sock_send(c->fd, &m, sizeof(m));
+}
+
 /* It is gone: say so, and end it. What cannot be said just now is what a new agent is not told. */
 static void finish(struct guard *g, struct lease *l)
 {
 	struct client *c = client_find(g, l->instance);
-	struct msg_unleased m = unleased_of(g, l);
 
-	if (c && c->fd >= 0 && sock_send(c->fd, &m, sizeof(m)) == -EAGAIN) {
-		l->due |= DUE_USE | DUE_UNLEASED; /* the figures of all of it, whoever hears them */
+	if (c && c->fd >= 0 && tell_end(g, c, l) == -EAGAIN) {
+		l->due |= DUE_UNLEASED;
 		return;
 	}
 	lease_end(g, l);
@@ -479,28 +495,19 @@ static int tell_state(struct guard *g, struct client *c, struct lease *l)
 
 static int tell_unleased(struct guard *g, struct client *c, struct lease *l)
 {
-	struct msg_unleased m = unleased_of(g, l);
-	int r = sock_send(c->fd, &m, sizeof(m));
+	int r = tell_end(g, c, l);
 
 	if (r != -EAGAIN)
 		lease_end(g, l);
 	return r;
 }
 
-static int tell_use(struct guard *g, struct client *c, struct lease *l)
-{
-	struct msg_lease_use m = lease_usage_message(l);
-
-	return sock_send(c->fd, &m, sizeof(m));
-}
-
 static const struct {
 	uint32_t due;
 	int (*tell)(struct guard *g, struct client *c, struct lease *l);
 } tellers[] = {
-	{ DUE_STATE, tell_state },	 { DUE_GRANTED, tell_granted }, { DUE_TAKEN, tell_taken },
-	{ DUE_USE, tell_use }, /* before the end, which takes the entry away */
-	{ DUE_UNLEASED, tell_unleased },
+	{ DUE_STATE, tell_state }, { DUE_GRANTED, tell_granted },   { DUE_TAKEN, tell_taken },
+	{ DUE_USE, tell_use },	   { DUE_UNLEASED, tell_unleased }, /* ends it */
 };
 
 /* False: the socket is full. */
