@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import pathlib
+import time
 
 import pytest
 
@@ -18,13 +19,16 @@ def auto(q, i):
 
 
 def takes(q, name, share, *args, then="true"):
-    """A task of that name that uses so many per cent of its GPU until that was seen, and is over."""
+    """A task of that name that uses so many per cent of its GPU until that was seen, and is over. What is known of whose
+    memory it is may be older than what is known of the memory, so that one more look has to be over."""
     go = f"{q.home}/go-"
     i = q.submit("-n", name, "-g", "1", *args, "--", "sh", "-c", f"echo asks for $TENURE_GPU_MEMORY; "
                  f"{q.newcomer} --take {share}% --stay 600 & {until(f'{go}$TENURE_TASK_ID')}; kill $!; wait; {then}")
     q.begun(i)
     gpu, = next(t["gpus"] for t in q.now()["queue"]["tasks"] if t["id"] == i)
     must_come(lambda: (d := q.device(gpu))["state"] == "lent" and d["memory_used_bytes"] > 0.95 * share / 100 * d["memory_total_bytes"])
+    since = time.monotonic()
+    must_come(lambda: (asked := time.monotonic()) - q.device(gpu)["age_s"] > since)
     pathlib.Path(f"{go}{i}").touch()
     q.wait(i, "done" if then == "true" else "failed")
     return i

@@ -239,6 +239,7 @@ static void test_memory_of_a_process_moves(void **state)
 	driver_reset();
 	driver.listed = 1;
 	eyes = open_eyes();
+	wait_for_sight(eyes, &s);
 	eyes_set_period(eyes, 0, 2 * NS_PER_MS, false);
 	while (!at_once && clock_mono_ns() < end) { /* that second may just be over */
 		driver.listed += GIBS;

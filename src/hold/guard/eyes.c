@@ -297,7 +297,7 @@ static bool is_quiet(const struct eyes *eyes, uint64_t now)
 	return !eyes->hint;
 }
 
-static bool moved(uint64_t bytes, uint64_t was)
+static bool differs(uint64_t bytes, uint64_t was)
 {
 	return (bytes > was ? bytes - was : was - bytes) > MOVED_BYTES;
 }
@@ -308,14 +308,14 @@ static bool same_procs(const struct gpu_procs *a, const struct gpu_procs *b)
 	if (a->n != b->n)
 		return false;
 	for (uint32_t i = 0; i < a->n; i++)
-		if (a->p[i].pid != b->p[i].pid || moved(a->p[i].used_bytes, b->p[i].used_bytes))
+		if (a->p[i].pid != b->p[i].pid || differs(a->p[i].used_bytes, b->p[i].used_bytes))
 			return false;
 	return true;
 }
 
 static bool memory_moved(const struct slot *s, const struct gpu_look *look)
 {
-	return moved(look->used, s->sample.look.used);
+	return differs(look->used, s->sample.look.used);
 }
 
 static bool is_news(const struct slot *s, int code, const struct gpu_look *look, bool deep)

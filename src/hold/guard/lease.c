@@ -107,33 +107,20 @@ static struct msg_unleased unleased_of(struct guard *g, const struct lease *l)
 	return m;
 }
 
-static int tell_use(struct guard *g, struct client *c, struct lease *l)
-{
-	struct msg_lease_use m = lease_usage_message(l);
+static bool tell_lease(struct guard *g, struct client *c, struct lease *l, uint32_t kinds);
 
-	return sock_send(c->fd, &m, sizeof(m));
-}
-
-/* The figures of all of it before its end, at which the agent counts them. */
-static int tell_end(struct guard *g, struct client *c, struct lease *l)
-{
-	struct msg_unleased m = unleased_of(g, l);
-
-	if (l->use.looked_ns && tell_use(g, c, l) == -EAGAIN)
-		return -EAGAIN;
-	return sock_send(c->fd, &m, sizeof(m));
-}
-
-/* It is gone: say so, and end it. What cannot be said just now is what a new agent is not told. */
+/* It is gone: say so, and end it. What cannot be said just now is what a new agent is not told. The
+ * agent counts what it used when it hears of the end, so the figures of all of it go before that.
+ */
 static void finish(struct guard *g, struct lease *l)
 {
 	struct client *c = client_find(g, l->instance);
 
-	if (c && c->fd >= 0 && tell_end(g, c, l) == -EAGAIN) {
-		l->due |= DUE_UNLEASED;
-		return;
-	}
-	lease_end(g, l);
+	l->due |= DUE_UNLEASED | (l->use.came_ns ? DUE_USE : 0);
+	if (c && c->fd >= 0)
+		(void)tell_lease(g, c, l, DUE_USE | DUE_UNLEASED);
+	else
+		lease_end(g, l);
 }
 
 void lease_end_untold(struct guard *g, const char *instance)
@@ -495,19 +482,28 @@ static int tell_state(struct guard *g, struct client *c, struct lease *l)
 
 static int tell_unleased(struct guard *g, struct client *c, struct lease *l)
 {
-	int r = tell_end(g, c, l);
+	struct msg_unleased m = unleased_of(g, l);
+	int r = sock_send(c->fd, &m, sizeof(m));
 
 	if (r != -EAGAIN)
 		lease_end(g, l);
 	return r;
 }
 
+static int tell_use(struct guard *g, struct client *c, struct lease *l)
+{
+	struct msg_lease_use m = lease_usage_message(l);
+
+	return sock_send(c->fd, &m, sizeof(m));
+}
+
 static const struct {
 	uint32_t due;
 	int (*tell)(struct guard *g, struct client *c, struct lease *l);
 } tellers[] = {
-	{ DUE_STATE, tell_state }, { DUE_GRANTED, tell_granted },   { DUE_TAKEN, tell_taken },
-	{ DUE_USE, tell_use },	   { DUE_UNLEASED, tell_unleased }, /* ends it */
+	{ DUE_STATE, tell_state },	 { DUE_GRANTED, tell_granted }, { DUE_TAKEN, tell_taken },
+	{ DUE_USE, tell_use }, /* before the end, which takes the entry away */
+	{ DUE_UNLEASED, tell_unleased },
 };
 
 /* False: the socket is full. */
