@@ -14,7 +14,15 @@
 #define LOOK_S 5  /* between two looks at the file */
 #define SAVE_S 60 /* until what went well is written, which nothing waits for */
 
+#define REPORT_NS (3 * NS_PER_S) /* for the guard to read a report, and to tell it */
+
 _Static_assert(sizeof(((struct view_quarantine *)0)->text) == QUARANTINE_WORDS_MAX, "it has room");
+
+/* A task that failed and has not said why: the driver's report of an error may be read later. */
+struct unjudged {
+	struct quarantine_outcome o;
+	uint64_t until_ns; /* monotonic */
+};
 
 struct device_trust {
 	const struct view *view;
@@ -32,6 +40,8 @@ struct device_trust {
 		char uuid[QUARANTINE_UUID_MAX];
 		enum quarantine_state state;
 	} told[PROTO_DEVICES_MAX]; /* by slot: what was said of it last */
+	size_t n_unjudged;
+	struct unjudged *unjudged;
 	struct view_quarantine shown[PROTO_DEVICES_MAX];
 };
 
@@ -194,6 +204,36 @@ static bool what_failed(const struct device_trust *t, const struct attempt *a, c
 	return what[0];
 }
 
+static void await_report(struct device_trust *t, const struct quarantine_outcome *o)
+{
+	t->unjudged = xrealloc(t->unjudged, t->n_unjudged + 1, sizeof(*t->unjudged));
+	t->unjudged[t->n_unjudged++] =
+		(struct unjudged){ .o = *o, .until_ns = clock_mono_ns() + REPORT_NS };
+}
+
+/* What is known by now; what blames nothing in time is forgotten. */
+static void judge_late(struct device_trust *t)
+{
+	uint64_t mono = clock_mono_ns(), now = clock_wall_ns();
+	size_t left = 0, n = t->n_unjudged;
+
+	for (size_t i = 0; i < n; i++) {
+		struct unjudged u = t->unjudged[i];
+		uint32_t xid = xid_of(t->view, u.o.uuid);
+
+		if (xid) {
+			(void)str_print(u.o.what, sizeof(u.o.what), "XID %u", xid);
+			quarantine_note(t->q, &u.o, now);
+			t->unsaved = t->urgent = true;
+		} else if (mono < u.until_ns) {
+			t->unjudged[left++] = u;
+		}
+	}
+	t->n_unjudged = left;
+	if (left < n && t->urgent)
+		sync_file(t);
+}
+
 void device_trust_on_over(struct device_trust *t, const struct attempt *a, bool well)
 {
 	uint64_t now = clock_wall_ns();
@@ -208,9 +248,11 @@ void device_trust_on_over(struct device_trust *t, const struct attempt *a, bool 
 	for (size_t i = 0; i < a->uuids.n; i++) {
 		bool bad = what_failed(t, a, a->uuids.texts[i], o.what);
 
+		(void)str_copy(o.uuid, sizeof(o.uuid), a->uuids.texts[i]);
+		if (a->failed && !bad)
+			await_report(t, &o);
 		if (!bad && !well)
 			continue;
-		(void)str_copy(o.uuid, sizeof(o.uuid), a->uuids.texts[i]);
 		quarantine_note(t->q, &o, now);
 		some = some || bad || quarantine_find(t->q, o.uuid);
 	}
@@ -224,12 +266,14 @@ void device_trust_on_over(struct device_trust *t, const struct attempt *a, bool 
 
 void device_trust_look(struct device_trust *t)
 {
+	judge_late(t);
 	show_all(t);
 }
 
 void device_trust_watch(struct device_trust *t)
 {
 	quarantine_tick(t->q, clock_wall_ns());
+	judge_late(t);
 	show_all(t);
 	t->since_look_s++;
 	t->since_save_s++;
@@ -261,8 +305,17 @@ struct device_trust *device_trust_new(const struct view *view, struct spooler *s
 	return t;
 }
 
+void device_trust_end(struct device_trust *t)
+{
+	if (!t->unsaved)
+		return;
+	t->urgent = true;
+	sync_file(t);
+}
+
 void device_trust_free(struct device_trust *t)
 {
+	free(t->unjudged);
 	t->q = quarantine_free(t->q);
 	free(t->path);
 	free(t);

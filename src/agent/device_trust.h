@@ -19,6 +19,8 @@ struct device_trust;
 struct device_trust *device_trust_new(const struct view *view, struct spooler *spooler,
 				      struct eventlog *eventlog, void (*changed)(void *user),
 				      void *user);
+/* The agent ends: what is not written yet is. */
+void device_trust_end(struct device_trust *t);
 /* The spooler is idle. */
 void device_trust_free(struct device_trust *t);
 

@@ -931,6 +931,7 @@ void dispatch_end(struct dispatch *q, const char *why)
 	recovery_stop(q->recovery);
 	groupcommit_stop(q->groupcommit);
 	orderbox_stop(q->orderbox);
+	device_trust_end(q->trust);
 	/* What is not known yet may run on as well, and then our name is what keeps its lanes. */
 	node_watch_end(q->node_watch,
 		       q->place.tasks || !recovery_is_settled(q->recovery) || !dispatch_is_open(q));

@@ -109,7 +109,6 @@ static const struct {
 	JOB_KEY("asked_ns", BIG, asked_ns, 0),
 	JOB_KEY("named", FLAG, named, 0),
 	JOB_KEY("first", FLAG, first, 0),
-	JOB_KEY("told", FLAG, told, 0),
 	JOB_KEY("stay", FLAG, stay, 0),
 	JOB_KEY("lost", FLAG, lost, 0),
 	JOB_KEY("cancelled", FLAG, cancelled, 0),

@@ -43,7 +43,6 @@ struct pool_job {
 	uint64_t start_ns;		  /* wall, by the engine: when it began, or may */
 	bool first;			  /* submitted because `up` asked for it, whatever waits */
 	bool lost;			  /* it ended and no agent had reported */
-	bool told;			  /* its agent, that the pool is down */
 	bool stay;	/* its agent is one of those that are there whatever waits */
 	bool cancelled; /* by us */
 };

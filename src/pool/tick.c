@@ -177,7 +177,7 @@ static void reopen_job(struct pool_job *job)
 {
 	job->agent[0] = '\0';
 	job->began_s = job->ended_s = 0;
-	job->lost = job->cancelled = job->told = false;
+	job->lost = job->cancelled = false;
 	job->phase = POOL_JOB_SUBMITTED;
 }
 
@@ -642,19 +642,19 @@ static bool cancel_some(struct tick *t, const struct pool_decision *d)
 
 /* ---- all of it ---- */
 
-/* Whoever serves a pool that is down ends when its tasks have; one that came up later, too. */
+/* Whoever serves a pool that is down ends when its tasks have; one that came up later, too. One
+ * that is just beginning, or begins anew, takes no order that was there before: it is told until it
+ * does.
+ */
 static void tell_agents(struct tick *t)
 {
 	json_t *order = json_pack("{s:s, s:s}", "command", "shutdown", "how", "drain");
-	char sent[SPOOL_PATH_MAX];
 
 	for (size_t i = 0; i < t->jobs.n; i++) {
-		struct pool_job *job = &t->jobs.all[i];
+		const struct pool_job *job = &t->jobs.all[i];
 
-		if (job->phase == POOL_JOB_ENDED || !t->live[i] || job->told)
-			continue;
-		job->told = control_send(t->sp, job->agent, order, sent, NULL) == 0;
-		save(t, job);
+		if (job->phase != POOL_JOB_ENDED && t->live[i] && t->serves[i])
+			(void)control_send_as(t->sp, job->agent, job->token, order, NULL);
 	}
 	json_decref(order);
 }

@@ -73,6 +73,15 @@ static int read_json(const struct spool *sp, const char *path, const char *name,
 	return 0;
 }
 
+int control_send_as(const struct spool *sp, const char *agent, const char *name,
+		    const json_t *order, struct err *e)
+{
+	char path[SPOOL_PATH_MAX];
+
+	(void)str_print(path, sizeof(path), "control/%.64s,%s" ORDER_SUFFIX, agent, name);
+	return write_json(sp, path, order, e);
+}
+
 int control_answer_read(const struct spool *sp, const char *sent, json_t **ret, struct err *e)
 {
 	char path[SPOOL_PATH_MAX];

@@ -20,6 +20,10 @@
 /* ret: SPOOL_PATH_MAX bytes for control_answer_read(). */
 int control_send(const struct spool *sp, const char *agent, const json_t *order, char *ret,
 		 struct err *e);
+/* The same under a name of its own (a token): one that is not taken yet is replaced. Nobody waits
+ * for the answer: it is said again until it is seen to be done. */
+int control_send_as(const struct spool *sp, const char *agent, const char *name,
+		    const json_t *order, struct err *e);
 /* 0 and a new reference; 1: there is no answer yet; negative. */
 int control_answer_read(const struct spool *sp, const char *sent, json_t **ret, struct err *e);
 /* True: no agent had taken the order, and none will. */

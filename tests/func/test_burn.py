@@ -39,10 +39,11 @@ def start(m, *args, seconds="60s"):
 
 
 def watched(m, *args, errors="0", seconds="60s"):
-    """One of products on a terminal, when it tells what it has computed, with so many wrong results (an expression)."""
+    """One of products on a terminal, when it tells what it has computed, with so many wrong results (an expression). At
+    first there is a speed before anything was compared: a product is compared while the next ones are computed."""
     t = Terminal([m.tenure, "burn", "--for", seconds, "--load", "tensor", *map(str, args)], m.env, 24, 110)
     try:
-        must_come(lambda: re.search(rf"\d\.\d +- +\d+ +\d+ C +{errors} +testing", plain(t.read())), 30)
+        must_come(lambda: re.search(rf"[1-9]\d* of \d+ s +\d+\.\d +- +\d+ +\d+ C +{errors} +testing", plain(t.read())), 30)
     except AssertionError:
         t.close()
         raise

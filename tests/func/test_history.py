@@ -47,23 +47,34 @@ def test_history(queue, tmp_path):
     assert text.index(" every ") < text.index(" many ") and "PEAK" in text
 
 
-def test_gpu_figures(queue):
+def test_gpu_figures(queue, tmp_path):
     """What a task used of its GPUs is in the trailer of its log and in the spool, an agent later, too."""
     q = queue()
     q.start("--memory", "95%")
     assert wait_for(lambda: q.held() == [0, 1])
     none = q.submit("-g", "0", "--", "true")
-    for stay in 6, 12, 24:  # until one is long enough here for the next agent to meet it
-        i = q.submit("-g", "2", "--", q.newcomer, "--take", "60%", "--stay", str(stay), "--all-devices")
-        must_come(lambda i=i: q.now()["devices"][0]["state"] == "lent" or q.task(i)["state"] == "done")
-        time.sleep(0.5)
-        q.kill()
-        q.start("--memory", "95%")
-        met = q.task(i)["state"] == "running"
-        q.wait(i, "done", 40)
-        if met:
-            break
-    assert met
+    go = tmp_path / "go"
+    words = (q.newcomer, "--take", "60%", "--stay", "600", "--all-devices")
+    i = q.submit("-g", "2", "--", "sh", "-c", f'"$0" "$@" & {until(go)}; kill $!; wait', *words)
+    q.begun(i, 2)
+    must_come(lambda: [d["state"] for d in q.now()["devices"]] == ["lent", "lent"])
+    time.sleep(0.5)
+    q.kill()
+    q.start("--memory", "95%")
+    # The next agent has found its shim when that has told it since when it runs.
+    must_come(lambda: [t["id"] for t in q.now()["queue"]["tasks"] if t["for_s"] is not None] == [i])
+
+    def looked_since(moment):
+        asked = time.monotonic()
+        ages = [d["age_s"] for d in q.now()["devices"]]  # none, while its guard is not known
+        return len(ages) == 2 and None not in ages and asked - max(ages) > moment
+    # The trailer has what its shim has heard. That is told once a second, behind a look: it was when, a second from now, one
+    # look more than the next one is known.
+    for later in (1, 0):
+        since = time.monotonic() + later
+        must_come(lambda since=since: looked_since(since))
+    go.touch()
+    q.wait(i, "done")
     total = q.now()["devices"][0]["memory_total_bytes"]
     end = json.loads(q.m.run(q.m.tenure, "show", str(i), "--json").stdout)["end"]
     assert end["gpus"] == 2 and 1.15 * total < end["gpu_peak_bytes"] < 1.3 * total, end
@@ -71,7 +82,7 @@ def test_gpu_figures(queue):
     shown = q.m.run(q.m.tenure, "show", str(i)).stdout
     assert re.search(r"^used +2 GPUs, peak memory [0-9.]+ GiB, mean utilisation [0-9]+%$", shown, re.M)
     assert re.search(r"^ended +20.*, exit code 0$", shown, re.M) and "{" not in shown, shown
-    assert re.search(rf"^argv +{q.newcomer} --take 60% --stay {stay} --all-devices$", shown, re.M), shown
+    assert re.search(rf"^argv +sh -c '[^']+' {' '.join(words)}$", shown, re.M), shown
     said = must_come(lambda: re.search(r"=== gpu +peak memory ([0-9.]+) GiB, mean utilisation [0-9]+%", q.log(i)))
     assert float(said[1]) == pytest.approx(end["gpu_peak_bytes"] / 2**30, abs=0.1), q.log(i)
     q.wait(none, "done")

@@ -165,11 +165,13 @@ def test_what_an_agent_writes(queue, tmp_path):
     must_come(lambda: (q.device(0).get("health") or {}).get("energy_j") is not None, 30)
     must_come(lambda: q.held() == [0] and q.device(0)["for_s"] > 6, 30)  # the power, too, was read since
     power = q.device(0)["power_w"]
-    assert not events(q, "meter") and 5 < ledger(q)["held"]["gpu_s"] < 600  # the agent is asked
+    assert not events(q, "meter")
+    must_come(lambda: 5 < ledger(q)["held"]["gpu_s"] < 600)  # the agent is asked, and has a second to answer
+    watch = Stopwatch()
     i = q.submit("-g", "1", "-n", "sleeps", "--", "sleep", "2")
     q.wait(i, "done")
+    slack = watch.stretch()
     must_come(lambda: q.held() == [0])
-    watch = Stopwatch()
     assert q.m.newcomer("--take", "30%", "--retry", "--stay", "1")["last_result"] == 0
     must_come(lambda: len(events(q, "yield")) == 1 and q.held() == [0], 20)
     q.run("off")
@@ -177,8 +179,8 @@ def test_what_an_agent_writes(queue, tmp_path):
     doc, end = ledger(q), record(q, i)
     task, = doc["tasks"]
     assert task["used_gpu_s"] == pytest.approx(end["time"] - end["begun"], abs=1e-3)
-    # The agent hears a moment after its start that it runs.
-    slack = watch.stretch()
+    # The agent hears a moment after its start that it runs. Of all this time a standstill just then would be little.
+    slack = max(slack, watch.stretch())
     assert task["empty_gpu_s"] == task["empty_known_gpu_s"] == pytest.approx(task["energy_known_gpu_s"], abs=1e-3)
     assert 0 < task["empty_gpu_s"] <= task["used_gpu_s"] + 1e-3 and task["used_gpu_s"] - task["empty_gpu_s"] <= slack
     held = sorted(events(q, "held") + events(q, "yield") + events(q, "lent") + events(q, "release"), key=when)

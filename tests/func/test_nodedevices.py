@@ -37,7 +37,6 @@ def states(doc):
 
 def test_what_its_gpus_are_used_for_now(world):
     a, b = two_that_stay(world)
-    own = {d["uuid"]: d for d in b.now()["devices"]}
     b.m.start("--take", "50%", "--stay", "1000")
     i = b.submit("-g", "1", "--", "sleep", "1000")
 
@@ -51,11 +50,12 @@ def test_what_its_gpus_are_used_for_now(world):
     assert doc["format"] == 1 and doc["node"]["agent"] in ("alpha", "beta") and doc["node"]["state"] == "alive"
     assert 0 <= doc["age_s"] < HANG
     busy = must_come(lambda: next((d for d in (devices(a, "beta") or {"devices": []})["devices"]
-                                   if d["state"] == "busy" and d["memory_used_bytes"] > 0.4 * d["memory_total_bytes"]), None))
-    device = own[busy["uuid"]]
+                                   if d["state"] == "busy" and d["use"] is None  # as soon as the task has given it back
+                                   and d["memory_used_bytes"] > 0.4 * d["memory_total_bytes"]), None))
+    device, = (d for d in b.now()["devices"] if d["uuid"] == busy["uuid"])
     for same in ("gpu", "mig", "name", "memory_total_bytes", "power_limit_w"):
         assert busy[same] == device[same], same
-    assert busy["use"] is None and busy["held_bytes"] == 0 and busy["for_s"] is not None
+    assert busy["held_bytes"] == 0 and busy["for_s"] is not None
     assert 0 <= busy["utilisation"] <= 100 and busy["power_w"] > 0 and busy["temperature_c"] > 0
     # As a person reads it.
     said = a.run("devices", "--node", "beta").stdout
@@ -135,7 +135,7 @@ def test_a_day_that_is_not_to_be_believed(world):
             " ".join(done.stderr.split()), what
     # Nothing else of the node is worse for it, and its agent goes on.
     assert len(devices(a, "beta")["devices"]) == len(b.now()["devices"])
-    assert history(a, "alpha")["devices"]
+    assert must_come(lambda: history(a, "alpha"))["devices"]
 
 
 def test_a_day_that_is_huge_a_link_or_a_pipe(world, tmp_path):
@@ -191,6 +191,8 @@ def test_an_agent_of_an_earlier_version(world):
     world.expire = "60s"  # or it is cleared away
     a, b = two_that_know_each_other(world)
     must_come(lambda: history(a, "beta"))
+    # What it told before it had looked at them would stay: they are busy until then.
+    must_come(lambda: [d["state"] for d in (devices(a, "beta") or {"devices": []})["devices"]] == ["idle", "idle"])
     make_earlier(b)
     told = devices(a, "beta")
     assert told["age_s"] is None and [d["utilisation"] for d in told["devices"]] == [None, None]

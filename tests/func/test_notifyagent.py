@@ -459,10 +459,14 @@ def test_it_is_said_that_nothing_is_sent(told):
     q.start("--no-hold")
     assert "Nobody is told" in q.run("notify").stdout
     config.write_text(block)
-    done = q.run("notify")
-    assert "c (command): /bin/true" in done.stdout and "The agent here sends NOTHING" in done.stdout
-    assert json.loads(q.run("notify", "--json").stdout)["agent"] == "silent"
+
+    def agent():
+        """None: it has not answered within the two seconds that it has."""
+        return json.loads(q.run("notify", "--json").stdout).get("agent")
+    assert must_come(agent) == "silent"
+    said = must_come(lambda: "The agent here" in (s := q.run("notify").stdout) and s)
+    assert "c (command): /bin/true" in said and "The agent here sends NOTHING" in said
     assert q.run("reload").returncode == 0
-    assert json.loads(q.run("notify", "--json").stdout)["agent"] == "sends" and "NOTHING" not in q.run("notify").stdout
+    assert must_come(agent) == "sends" and "NOTHING" not in q.run("notify").stdout
     assert q.run("off").returncode == 0
-    assert "No agent of this instance runs here" in q.run("notify").stdout
+    must_come(lambda: "No agent of this instance runs here" in q.run("notify").stdout)

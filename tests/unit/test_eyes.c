@@ -21,6 +21,7 @@ static struct {
 	_Atomic int loads, unloads, starts;
 	_Atomic bool mismatch; /* NVML starts only from a library that is loaded after this */
 	_Atomic uint64_t used, listed; /* by all, and by the one process; 0: there is none */
+	_Atomic uint64_t grows;	       /* at each list */
 	_Atomic unsigned int looks, at_depth[GPU_LOOK_ALL + 1];
 	struct eyes *_Atomic asked; /* for another look, while one is made: once */
 	_Atomic unsigned int parts[HEALTH_PART_MAX], figures;
@@ -82,6 +83,7 @@ int __wrap_gpu_look_at(const struct nvml *n, struct gpu_device *dev, enum gpu_de
 {
 	*ret = (struct gpu_look){ .valid = GPU_VALID_MEM, .total = 80 * GIBS };
 	ret->begin_ns = ret->end_ns = clock_mono_ns();
+	driver.used += depth >= GPU_LOOK_QUICK ? driver.grows : 0;
 	ret->used = driver.used;
 	ret->free = ret->total - ret->used;
 	if (driver.listed && depth >= GPU_LOOK_QUICK)
@@ -219,6 +221,7 @@ static void test_check_that_is_followed_by_news(void **state)
 	wait_for_sight(eyes, &s);
 	assert_int_equal(s.look.used, 3 * GIBS);
 	assert_true(s.checked);
+	assert_true(s.complete); /* its utilisation counts, too */
 	driver.used = 4 * GIBS;
 	wait_for_looks(4);
 	wait_for_sight(eyes, &s);
@@ -248,6 +251,25 @@ static void test_memory_of_a_process_moves(void **state)
 		at_once = !s.complete;
 	}
 	assert_true(at_once);
+	eyes_close(eyes);
+}
+
+/* No look sees much of it. */
+static void test_memory_moves_bit_by_bit(void **state)
+{
+	uint64_t end = clock_mono_ns() + PATIENT * NS_PER_S;
+	struct eyes *eyes;
+	struct sample s = { 0 };
+
+	driver_reset();
+	eyes = open_eyes();
+	wait_for_sight(eyes, &s);
+	driver.grows = 4ULL << 20;
+	eyes_set_period(eyes, 0, 2 * NS_PER_MS, false);
+	do
+		wait_for_sight(eyes, &s);
+	while (s.complete && clock_mono_ns() < end);
+	assert_false(s.complete);
 	eyes_close(eyes);
 }
 
@@ -445,6 +467,7 @@ int main(void)
 		cmocka_unit_test(test_asked_during_a_look),
 		cmocka_unit_test(test_check_that_is_followed_by_news),
 		cmocka_unit_test(test_memory_of_a_process_moves),
+		cmocka_unit_test(test_memory_moves_bit_by_bit),
 		cmocka_unit_test(test_calm),
 		cmocka_unit_test(test_health_is_read_between_looks),
 		cmocka_unit_test(test_health_waits_for_the_end_of_a_hint),

@@ -387,6 +387,10 @@ static void its_status_is_written_when_it_is_another_one(void **state)
 	world.status = "two";
 	next();
 	expect_status("alpha", "two");
+	/* Somebody had taken it for dead, and it goes on as it was. */
+	assert_int_equal(unlinkat(sp->fd, agent_status_path("alpha", path), 0), 0);
+	next();
+	expect_status("alpha", "two");
 	/* The agent has one name, and nobody takes the other file for an agent. */
 	assert_int_equal(node_watch_nodes(watch, &nodes), 0);
 	free(nodes);

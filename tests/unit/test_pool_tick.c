@@ -608,7 +608,36 @@ static void a_job_that_the_engine_begins_again_is_the_pools_again(void **state)
 	assert_int_equal(only_job(&w).phase, POOL_JOB_SUBMITTED);
 	assert_string_equal(only_job(&w).agent, "n1-again");
 	assert_int_equal(w.report.state.live, 1);
-	assert_true(only_job(&w).told); /* that the pool is down */
+	end(&w);
+}
+
+/* One that only begins takes no order that lies there, and whoever comes after it was not told. */
+static void an_agent_is_told_that_the_pool_is_down_until_it_drains(void **state)
+{
+	struct world w = begin();
+	struct heartbeat b = { .count = 2, .draining = true };
+	struct pool_job job;
+	char path[SPOOL_PATH_MAX], order[SPOOL_PATH_MAX];
+	struct err e = ERR_INIT;
+
+	(void)state;
+	need_one(&w);
+	tick(&w);
+	job = only_job(&w);
+	report(&w, "n1", job.token, false);
+	w.pool.down = true;
+	w.caller.by_agent = true;
+	write_pool(&w);
+	(void)str_print(order, sizeof(order), "control/n1,%s.json", job.token);
+	for (int i = 0; i < 2; i++) {
+		tick(&w);
+		assert_true(spool_exists(w.sp, order));
+		assert_int_equal(spool_unlink(w.sp, order, &e), 0);
+	}
+	b.who = self(w.sp, "n1");
+	assert_int_equal(heartbeat_write(w.sp, heartbeat_agent_path("n1", path), &b, &e), 0);
+	tick(&w);
+	assert_false(spool_exists(w.sp, order));
 	end(&w);
 }
 
@@ -926,6 +955,7 @@ int main(void)
 		WITH_SPOOL(an_agent_that_is_late_is_given_up),
 		WITH_SPOOL(a_node_is_avoided_where_there_are_others),
 		WITH_SPOOL(a_node_that_is_the_only_one_is_not_avoided),
+		WITH_SPOOL(an_agent_is_told_that_the_pool_is_down_until_it_drains),
 		WITH_SPOOL(agents_that_leave_at_once_are_not_replaced_at_once),
 		WITH_SPOOL(a_job_that_the_engine_begins_again_is_the_pools_again),
 		WITH_SPOOL(an_agent_under_which_a_task_ended_was_of_use),

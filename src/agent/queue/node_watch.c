@@ -457,20 +457,22 @@ static void note_unwritten(struct look *l, const char *path, int r)
 			      path, strerror(-r));
 }
 
-/* Behind the heartbeat: who reads it finds one that lives. */
+/* Behind the heartbeat: who reads it finds one that lives. Who took us for dead has removed it. */
 static void write_status(struct looker *lk, struct look *l)
 {
 	char path[SPOOL_PATH_MAX];
 	int r;
 
-	if (!l->status || (lk->status && strcmp(lk->status, l->status) == 0))
+	(void)agent_status_path(lk->agent, path);
+	if (!l->status ||
+	    (lk->status && strcmp(lk->status, l->status) == 0 && spool_exists(lk->sp, path)))
 		return;
 	free(take_ptr(lk->status));
 	r = agent_status_write(lk->sp, lk->agent, l->status, NULL);
 	if (r == 0)
 		lk->status = take_ptr(l->status);
 	else
-		note_unwritten(l, agent_status_path(lk->agent, path), r);
+		note_unwritten(l, path, r);
 }
 
 /* One that cannot be written is kept until it can, or the next one is there. */

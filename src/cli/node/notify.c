@@ -24,6 +24,8 @@ static void add_agent(const struct cmd_ctx *ctx, struct text_list *argv)
 	else if (code == CMD_OK)
 		text_list_add(argv, agent_helper(status, NOTIFIER_PROGRAM) ? "--agent=sends"
 									   : "--agent=silent");
+	else
+		cmd_warn("warning", "whether anything is sent is not known: %s", why.text);
 	json_decref(status);
 }
 

@@ -539,8 +539,11 @@ void client_on_time(struct guard *g, struct client *c, uint64_t now_ns)
 		struct msg_plain m = { .head = PROTO_HEAD(MSG_DROPPED, struct msg_plain) };
 
 		event_tell(g, c);
-		if (c->fd >= 0 && sock_send(c->fd, &m, sizeof(m)) == -EAGAIN)
-			return; /* it has not read what went before: the next turn tells */
+		/* It has not read what goes before, which must not overtake that: the next turn
+		 * tells. */
+		if (c->fd >= 0 &&
+		    (c->next_event <= g->last_event || sock_send(c->fd, &m, sizeof(m)) == -EAGAIN))
+			return;
 		c->dropping = false;
 		c->has_policy = false;
 		assign_all(g);

@@ -72,6 +72,7 @@ struct slot {
 	struct gpu_health health;
 	uint64_t health_seq;
 	struct sample sample;
+	struct gpu_look news; /* what the guard was told last, or is yet */
 };
 
 struct eyes {
@@ -91,6 +92,7 @@ struct eyes {
 	uint32_t n_errors;
 	struct eyes_error error[ERRORS_MAX];
 	struct eyes_delay delay;
+	uint64_t errors_ns; /* when they are read next */
 	/* of the thread alone: */
 	struct nvml nvml;
 	struct granted *granted; /* or NULL */
@@ -98,7 +100,6 @@ struct eyes {
 	uint64_t relist_ns; /* when the list is asked for again */
 	struct cost relist_cost;
 	struct gpu_errors errors;
-	uint64_t errors_ns; /* when they are read next */
 	uint64_t restart_ns;
 	struct gpu_look look;
 };
@@ -313,18 +314,14 @@ static bool same_procs(const struct gpu_procs *a, const struct gpu_procs *b)
 	return true;
 }
 
-static bool memory_moved(const struct slot *s, const struct gpu_look *look)
-{
-	return differs(look->used, s->sample.look.used);
-}
-
+/* Compared with what was told, and not with the look before: memory may move bit by bit. */
 static bool is_news(const struct slot *s, int code, const struct gpu_look *look, bool deep)
 {
 	if (deep || code != s->sample.code || !s->sample.seq)
 		return true;
 	if (code < 0)
 		return false;
-	return memory_moved(s, look) || !same_procs(&look->procs, &s->sample.look.procs);
+	return differs(look->used, s->news.used) || !same_procs(&look->procs, &s->news.procs);
 }
 
 static void keep_modes(struct gpu_look *look, const struct gpu_look *old, uint32_t which)
@@ -408,8 +405,9 @@ static void take_look(struct eyes *eyes, struct slot *s, int code, enum gpu_dept
 		s->due_ns = clock_mono_ns() + EYES_RETRY_NS;
 	}
 	if (news) {
-		s->sample.complete = deep;
-		s->sample.checked |= depth >= GPU_LOOK_ALL; /* until it is taken */
+		s->news = s->sample.look;
+		s->sample.complete |= deep; /* these until it is taken */
+		s->sample.checked |= depth >= GPU_LOOK_ALL;
 		s->sample.seq++;
 		notify(eyes);
 	}
@@ -484,7 +482,7 @@ static void look_at(struct eyes *eyes, struct slot *s)
 
 	int code = gpu_look_at(&eyes->nvml, &device, depth, &eyes->look, &e);
 	/* Only this thread writes samples, so that it may read them without the lock. */
-	bool moved = code == 0 && s->sample.seq && memory_moved(s, &eyes->look);
+	bool moved = code == 0 && s->sample.seq && differs(eyes->look.used, s->sample.look.used);
 
 	if (moved && depth == GPU_LOOK_MEMORY) {
 		depth = GPU_LOOK_PROCS;
@@ -915,6 +913,8 @@ bool eyes_sample(struct eyes *eyes, uint32_t slot, uint64_t seq, struct sample *
 
 	if (newer)
 		*ret = eyes->slots[slot].sample;
+	if (newer)
+		eyes->slots[slot].sample.complete = false;
 	if (newer && seq)
 		eyes->slots[slot].sample.checked = false;
 	(void)pthread_mutex_unlock(&eyes->lock);
@@ -987,6 +987,14 @@ void eyes_look_now(struct eyes *eyes, uint32_t slot)
 		eyes->slots[slot].due_ns = 0;
 		(void)pthread_cond_signal(&eyes->wake);
 	}
+	(void)pthread_mutex_unlock(&eyes->lock);
+}
+
+void eyes_errors_now(struct eyes *eyes)
+{
+	(void)pthread_mutex_lock(&eyes->lock);
+	eyes->errors_ns = 0;
+	(void)pthread_cond_signal(&eyes->wake);
 	(void)pthread_mutex_unlock(&eyes->lock);
 }
 

@@ -29,8 +29,9 @@ struct eyes;
 struct sample {
 	uint64_t seq;  /* raised with every look that is told; 0: never looked at */
 	int code;      /* 0, or why there is no look: -ENODEV lost, -EPROTO, -EIO */
-	bool complete; /* its utilisation was read: GPU_LOOK_UTIL at least */
-	bool checked;  /* and modes, by a look since what was taken before: GPU_LOOK_ALL */
+	bool complete; /* utilisation was read since what was taken before: GPU_LOOK_UTIL at least
+			*/
+	bool checked;  /* the same of modes: GPU_LOOK_ALL */
 	struct gpu_look look;
 	char trouble[200]; /* with code: what a person should read */
 };
@@ -94,8 +95,10 @@ struct eyes_error {
 	uint32_t n;
 };
 
-/* The oldest that was not asked for yet. False: there is none. Read once a second. */
+/* The oldest that was not asked for yet. False: there is none. Read once a second, and as soon as
+ * no look is due when something has ended that one may have ended. */
 bool eyes_next_error(struct eyes *eyes, struct eyes_error *ret);
+void eyes_errors_now(struct eyes *eyes);
 
 /*
  * How slot is doing, as far as it was read: false: nothing of it was read anew since seq, which is

@@ -131,15 +131,16 @@ static bool note_trouble(struct guard *g)
 	bool ready = eyes_ready(g->eyes), first = ready && !g->ready;
 	char text[PROTO_TEXT_MAX];
 	int code = eyes_trouble(g->eyes, text, sizeof(text));
+	bool same = code == g->trouble_code;
 
-	if (!ready || (code == g->trouble_code && !first))
+	if (!ready || (same && !strcmp(text, g->trouble) && !first))
 		return false;
 	g->trouble_code = code;
 	(void)str_copy(g->trouble, sizeof(g->trouble), text);
 	g->flags = code < 0 ? g->flags & ~(uint32_t)GUARD_SEES : g->flags | GUARD_SEES;
 	event_guard_changed(g);
-	if (first)
-		return true;
+	if (first || same)
+		return first;
 	if (code < 0) {
 		(void)event_add(g, NULL, EVENT_LOST, "NVML was lost: %s", text);
 	} else {
@@ -353,10 +354,14 @@ static void on_name(struct guard *g)
 
 static void dispatch(struct guard *g, const struct poll_set *set)
 {
-	/* In the order of urgency. A client or device may have gone meanwhile: its fd says so. */
+	/* In the order of urgency, but that a verdict knows of the hint before it. A client or
+	 * device may have gone meanwhile: its fd says so. */
+	bool hint = (set->p[POLL_HINTS].revents || set->p[POLL_EYES].revents) &&
+		    hints_read(&g->hints, clock_mono_ns());
+
 	if (set->p[POLL_EYES].revents)
 		on_eyes(g);
-	if (set->p[POLL_HINTS].revents && hints_read(&g->hints, clock_mono_ns()) && !g->hint_on) {
+	if (hint && !g->hint_on) {
 		g->hint_on = true;
 		set_periods(g);
 	}

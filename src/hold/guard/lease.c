@@ -145,6 +145,7 @@ void lease_set_over(struct guard *g, struct lease *l, bool unleased)
 	l->stage = LEASE_OVER;
 	lease_recount(g, d);
 	eyes_look_now(g->eyes, d->slot);
+	eyes_errors_now(g->eyes); /* it may have ended for one */
 }
 
 void lease_on_shim(struct guard *g, struct lease *l)
