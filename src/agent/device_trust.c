@@ -14,14 +14,17 @@
 #define LOOK_S 5  /* between two looks at the file */
 #define SAVE_S 60 /* until what went well is written, which nothing waits for */
 
-#define REPORT_NS (3 * NS_PER_S) /* for the guard to read a report, and to tell it */
+/* A report is told with the device: until it was looked at so long behind the end, or is none. */
+#define REPORT_NS      (3 * NS_PER_S)
+#define REPORT_MOST_NS (30 * NS_PER_S)
 
 _Static_assert(sizeof(((struct view_quarantine *)0)->text) == QUARANTINE_WORDS_MAX, "it has room");
 
-/* A task that failed and has not said why: the driver's report of an error may be read later. */
+/* A task that failed and has not said why: the driver's report of an error may be read later. One
+ * that comes when the next task has the device is of that. */
 struct unjudged {
 	struct quarantine_outcome o;
-	uint64_t until_ns; /* monotonic */
+	uint64_t over_ns; /* monotonic */
 };
 
 struct device_trust {
@@ -35,6 +38,7 @@ struct device_trust {
 	struct stat seen; /* of the file, when it was read last */
 	bool syncing, unsaved;
 	bool urgent; /* what is not saved is to be at once */
+	bool ending; /* all is urgent */
 	unsigned int since_look_s, since_save_s;
 	struct {
 		char uuid[QUARANTINE_UUID_MAX];
@@ -179,13 +183,20 @@ static void sync_file(struct device_trust *t)
 
 /* ---- what is heard ---- */
 
-/* What the driver has reported of it. */
-static uint32_t xid_of(const struct view *v, const char *uuid)
+static const struct dev_status *device_of(const struct view *v, const char *uuid)
 {
 	for (uint32_t i = 0; i < v->n_slots; i++)
 		if (!strcmp(v->devices[i].uuid, uuid))
-			return v->devices[i].xid;
-	return 0;
+			return &v->devices[i];
+	return NULL;
+}
+
+/* What the driver has reported of it. */
+static uint32_t xid_of(const struct view *v, const char *uuid)
+{
+	const struct dev_status *dev = device_of(v, uuid);
+
+	return dev ? dev->xid : 0;
 }
 
 /* A log that speaks of a device does not say which of several. */
@@ -207,14 +218,21 @@ static bool what_failed(const struct device_trust *t, const struct attempt *a, c
 static void await_report(struct device_trust *t, const struct quarantine_outcome *o)
 {
 	t->unjudged = xrealloc(t->unjudged, t->n_unjudged + 1, sizeof(*t->unjudged));
-	t->unjudged[t->n_unjudged++] =
-		(struct unjudged){ .o = *o, .until_ns = clock_mono_ns() + REPORT_NS };
+	t->unjudged[t->n_unjudged++] = (struct unjudged){ .o = *o, .over_ns = clock_mono_ns() };
+}
+
+static bool may_be_told(const struct device_trust *t, const struct unjudged *u)
+{
+	const struct dev_status *dev = device_of(t->view, u->o.uuid);
+
+	return (!dev || dev->looked_ns < u->over_ns + REPORT_NS) &&
+	       clock_mono_ns() < u->over_ns + REPORT_MOST_NS;
 }
 
 /* What is known by now; what blames nothing in time is forgotten. */
 static void judge_late(struct device_trust *t)
 {
-	uint64_t mono = clock_mono_ns(), now = clock_wall_ns();
+	uint64_t now = clock_wall_ns();
 	size_t left = 0, n = t->n_unjudged;
 
 	for (size_t i = 0; i < n; i++) {
@@ -225,13 +243,25 @@ static void judge_late(struct device_trust *t)
 			(void)str_print(u.o.what, sizeof(u.o.what), "XID %u", xid);
 			quarantine_note(t->q, &u.o, now);
 			t->unsaved = t->urgent = true;
-		} else if (mono < u.until_ns) {
+		} else if (may_be_told(t, &u)) {
 			t->unjudged[left++] = u;
 		}
 	}
 	t->n_unjudged = left;
 	if (left < n && t->urgent)
 		sync_file(t);
+}
+
+void device_trust_on_start(struct device_trust *t, const struct attempt *a)
+{
+	size_t left = 0, n;
+
+	judge_late(t);
+	n = t->n_unjudged;
+	for (size_t i = 0; i < n; i++)
+		if (!text_list_has(&a->uuids, t->unjudged[i].o.uuid))
+			t->unjudged[left++] = t->unjudged[i];
+	t->n_unjudged = left;
 }
 
 void device_trust_on_over(struct device_trust *t, const struct attempt *a, bool well)
@@ -257,7 +287,7 @@ void device_trust_on_over(struct device_trust *t, const struct attempt *a, bool 
 		some = some || bad || quarantine_find(t->q, o.uuid);
 	}
 	t->unsaved = t->unsaved || a->uuids.n;
-	if (!some)
+	if (!some && !(t->ending && t->unsaved))
 		return;
 	show_all(t);
 	t->urgent = true;
@@ -307,10 +337,11 @@ struct device_trust *device_trust_new(const struct view *view, struct spooler *s
 
 void device_trust_end(struct device_trust *t)
 {
-	if (!t->unsaved)
-		return;
-	t->urgent = true;
-	sync_file(t);
+	t->ending = true;
+	judge_late(t);
+	t->urgent = t->unsaved;
+	if (t->urgent)
+		sync_file(t);
 }
 
 void device_trust_free(struct device_trust *t)

@@ -31,6 +31,7 @@ struct startup {
 	uint64_t ready_ns;	       /* it took it */
 	bool fresh[PROTO_DEVICES_MAX]; /* looked at since */
 	bool table_due;
+	bool late; /* the files have had their time */
 };
 
 /*
@@ -152,9 +153,15 @@ static void on_files_step(uv_timer_t *timer)
 	cleanup_strbuf struct strbuf text = STRBUF_INIT, warnings = STRBUF_INIT;
 	char trouble[ERR_TEXT_MAX];
 
-	if ((!agentlog_is_flushed(a->agentlog) || !queue_is_settled(a)) &&
-	    clock_mono_ns() - a->startup->ready_ns < FILES_LIMIT_MS * NS_PER_MS)
-		return;
+	if (!agentlog_is_flushed(a->agentlog) || !queue_is_settled(a)) {
+		bool late = clock_mono_ns() - a->startup->ready_ns >= FILES_LIMIT_MS * NS_PER_MS;
+		bool read = a->startup->late;
+
+		/* What was done meanwhile may be there: timers come before it in a loop. */
+		a->startup->late = late;
+		if (!late || !read)
+			return;
+	}
 	(void)uv_timer_stop(timer);
 	collect_warnings(a, &warnings);
 	warn(a, strbuf_str(&warnings));

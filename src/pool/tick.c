@@ -27,6 +27,7 @@
 #define UNLISTED_S    60 /* an engine may take so long to list what it has just taken */
 #define POLL_SOON_S   5	 /* it is asked so often at most where an agent is silent */
 #define TAIL_MAX      200
+#define TAKE_BACK_S   600 /* from `up`: by then who has not taken an order will not */
 
 struct tick {
 	const struct spool *sp;
@@ -115,6 +116,8 @@ static void end_job(struct tick *t, struct pool_job *job, const char *reason)
 		    job->reason[0] ? ": " : "", job->reason, tail ? "; it printed: " : "",
 		    tail ? tail : "");
 	}
+	if (job->agent[0])
+		control_forget_as(t->sp, job->agent, job->token);
 	save(t, job);
 }
 
@@ -659,6 +662,16 @@ static void tell_agents(struct tick *t)
 	json_decref(order);
 }
 
+/* Of a pool that has come up again what was not taken yet holds no more. */
+static void take_back(struct tick *t)
+{
+	if (t->owner.now_s > t->pool.asked_ns / NS_PER_S + TAKE_BACK_S)
+		return;
+	for (size_t i = 0; i < t->jobs.n; i++)
+		if (t->jobs.all[i].agent[0])
+			control_forget_as(t->sp, t->jobs.all[i].agent, t->jobs.all[i].token);
+}
+
 /* All that waits is left to an agent that does not answer, and nobody looks again by himself. */
 static void tell_silent(struct tick *t, const struct demand *demand)
 {
@@ -761,7 +774,9 @@ static int run(struct tick *t, struct err *e)
 	v.follows = t->engine->follows;
 	v.now_s = t->owner.now_s;
 	pool_plan(&v, st, &d);
-	if (t->pool.down && t->caller->by_agent)
+	if (!t->pool.down)
+		take_back(t);
+	else if (t->caller->by_agent)
 		tell_agents(t);
 	if (!d.submit)
 		tell_silent(t, &demand);

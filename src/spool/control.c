@@ -82,6 +82,14 @@ int control_send_as(const struct spool *sp, const char *agent, const char *name,
 	return write_json(sp, path, order, e);
 }
 
+void control_forget_as(const struct spool *sp, const char *agent, const char *name)
+{
+	char path[SPOOL_PATH_MAX];
+
+	control_give_up(
+		sp, str_print(path, sizeof(path), "control/%.64s,%s" ORDER_SUFFIX, agent, name));
+}
+
 int control_answer_read(const struct spool *sp, const char *sent, json_t **ret, struct err *e)
 {
 	char path[SPOOL_PATH_MAX];

@@ -24,6 +24,8 @@ int control_send(const struct spool *sp, const char *agent, const json_t *order,
  * for the answer: it is said again until it is seen to be done. */
 int control_send_as(const struct spool *sp, const char *agent, const char *name,
 		    const json_t *order, struct err *e);
+/* Nobody is to take it any more, and its answer goes. */
+void control_forget_as(const struct spool *sp, const char *agent, const char *name);
 /* 0 and a new reference; 1: there is no answer yet; negative. */
 int control_answer_read(const struct spool *sp, const char *sent, json_t **ret, struct err *e);
 /* True: no agent had taken the order, and none will. */

@@ -222,7 +222,8 @@ def test_description_that_cannot_be_read_now(queue, said):
     os.chown(batch, 12345, 12345)
     q.start("--no-hold")
     assert wait_for(lambda: "looking again" in q.out.read_text()), q.out.read_text()
-    assert device_state(q) == "lent" and shown_on(q, i) is None
+    must_come(lambda: device_state(q) == "lent")
+    assert shown_on(q, i) is None
     os.chown(batch, os.getuid(), os.getgid())
     assert wait_for(lambda: shown_on(q, i) == [0])
     said.go.touch()

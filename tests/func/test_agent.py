@@ -124,14 +124,14 @@ def events_of(home):
     return [json.loads(line) for line in path.read_text().split("\n")[:-1]]  # the last one may be half there
 
 
-def test_drain_that_begins_before_the_guard_is_ready(build, env, dev, guard, agent):
+def test_drain_that_begins_before_the_guard_is_ready(build, env, dev, guard, agent, tmp_path):
     """Holding ends with it, though a task runs on."""
     def tenure(*args):
         return subprocess.run([build / "tenure", *args], env=env, text=True, stdout=subprocess.PIPE, timeout=HANG).stdout
     first = agent("--idle-for", "0", command="agent")
     first.line("gpu 0  idle")
-    i = tenure("submit", "-g", "0", "--", "sleep", "600").strip()
-    must_come(lambda: "running" in tenure("list"))
+    i = tenure("submit", "-g", "0", "--", "sh", "-c", f"touch {tmp_path}/begun; exec sleep 600").strip()
+    must_come(lambda: (tmp_path / "begun").exists())
     first.kill()
     guard.answer_policy = False
     a = agent("--idle-for", "0", command="agent")

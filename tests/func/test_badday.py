@@ -687,13 +687,14 @@ def test_end_that_cannot_be_filed(queue, env):
         unfiled = must_come(lambda: q.task(i).get("unfiled"))
         assert unfiled["exit"] == 7 and "No space left" in unfiled["why"]
         said = "has ended (exit code 7), and waits for its agent to commit that"
-        for args in ("list",), ("why", str(i)):
-            text = " ".join(q.m.run(q.m.tenure, *args).stdout.split())
-            assert said in text and "No space left" in text, text
-        text = " ".join(q.m.run(q.m.tenure, "show", str(i)).stdout.split())
-        assert "ended with exit code 7, which its agent cannot commit yet" in text and "No space left" in text, text
-        text = " ".join(q.m.run(q.m.tenure, "retry", str(i), check=False).stderr.split())
-        assert said in text and "it is running" not in text, text
+        ended = "ended with exit code 7, which its agent cannot commit yet"
+
+        def tells(what, *args):  # it waits a second for the agent's word
+            return what in (text := " ".join(q.m.run(q.m.tenure, *args).stdout.split())) and "No space left" in text
+        for what, *args in (said, "list"), (said, "why", str(i)), (ended, "show", str(i)):
+            must_come(lambda: tells(what, *args))
+        assert "it is running" not in must_come(
+            lambda: said in (text := " ".join(q.m.run(q.m.tenure, "retry", str(i), check=False).stderr.split())) and text)
         # Who waits for the end of all is told for what.
         off = subprocess.Popen([q.m.tenure, "off", "--stop-tasks"], env=q.m.env, text=True, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)

@@ -107,7 +107,7 @@ def test_stop_on_another_node(world, tmp_path):
     many = running_on(b, a, "-g", "4", "-n", "many", "--array", "1-3", "--", "sh", "-c",
                       "trap '' TERM; sleep 60; sleep 60")
     assert a.run("stop", f"{many}.1", "--now").stdout == f"{many}.1 is killed on beta\n"
-    assert wait_for(lambda: (many, 2) in b.runs(), 15)
+    assert wait_for(lambda: (t := b.runs().get((many, 2))) and t["pid"], 15)
     said = a.run("stop", str(many), "--now").stdout
     assert f"{many} many is cancelled: no more of its elements are started" in said
     assert f"{many}.2 is killed on beta" in said
@@ -325,7 +325,7 @@ def test_a_node_is_gone(world, tmp_path):
             "(tenure on starts one)\n", said
         b.start()
         assert wait_for(lambda: b.runs(), 15), b.out.read_text()
-        assert b.task(i)["state"] == "running"
+        b.wait(i, "running")  # its claim comes a moment behind that
     finally:
         a.wake(shims)
     assert not b.said("alpha is not there any more")

@@ -467,6 +467,14 @@ def test_it_is_said_that_nothing_is_sent(told):
     said = must_come(lambda: "The agent here" in (s := q.run("notify").stdout) and s)
     assert "c (command): /bin/true" in said and "The agent here sends NOTHING" in said
     assert q.run("reload").returncode == 0
-    assert must_come(agent) == "sends" and "NOTHING" not in q.run("notify").stdout
+    assert must_come(agent) == "sends"
+    assert "NOTHING" not in must_come(lambda: not (p := q.run("notify")).stderr and p.stdout)
+    # It is not taken for one that sends, or for none, where it does not answer.
+    q.agent.send_signal(signal.SIGSTOP)
+    try:
+        said = q.run("notify")
+    finally:
+        q.agent.send_signal(signal.SIGCONT)
+    assert "whether anything is sent is not known" in said.stderr and "The agent here" not in said.stdout
     assert q.run("off").returncode == 0
     must_come(lambda: "No agent of this instance runs here" in q.run("notify").stdout)

@@ -159,7 +159,8 @@ def test_what_went_well_is_known_behind_the_end_of_the_agent(queue, tmp_path):
     q = queue(gpus=2)
     q.start("--no-hold")
     i = q.submit("-n", "first", "--", "true")
-    q.wait(i, "done")  # on GPU 0
+    q.wait(i, "done")
+    must_come(lambda: f"task {i} (first) has started on GPU 0" in " ".join(q.run("events").stdout.split()))
     q.run("off")
     assert q.agent.wait(HANG) == 0
     q.start("--no-hold")

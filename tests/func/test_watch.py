@@ -77,7 +77,7 @@ def test_a_snapshot_and_then_what_changes(queue, watchers):
     w.next("queue")
     # Whoever reads the queue now knows from the status whose GPUs are whose.
     kinds = [d["watch"] for d in w.told if d["watch"] in ("status", "queue")]
-    assert all(kinds[n - 1] == "status" for n, kind in enumerate(kinds) if kind == "queue"), kinds
+    assert all(before == "status" for before, kind in zip([None, *kinds], kinds) if kind == "queue"), kinds
     # The same line as in the file, in the same order.
     events = pathlib.Path(now["agent"]["events"])
     must_come(lambda: end in events_in(events))

@@ -587,6 +587,7 @@ static void a_job_that_the_engine_begins_again_is_the_pools_again(void **state)
 {
 	struct world w = begin();
 	struct pool_job job;
+	char order[SPOOL_PATH_MAX];
 
 	(void)state;
 	need_one(&w);
@@ -608,6 +609,8 @@ static void a_job_that_the_engine_begins_again_is_the_pools_again(void **state)
 	assert_int_equal(only_job(&w).phase, POOL_JOB_SUBMITTED);
 	assert_string_equal(only_job(&w).agent, "n1-again");
 	assert_int_equal(w.report.state.live, 1);
+	(void)str_print(order, sizeof(order), "control/n1-again,%s.json", job.token);
+	assert_true(spool_exists(w.sp, order)); /* it is told that the pool is down */
 	end(&w);
 }
 
@@ -636,6 +639,15 @@ static void an_agent_is_told_that_the_pool_is_down_until_it_drains(void **state)
 	}
 	b.who = self(w.sp, "n1");
 	assert_int_equal(heartbeat_write(w.sp, heartbeat_agent_path("n1", path), &b, &e), 0);
+	tick(&w);
+	assert_false(spool_exists(w.sp, order));
+	/* What one of a pool that comes up again has not taken yet is none of its business. */
+	report(&w, "n1", job.token, false);
+	tick(&w);
+	assert_true(spool_exists(w.sp, order));
+	w.pool.down = false;
+	w.pool.asked_ns = clock_wall_ns();
+	write_pool(&w);
 	tick(&w);
 	assert_false(spool_exists(w.sp, order));
 	end(&w);

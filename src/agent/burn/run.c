@@ -249,12 +249,6 @@ static void on_device(void *user, uint32_t slot, const struct dev_status *dev)
 		r->state->devices[at].xid = dev->xid;
 }
 
-/* What slows it: of a card that does not tell that, anything. */
-static bool was_read_since(const struct gpu_health *health, uint64_t ns)
-{
-	return !health->read_ns[HEALTH_PART_CLOCKS] || health->read_ns[HEALTH_PART_CLOCKS] >= ns;
-}
-
 static void on_health(void *user, uint32_t slot, const struct gpu_health *health)
 {
 	struct run *r = user;
@@ -264,7 +258,9 @@ static void on_health(void *user, uint32_t slot, const struct gpu_health *health
 		return;
 	add_seen(r, (uint32_t)r->of_slot[slot]);
 	d->now = *health;
-	if (d->began_ns && !r->health_ns[r->of_slot[slot]] && was_read_since(health, d->began_ns))
+	/* What slows it was read, and not before the load. */
+	if (d->began_ns && !r->health_ns[r->of_slot[slot]] &&
+	    health->read_ns[HEALTH_PART_CLOCKS] >= d->began_ns)
 		r->health_ns[r->of_slot[slot]] = clock_mono_ns();
 	if (d->began_ns && health->known & HEALTH_CLOCK_SM &&
 	    (!d->clock_least || health->clock_sm_mhz < d->clock_least))

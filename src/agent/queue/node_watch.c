@@ -457,7 +457,8 @@ static void note_unwritten(struct look *l, const char *path, int r)
 			      path, strerror(-r));
 }
 
-/* Behind the heartbeat: who reads it finds one that lives. Who took us for dead has removed it. */
+/* Behind the heartbeat: who reads it finds one that lives. Who took us for dead has removed it
+ * (and its day, which is written when it is due). */
 static void write_status(struct looker *lk, struct look *l)
 {
 	char path[SPOOL_PATH_MAX];

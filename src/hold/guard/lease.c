@@ -80,6 +80,8 @@ void lease_end(struct guard *g, struct lease *l)
 	struct device *d = lease_device(g, l);
 
 	lease_close_shim(l);
+	if (l->stage == LEASE_OVER)
+		eyes_errors_now(g->eyes); /* a report may come some ms behind what it reports */
 	if (!(l->flags & LEASE_RESERVED)) {
 		d->ledger.last = l->id;
 		(void)str_copy(d->ledger.last_instance, sizeof(d->ledger.last_instance),
