@@ -252,7 +252,7 @@ static void judge_late(struct device_trust *t)
 		sync_file(t);
 }
 
-void device_trust_on_start(struct device_trust *t, const struct attempt *a)
+void device_trust_on_granted(struct device_trust *t, const struct attempt *a)
 {
 	size_t left = 0, n;
 

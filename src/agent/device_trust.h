@@ -20,7 +20,7 @@ struct device_trust *device_trust_new(const struct view *view, struct spooler *s
 				      struct eventlog *eventlog, void (*changed)(void *user),
 				      void *user);
 /* What is told of its devices from now on is not of who had them before. */
-void device_trust_on_start(struct device_trust *t, const struct attempt *a);
+void device_trust_on_granted(struct device_trust *t, const struct attempt *a);
 /* The agent ends: what is not written yet is, and what ends meanwhile. */
 void device_trust_end(struct device_trust *t);
 /* The spooler is idle. */

@@ -179,7 +179,6 @@ static void on_started(void *user, struct attempt *r)
 	(void)sched_started(q->plan, r->ref, r->started_ns, r->spec ? r->spec->grace : 0);
 	task_events_started(&q->place, r);
 	allocations_on_started(q, r);
-	device_trust_on_start(q->trust, r);
 	gangs_soon(q->gangs);
 	q->ops->moved(q->user);
 	q->ops->changed(q->user);

@@ -3,6 +3,7 @@
 
 #include "agent/attempt/lease.h"
 #include "agent/attempt/resize.h"
+#include "agent/device_trust.h"
 #include "agent/dispatch_state.h"
 #include "agent/scaling.h"
 #include "base/mem.h"
@@ -94,9 +95,14 @@ static void on_reply(struct dispatch *q, const struct msg_lease_reply *m)
 {
 	struct attempt *r = by_lease(q, &m->id);
 
-	if (m->head.type == MSG_LEASE_REPLY)
+	if (m->head.type == MSG_LEASE_REPLY) {
 		on_promise(q, r, m);
-	else if (r && !resize_on_granted(r, m))
+		return;
+	}
+	/* A device with an error is granted to nobody: what the guard tells behind that is news. */
+	if (r && m->code >= 0)
+		device_trust_on_granted(q->trust, r);
+	if (r && !resize_on_granted(r, m))
 		attempt_on_granted(r, m);
 }
 

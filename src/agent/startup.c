@@ -20,7 +20,8 @@
 
 #define FILES_LIMIT_MS 3000
 #define FILES_STEP_MS  2
-#define TABLE_WAIT_MS  1500 /* all devices are due; then those that came are shown */
+#define STEP_MOST_NS   (50 * NS_PER_MS) /* what is longer was no step of ours: we stood still */
+#define TABLE_WAIT_MS  1500		/* all devices are due; then those that came are shown */
 
 struct startup {
 	struct agent *a;
@@ -28,10 +29,9 @@ struct startup {
 	uv_timer_t files_timer; /* until it is known whether the files can be written */
 	unsigned int handles;
 	uint64_t told_ns;	       /* the policy was given to the guard */
-	uint64_t ready_ns;	       /* it took it */
 	bool fresh[PROTO_DEVICES_MAX]; /* looked at since */
 	bool table_due;
-	bool late; /* the files have had their time */
+	uint64_t stepped_ns, waited_ns; /* for the files */
 };
 
 /*
@@ -143,6 +143,14 @@ static void describe(const struct view *v, struct strbuf *out)
 	deadline_describe(&v->deadlines[DEADLINE_LIFETIME], clock_boot_ns(), clock_wall_ns(), out);
 }
 
+static void count_step(struct startup *s)
+{
+	uint64_t now = clock_mono_ns(), took = now - s->stepped_ns;
+
+	s->stepped_ns = now;
+	s->waited_ns += took < STEP_MOST_NS ? took : STEP_MOST_NS;
+}
+
 /*
  * Whether the files can be written is known when something has been; a disk that hangs is not
  * waited for.
@@ -153,15 +161,10 @@ static void on_files_step(uv_timer_t *timer)
 	cleanup_strbuf struct strbuf text = STRBUF_INIT, warnings = STRBUF_INIT;
 	char trouble[ERR_TEXT_MAX];
 
-	if (!agentlog_is_flushed(a->agentlog) || !queue_is_settled(a)) {
-		bool late = clock_mono_ns() - a->startup->ready_ns >= FILES_LIMIT_MS * NS_PER_MS;
-		bool read = a->startup->late;
-
-		/* What was done meanwhile may be there: timers come before it in a loop. */
-		a->startup->late = late;
-		if (!late || !read)
-			return;
-	}
+	count_step(a->startup);
+	if ((!agentlog_is_flushed(a->agentlog) || !queue_is_settled(a)) &&
+	    a->startup->waited_ns < FILES_LIMIT_MS * NS_PER_MS)
+		return;
 	(void)uv_timer_stop(timer);
 	collect_warnings(a, &warnings);
 	warn(a, strbuf_str(&warnings));
@@ -189,12 +192,12 @@ void startup_announce(struct agent *a)
 	struct startup *s = a->startup;
 	cleanup_strbuf struct strbuf text = STRBUF_INIT;
 
-	s->ready_ns = clock_mono_ns();
 	describe(&a->view, &text);
 	agentlog_log(a->agentlog, LOG_LEVEL_INFO, "%s", strbuf_str(&text));
 	eventlog_show(a->eventlog, "start", strbuf_str(&text), status_agent(&a->view));
 	eventlog_states_from(a->eventlog, UINT64_MAX);
 	say_lifetime(a);
+	s->stepped_ns = clock_mono_ns();
 	(void)uv_timer_start(&s->files_timer, on_files_step, 0, FILES_STEP_MS);
 	(void)memset(s->fresh, 0, sizeof(s->fresh));
 	s->table_due = true;

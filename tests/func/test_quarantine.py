@@ -136,13 +136,15 @@ def test_tasks_die_with_xids(queue, tmp_path):
 
 def test_tasks_that_die_of_xids_at_once(queue):
     """The driver kills what runs there before anybody has read its report: it is read later, and judged then. Of several GPUs
-    it is that one, of which the log does not tell."""
+    it is that one, of which the log does not tell; and of several tasks the one that had it."""
     q = queue(gpus=2)
     q.start("--no-hold")
-    dies = f"{q.m.tenure} sim ctl xid 1 48; exit 1"
+    dies, died = f"{q.m.tenure} sim ctl xid 1 48; exit 1", []
     for n, name in enumerate(("first", "second")):
+        q.submit("-n", "plain", "-g", "2", "--", "false")
         i = q.submit("-n", name, "-g", "2", "--", "sh", "-c", dies)
         q.wait(i, "failed")
+        died.append(f"default {i}")
         must_come(lambda: q.device(1)["xid"] == 48)
         if n:
             shut(q, 1)
@@ -151,7 +153,8 @@ def test_tasks_that_die_of_xids_at_once(queue):
         q.start("--no-hold")
         must_come(lambda: q.device(1)["xid"] is None)
     shut(q, 1)
-    assert "failed on it with XID 48" in q.device(1)["quarantine"] and q.device(0)["quarantine"] is None
+    assert f"tasks {died[0]} and {died[1]} failed on it with XID 48" in q.device(1)["quarantine"]
+    assert q.device(0)["quarantine"] is None
 
 
 def test_what_went_well_is_known_behind_the_end_of_the_agent(queue, tmp_path):
