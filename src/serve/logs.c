@@ -16,6 +16,7 @@
 #include "model/model.h"
 #include "serve/call.h"
 #include "serve/serve.h"
+#include "task/logplace.h"
 
 #define TYPE	    "text/plain; charset=utf-8"
 #define LOOK_MS	    250
@@ -183,7 +184,8 @@ struct follow {
 	pthread_mutex_t lock;
 	struct serve *serve;
 	int fd;
-	uint64_t task, element, at;
+	uint64_t task, element;
+	struct logplace place; /* the worker's */
 	struct writer writer;
 	struct strbuf text; /* read, and not sent yet */
 	bool reading, left; /* a worker has it; the stream has not any more */
@@ -217,15 +219,13 @@ static void read_on(void *data)
 {
 	struct follow *f = data;
 	bool over = is_over(f);
-	char *buf = xmalloc(STREAM_PIECE);
-	ssize_t n = pread(f->fd, buf, STREAM_PIECE, (off_t)f->at);
+	char *buf = xmalloc(LOGPLACE_PART);
+	ssize_t n = logplace_read(f->fd, &f->place, buf);
 	bool left;
 
 	(void)pthread_mutex_lock(&f->lock);
-	if (n > 0) {
+	if (n > 0)
 		strbuf_add(&f->text, buf, (size_t)n);
-		f->at += (uint64_t)n;
-	}
 	f->over = n <= 0 && over;
 	f->looked_ns = n > 0 ? 0 : clock_mono_ns();
 	f->reading = false;
@@ -287,7 +287,7 @@ static void answer_follow(struct serve *s, struct request *r, int fd, uint64_t f
 	f->fd = fd;
 	f->task = r->task;
 	f->element = r->element;
-	f->at = first;
+	f->place.at = (off_t)first;
 	f->writer = writer;
 	stream = streams_add(s->streams, r->mhd, &source, f);
 	if (!stream) {

@@ -45,23 +45,42 @@ def own_archives():
                    and w[0].rstrip("/").rsplit("/", 1)[-1] in ("debian", "debian-security")})
 
 
+class Tree:
+    """Some packages, as they are unpacked."""
+
+    def __init__(self, root):
+        self.root = root
+
+    def find(self, name):
+        """The file of theirs that has this name, wherever its package puts it."""
+        return next(p for p in sorted(self.root.rglob(name)) if p.is_file())
+
+    def environment(self):
+        """Variables with which programs of theirs find what belongs to them."""
+        libs = sorted(self.root.glob("usr/lib/*-linux-gnu"))
+        libs += [lib / d for lib in libs for d in ("blas", "lapack", "slurm-wlm")]
+        return {"LD_LIBRARY_PATH": ":".join(map(str, libs)),
+                "PYTHONPATH": str(self.root / "usr/lib/python3/dist-packages"),
+                "HWLOC_PLUGINS_PATH": ":".join(str(lib / "hwloc") for lib in libs[:1])}
+
+
 class Debian:
+    """Each set of packages has a tree of its own, which is there with all of them or not at all: while one is unpacked
+    the programs of other tests run, which look through their trees for plugins and modules."""
+
     def __init__(self, directory):
         self.dir = pathlib.Path(directory)
-        self.root = self.dir / "root"
         self.failed = self.dir / "failed"
 
     def need(self, *packages):
-        """Unpack them where they are not yet; CannotHave says why that is impossible. Dependencies are the caller's."""
-        if self.missing(packages):
+        """Their Tree, made where there is none yet; CannotHave says why that is impossible. Dependencies are the caller's."""
+        tree = Tree(self.dir / "trees" / "_".join(sorted(packages)))
+        if not tree.root.exists():
             self.dir.mkdir(exist_ok=True)
             with self.lock():
-                missing = self.missing(packages)  # another process may have been quicker
-                if missing:
-                    self.fetch(missing)
-
-    def missing(self, packages):
-        return [p for p in packages if not (self.dir / "have" / p).exists()]
+                if not tree.root.exists():  # another process may have been quicker
+                    self.fetch(packages, tree.root)
+        return tree
 
     @contextlib.contextmanager
     def lock(self):
@@ -69,13 +88,13 @@ class Debian:
             fcntl.flock(f, fcntl.LOCK_EX)
             yield
 
-    def fetch(self, packages):
+    def fetch(self, packages, root):
         if self.failed.exists() and time.time() - self.failed.stat().st_mtime < FAILED_FOR_S:
             raise CannotHave(self.failed.read_text(encoding="utf-8"))
         self.failed.unlink(missing_ok=True)
         try:
             self.update()
-            self.download(packages)
+            self.download(packages, root)
         except CannotHave as e:
             # That Debian has no such package is the matter of one test, and soon found out again.
             if "Unable to locate" not in str(e):
@@ -112,30 +131,18 @@ class Debian:
             raise CannotHave(f"apt has no lists of Debian's non-free: {last_words(done)}")
         stamp.touch()
 
-    def download(self, packages):
-        debs = self.dir / "debs"
-        shutil.rmtree(debs, ignore_errors=True)
-        debs.mkdir()
+    def download(self, packages, root):
+        debs, new = self.dir / "debs", self.dir / "new"
+        for d in debs, new:  # somebody may have been cut off here
+            shutil.rmtree(d, ignore_errors=True)
+            d.mkdir()
         done = self.apt("download", *packages, limit=120, cwd=debs)
         if done.returncode:
             raise CannotHave(last_words(done))
         for deb in debs.iterdir():
-            done = run("dpkg", "-x", deb, self.root, limit=60)
+            done = run("dpkg", "-x", deb, new, limit=60)
             if done.returncode:
                 raise CannotHave(f"dpkg cannot unpack {deb.name}: {done.stderr.strip()}")
         shutil.rmtree(debs)
-        (self.dir / "have").mkdir(exist_ok=True)
-        for p in packages:
-            (self.dir / "have" / p).touch()
-
-    def find(self, name):
-        """The file of theirs that has this name, wherever its package puts it."""
-        return next(p for p in sorted(self.root.rglob(name)) if p.is_file())
-
-    def environment(self):
-        """Variables with which programs of theirs find what belongs to them."""
-        libs = sorted(self.root.glob("usr/lib/*-linux-gnu"))
-        libs += [lib / d for lib in libs for d in ("blas", "lapack", "slurm-wlm")]
-        return {"LD_LIBRARY_PATH": ":".join(map(str, libs)),
-                "PYTHONPATH": str(self.root / "usr/lib/python3/dist-packages"),
-                "HWLOC_PLUGINS_PATH": ":".join(str(lib / "hwloc") for lib in libs[:1])}
+        root.parent.mkdir(exist_ok=True)
+        new.rename(root)

@@ -23,17 +23,16 @@ TAKEN_MIB = 3 * 1024 + 512
 
 @pytest.fixture
 def debian(build):
-    """need(package, ...): the programs of Debian's, or the test is skipped."""
+    """need(package, ...): the Tree with these programs of Debian's, or the test is skipped."""
     them = Debian(build / "clients")
     if not os.access(PYTHON, os.X_OK):
         pytest.skip("there is no Debian's python here")
 
     def need(*packages):
         try:
-            them.need(*packages)
+            return them.need(*packages)
         except CannotHave as e:
-            pytest.skip(str(e))
-        return them
+            return pytest.skip(str(e))
     return need
 
 

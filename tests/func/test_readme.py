@@ -10,8 +10,8 @@ import subprocess
 import pytest
 
 import patience
-from machine import DURATION, Machine
-from patience import must_come, wait_for
+from machine import DURATION, Machine, proc_exists
+from patience import HANG, Stopwatch, must_come, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ["README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
@@ -65,6 +65,21 @@ def waited(home, said, args, **more):
     return "".join(line for line in out.read_text().splitlines(True) if noted or not line.startswith("tenure: note: task "))
 
 
+OFF_WAITS_S = 3  # for the agent's end, when all is free (src/cli/holding/off.c)
+
+
+def ended(args, **more):
+    """What an `off` prints. When the agent has not ended within its limit, which goes by the clock, it tells that this one
+    still writes its last lines: where the machine had no time for these, they get it, and it has to end then."""
+    watch = Stopwatch()
+    out = " ".join(patience.run(args, stderr=subprocess.STDOUT, **more).stdout.split())
+    late = re.search(r"\(PID (\d+)\) still writes its last lines", out)
+    if not late or watch.took() >= OFF_WAITS_S:
+        return out
+    must_come(lambda: not proc_exists(int(late[1])), HANG)
+    return out.replace("still writes its last lines", "has ended")
+
+
 def all_are_held(m):
     """Of those that are to be."""
     done = m.cmd("status", "--json")
@@ -85,6 +100,8 @@ def test_the_session_is_true(build, env, home, tmp_path, name):
                 return stable(patience.run(args, stderr=subprocess.STDOUT, **where).stdout, home)
             if command.startswith("tenure wait"):
                 got = stable(waited(home, said, args, **where), home)
+            elif command.startswith("tenure off"):
+                got = stable(ended(args, **where), home)
             elif re.match(r"tenure (list|why|logs|status|instances|nodes|alloc .*--now)", command):  # which takes itself back
                 # What matched once may have changed since.
                 got = wait_for(lambda said=said: (got := run()) == stable(said, home) and got, 5) or run()

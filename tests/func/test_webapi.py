@@ -7,8 +7,10 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -586,6 +588,42 @@ def test_a_log_is_followed_to_its_end(web, tmp_path):
     text += answer.read()  # to its end
     assert text.count(b"\nfirst\n") == 1 and b"last" in text
     c.close()
+
+
+@pytest.mark.parametrize("where", ["disk", "/dev/shm"])
+def test_a_log_that_is_cut_is_followed(queue, web, tmp_path, where):
+    """As by `logs -f`: what is behind our place moves, or there is a hole before it."""
+    q = queue()
+    root = tmp_path if where == "disk" else pathlib.Path(tempfile.mkdtemp(dir=where))
+    q.m.env["TENURE_ROOT"] = str(root / "queue")
+    q.spool = str(root / "queue/default")
+    try:
+        q.start("--no-hold", "--log-limit", "1M")
+        w = web(node=q, agent=None)
+        i = q.submit("-g", "0", "--", "python3", "-uc", f"""
+import os, time
+print("there")
+for step in range(5):
+    while not os.path.exists("{tmp_path}/go" + str(step)): time.sleep(0.01)
+    print("".join(f"{{step}}.{{n:06d}} " + "x" * 90 + "\\n" for n in range(5000)), end="")""")
+        log = pathlib.Path(q.spool) / "logs" / f"{i}-python3.1.log"
+        must_come(lambda: w.get(f"/api/v1/tasks/{i}/log").status == 200)
+        c = w.unix()
+        c.request("GET", f"/api/v1/tasks/{i}/log?follow=true")
+        answer, text = c.getresponse(), b""
+        for step in range(5):
+            pathlib.Path(tmp_path, f"go{step}").touch()
+            while f"{step}.004999 ".encode() not in text[-1 << 17:]:
+                text += answer.read1()
+            must_come(lambda: log.stat().st_blocks * 512 < 2 << 20)  # it was cut
+        text += answer.read()
+        c.close()
+        lines = [line.split()[0].decode() for line in text.splitlines() if line.endswith(b"xxx")]
+        assert lines == [f"{step}.{n:06d}" for step in range(5) for n in range(5000)] and b"\0" not in text
+    finally:
+        q.close()
+        if where != "disk":
+            shutil.rmtree(root)
 
 
 def test_the_log_of_each_attempt_is_followed_to_its_own_end(web, tmp_path):

@@ -3,12 +3,8 @@
 /*
  * The latest attempt is that whose log was written to last: when a task is retried, its
  * attempts are counted from 1 again. Who follows is shown each attempt that begins meanwhile, in
- * the order in which they were written to last, however quickly one ends after another.
- *
- * A log that is past its limit has its middle cut out while we read (task/logfile.h): what follows
- * comes nearer to the beginning, or a hole is left. So the last bytes that were read are read again
- * each time, and looked for where they are not before our place any more. It may also be cut while
- * a part is read, of which the end is from elsewhere then: each part is read twice.
+ * the order in which they were written to last, however quickly one ends after another. It may be
+ * cut while it is read (task/logplace.h).
  */
 
 #include "cli/task/logreader.h"
@@ -30,17 +26,12 @@
 #include "cli/task/taskrun.h"
 #include "spool/instance.h"
 #include "spool/record.h"
-#include "task/logfile.h"
+#include "task/logplace.h"
 #include "task/logtext.h"
 
-#define SEARCHES     20
-#define QUIET_TURNS  8
-#define WAITS_MS     500
-#define SEEN	     256 /* enough to find our place in a log that was cut */
-#define PART	     65536
-#define MOVE_LOOK_US 2000 /* while a log is moved: await_move() */
-#define MOVE_LOOKS   1000
-#define MOVE_QUIET   100
+#define SEARCHES    20
+#define QUIET_TURNS 8
+#define WAITS_MS    500
 
 struct reader {
 	const struct logreader *t;
@@ -53,9 +44,7 @@ struct reader {
 	bool told_error; /* where what it prints to standard error is */
 	char *away;	 /* what was said last of one that is not in the spool */
 	struct text_list shown; /* paths of those before */
-	off_t at, size;
-	char seen[SEEN]; /* before it */
-	size_t n_seen;
+	struct logplace place;
 	struct logtext_plain plain;
 	struct logtext_safe safe;
 };
@@ -186,8 +175,7 @@ static int open_log(struct reader *r, const char *path, int fd)
 	end_log(r);
 	r->fd = fd;
 	(void)str_copy(r->path, sizeof(r->path), path);
-	r->at = r->size = 0;
-	r->n_seen = 0;
+	r->place = (struct logplace){ .at = 0 };
 	(void)select_format_id(r->t->id, r->t->element, id);
 	logtext_plain_begin(&r->plain, str_print(title, sizeof(title), "task %s ", id));
 	return 1;
@@ -349,129 +337,19 @@ static void put_part(struct reader *r, const char *data, size_t len)
 	put(r, strbuf_str(&own), own.len);
 }
 
-static void remember(struct reader *r, const char *data, size_t n)
-{
-	size_t of_new = n < SEEN ? n : SEEN;
-	size_t of_old = r->n_seen < SEEN - of_new ? r->n_seen : SEEN - of_new;
-
-	(void)memmove(r->seen, r->seen + r->n_seen - of_old, of_old);
-	(void)memcpy(r->seen + of_old, data + n - of_new, of_new);
-	r->n_seen = of_old + of_new;
-}
-
-/* Whether the n bytes that were read, from n_seen before our place, go on with what we know. */
-static bool has_moved(const struct reader *r, const char *buf, size_t n)
-{
-	struct stat st;
-
-	if (r->n_seen)
-		return n < r->n_seen || memcmp(buf, r->seen, r->n_seen) != 0;
-	return n == 0 && fstat(r->fd, &st) == 0 && st.st_size < r->at;
-}
-
-/* How many of the n bytes at our place are no hole that was cut into the log; 0: we are behind the
- * hole now, or the log has been cut again. A filesystem that cannot tell has none. */
-static size_t skip_hole(struct reader *r, const char *bytes, size_t n)
-{
-	struct stat st;
-	off_t data, hole;
-
-	if (!memchr(bytes, '\0', n))
-		return n;
-	data = lseek(r->fd, r->at, SEEK_DATA);
-	if (data < 0 && errno == ENXIO && (fstat(r->fd, &st) < 0 || st.st_size < r->at + (off_t)n))
-		return 0;
-	if (data > r->at || (data < 0 && errno == ENXIO)) {
-		r->at = data > r->at ? data : r->at + (off_t)n;
-		r->n_seen = 0;
-		return 0;
-	}
-	hole = lseek(r->fd, r->at, SEEK_HOLE);
-	return hole > r->at && hole < r->at + (off_t)n ? (size_t)(hole - r->at) : n;
-}
-
-static bool is_same_time(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
-/*
- * Where nothing can be cut out of a file its end is copied to the front, which may take a while:
- * what lies behind our place then is half old. It is over when the file is shorter, or when nobody
- * writes to it any more.
- */
-static void await_move(const struct reader *r)
-{
-	struct stat st, before = { .st_size = -1 };
-	unsigned int quiet = 0;
-
-	for (unsigned int i = 0; i < MOVE_LOOKS && quiet < MOVE_QUIET; i++) {
-		if (fstat(r->fd, &st) < 0 || st.st_size < r->size || logfile_collapses(r->fd))
-			return;
-		quiet = st.st_size == before.st_size && is_same_time(&st.st_mtim, &before.st_mtim)
-				? quiet + 1
-				: 0;
-		before = st;
-		(void)usleep(MOVE_LOOK_US);
-	}
-}
-
-/* The next bytes, those before our place included: how many, or -errno. 0: it was cut meanwhile,
- * and our place is another one. */
-static ssize_t read_part(struct reader *r, char *buf, char *again, size_t size)
-{
-	off_t from = r->at - (off_t)r->n_seen;
-	struct stat st;
-	ssize_t got = pread(r->fd, buf, size, from), same;
-
-	if (got < 0)
-		return -errno;
-	if (has_moved(r, buf, (size_t)got)) { /* cut where log_limit was reached */
-		await_move(r);
-		r->at = (off_t)logfile_find(r->fd, (uint64_t)r->at, r->seen, &r->n_seen);
-		return 0;
-	}
-	same = pread(r->fd, again, (size_t)got, from);
-	if (same != got || memcmp(buf, again, (size_t)got) != 0)
-		return 0;
-	if (fstat(r->fd, &st) == 0)
-		r->size = st.st_size;
-	return got;
-}
-
 static int copy_more(struct reader *r, struct err *e)
 {
-	char buf[SEEN + PART], again[SEEN + PART];
-	ssize_t got;
+	char buf[LOGPLACE_PART];
+	ssize_t n = 0;
 
-	while (r->fd >= 0) {
-		size_t seen = r->n_seen;
-		off_t at = r->at;
-
-		got = read_part(r, buf, again, sizeof(buf));
-		if (got < 0)
-			return err_sys(e, (int)-got, "read %s/%s", spool_path_of(r->t->sp),
-				       r->path);
-		if (got == 0 && !seen && at == r->at)
-			break; /* it is empty */
-		if (got == 0)
-			continue;
-
-		const char *data = buf + r->n_seen;
-		size_t n = (size_t)got - r->n_seen;
-
-		if (!n)
-			break;
-		n = skip_hole(r, data, n);
-		if (!n)
-			continue;
+	while (r->fd >= 0 && (n = logplace_read(r->fd, &r->place, buf)) > 0) {
 		errno = 0;
-		put_part(r, data, n);
-		remember(r, data, n);
-		r->at += (off_t)n;
+		put_part(r, buf, (size_t)n);
 		if (ferror(r->t->out))
 			return err_sys(e, errno ? errno : EIO, "write the output");
 	}
+	if (n < 0)
+		return err_sys(e, (int)-n, "read %s/%s", spool_path_of(r->t->sp), r->path);
 	return fflush(r->t->out) == 0 ? 0 : err_sys(e, errno, "write the output");
 }
 
@@ -531,8 +409,8 @@ static bool is_time_to_search(struct pace *p, const struct reader *r, const stru
 {
 	const struct task_place *place = taskwatch_place(w);
 
-	p->quiet = r->at == p->at ? p->quiet + 1 : 0;
-	p->at = r->at;
+	p->quiet = r->place.at == p->at ? p->quiet + 1 : 0;
+	p->at = r->place.at;
 	if (strcmp(p->path, place->path) != 0 || p->state != taskwatch_state(w)) {
 		(void)str_copy(p->path, sizeof(p->path), place->path);
 		p->state = taskwatch_state(w);
