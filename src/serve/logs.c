@@ -287,7 +287,7 @@ static void answer_follow(struct serve *s, struct request *r, int fd, uint64_t f
 	f->fd = fd;
 	f->task = r->task;
 	f->element = r->element;
-	f->place.at = (off_t)first;
+	logplace_begin(fd, &f->place, (off_t)first);
 	f->writer = writer;
 	stream = streams_add(s->streams, r->mhd, &source, f);
 	if (!stream) {

@@ -65,13 +65,16 @@ static bool is_same_time(const struct timespec *a, const struct timespec *b)
 /*
  * Where nothing can be cut out of a file its end is copied to the front, which may take a while:
  * what lies behind our place then is half old. It is over when the file is shorter, or when nobody
- * writes to it any more.
+ * writes to it any more. What is a hole now was not copied.
  */
 static void await_move(int fd, const struct logplace *p)
 {
 	struct stat st, before = { .st_size = -1 };
 	unsigned int quiet = 0;
+	off_t hole = lseek(fd, p->at - (off_t)p->n_seen, SEEK_HOLE);
 
+	if (p->n_seen && hole >= 0 && hole < p->at)
+		return;
 	for (unsigned int i = 0; i < MOVE_LOOKS && quiet < MOVE_QUIET; i++) {
 		if (fstat(fd, &st) < 0 || st.st_size < p->size || logfile_collapses(fd))
 			return;
@@ -104,6 +107,15 @@ static ssize_t read_part(int fd, struct logplace *p, char *buf, char *again)
 	if (fstat(fd, &st) == 0)
 		p->size = st.st_size;
 	return got;
+}
+
+void logplace_begin(int fd, struct logplace *p, off_t at)
+{
+	size_t n = at < SEEN ? (size_t)at : SEEN;
+
+	*p = (struct logplace){ .at = at };
+	if (pread(fd, p->seen, n, at - (off_t)n) == (ssize_t)n)
+		p->n_seen = n;
 }
 
 ssize_t logplace_read(int fd, struct logplace *p, char *buf)

@@ -17,7 +17,7 @@
 #define LOGPLACE_SEEN 256   /* enough to find our place in a log that was cut */
 #define LOGPLACE_PART 65536 /* is read at once, at most */
 
-/* Begins with zeros, or with at: what is before it is not known then. */
+/* Begins with zeros, or by logplace_begin(). */
 struct logplace {
 	off_t at;   /* the next byte */
 	off_t size; /* of the file, when it was read last */
@@ -25,6 +25,8 @@ struct logplace {
 	size_t n_seen; /* so many of it are the last bytes before at */
 };
 
+/* From there on. */
+void logplace_begin(int fd, struct logplace *p, off_t at);
 /* The next bytes: how many, with buf, LOGPLACE_PART bytes; 0: there are none yet; -errno. It may
  * take two seconds where the end of the log is just being copied to its front. */
 ssize_t logplace_read(int fd, struct logplace *p, char *buf);
