@@ -101,6 +101,14 @@ def test_broken_program_shuts_nothing(queue, tmp_path):
     assert [q.device(gpu)["quarantine"] for gpu in (0, 1)] == [None, None]
 
 
+def begin_anew(q):
+    """Also the guard, with which the driver's word of a device ends."""
+    q.run("off")
+    assert q.agent.wait(HANG) == 0
+    q.start("--no-hold")
+    must_come(lambda: q.device(1)["xid"] is None)
+
+
 def test_tasks_die_with_xids(queue, tmp_path):
     """The driver's word of the device ends with the guard; that two tasks died of it is remembered."""
     q = queue(gpus=2)
@@ -120,10 +128,7 @@ def test_tasks_die_with_xids(queue, tmp_path):
         q.wait(keeper, "done")
         if n:
             shut(q, 1)
-        q.run("off")
-        assert q.agent.wait(HANG) == 0
-        q.start("--no-hold")
-        must_come(lambda: q.device(1)["xid"] is None)
+        begin_anew(q)
     shut(q, 1)
     assert "failed on it with XID 48" in q.device(1)["quarantine"]
     both = q.submit("-g", "2", "--", "true")
@@ -148,10 +153,7 @@ def test_tasks_that_die_of_xids_at_once(queue):
         must_come(lambda: q.device(1)["xid"] == 48)
         if n:
             shut(q, 1)
-        q.run("off")
-        assert q.agent.wait(HANG) == 0
-        q.start("--no-hold")
-        must_come(lambda: q.device(1)["xid"] is None)
+        begin_anew(q)
     shut(q, 1)
     assert f"tasks {died[0]} and {died[1]} failed on it with XID 48" in q.device(1)["quarantine"]
     assert q.device(0)["quarantine"] is None
@@ -164,9 +166,7 @@ def test_what_went_well_is_known_behind_the_end_of_the_agent(queue, tmp_path):
     i = q.submit("-n", "first", "--", "true")
     q.wait(i, "done")
     must_come(lambda: f"task {i} (first) has started on GPU 0" in " ".join(q.run("events").stdout.split()))
-    q.run("off")
-    assert q.agent.wait(HANG) == 0
-    q.start("--no-hold")
+    begin_anew(q)
     on_gpu_1(q, tmp_path)
     fails(q, "first")
     fails(q, "first")
