@@ -223,8 +223,7 @@ static void on_queue(uv_timer_t *timer)
 	struct watch *k = timer->data;
 
 	k->queue_told_ns = clock_mono_ns();
-	tell_all(k, NEWS_STATUS); /* goes before: whoever reads the queue now knows whose GPUs are
-				     whose */
+	tell_all(k, NEWS_STATUS); /* first: who reads the queue now knows whose GPUs are whose */
 	tell_all(k, NEWS_QUEUE);
 }
 

@@ -646,9 +646,8 @@ static bool cancel_some(struct tick *t, const struct pool_decision *d)
 /* ---- all of it ---- */
 
 /* Whoever serves a pool that is down ends when its tasks have; one that came up later, too. One
- * that is just beginning, or begins anew, takes no order that was there before: it is told until it
- * does.
- */
+ * that is just beginning, or begins anew, takes no order that was there before: so it is told until
+ * its heartbeat says that it drains. */
 static void tell_agents(struct tick *t)
 {
 	json_t *order = json_pack("{s:s, s:s}", "command", "shutdown", "how", "drain");

@@ -29,9 +29,8 @@ struct eyes;
 struct sample {
 	uint64_t seq;  /* raised with every look that is told; 0: never looked at */
 	int code;      /* 0, or why there is no look: -ENODEV lost, -EPROTO, -EIO */
-	bool complete; /* utilisation was read since what was taken before: GPU_LOOK_UTIL at least
-			*/
-	bool checked;  /* the same of modes: GPU_LOOK_ALL */
+	bool complete; /* utilisation was read since the last one was taken: GPU_LOOK_UTIL */
+	bool checked;  /* modes were, since then: GPU_LOOK_ALL */
 	struct gpu_look look;
 	char trouble[200]; /* with code: what a person should read */
 };
