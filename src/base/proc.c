@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/utf8.h"
@@ -23,6 +24,10 @@
 #define PROMPT_SLICE_NS 100000			/* the shortest that the kernel takes */
 #define FLAG_EXITING	0x4U			/* PF_EXITING of the kernel's sched.h */
 #define PENDING_KILL	(1ULL << (SIGKILL - 1)) /* sent, and the process has not come to it yet */
+
+#define ENVIRON_MAX	(4UL * 1024 * 1024)
+#define ENVIRON_TRIES	100
+#define ENVIRON_STEP_US 1000
 
 /* Inode of the first PID namespace, fixed in the kernel (PROC_PID_INIT_INO). */
 #define FIRST_PID_NAMESPACE 0xEFFFFFFCU
@@ -188,6 +193,106 @@ bool proc_is_python(pid_t pid, const char *comm)
 		if (str_has_prefix(program, names[i]) || str_has_prefix(comm, names[i]))
 			return true;
 	return false;
+}
+
+bool proc_is_no_answer(int r)
+{
+	return r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EAGAIN;
+}
+
+bool proc_parse_user(const char *text, uid_t *ret)
+{
+	const char *p = strstr(text, "\nUid:");
+	unsigned int uid;
+
+	if (!p || sscanf(p + 5, "%u", &uid) != 1)
+		return false;
+	*ret = uid;
+	return true;
+}
+
+int proc_is_of(pid_t pid, uid_t user)
+{
+	char text[4096]; /* it stands in front */
+	uid_t uid;
+	ssize_t n = read_proc(pid, "status", text, sizeof(text));
+
+	if (n < 0)
+		return proc_is_no_answer((int)n) ? (int)n : 0;
+	return proc_parse_user(text, &uid) && uid == user;
+}
+
+int proc_parse_environ_size(const char *stat, size_t *ret)
+{
+	const char *p = strrchr(stat, ')');
+	unsigned long long memory, code_end, start, end;
+
+	if (!p ||
+	    sscanf(p + 1,
+		   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+		   "%*d %*u %llu %*d %*u %*u %llu %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d "
+		   "%*d %*u %*u %*u %*u %*d %*u %*u %*u %*u %*u %llu %llu",
+		   &memory, &code_end, &start, &end) != 4)
+		return -ENODATA;
+	if (!memory)
+		return -ESRCH;
+	/* It is what execve() sets last. */
+	if (!code_end || end < start)
+		return -EAGAIN;
+	*ret = (size_t)(end - start);
+	return 0;
+}
+
+/* pid: as the name of a directory. */
+static int environ_size(const char *pid, size_t *ret)
+{
+	char path[48], text[1024];
+	cleanup_fd int fd =
+		open(str_print(path, sizeof(path), "/proc/%s/stat", pid), O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (n < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	text[n] = '\0';
+	return proc_parse_environ_size(text, ret);
+}
+
+/* What was read is shorter than the kernel says, which some kernels never do (gVisor): 1, 0. Else
+ * -errno, and what was read says nothing; -ESRCH: the process has ended. */
+static int environ_is_cut(pid_t pid, size_t len)
+{
+	char name[16];
+	size_t whole;
+	int r = environ_size(str_print(name, sizeof(name), "%d", (int)pid), &whole);
+
+	if (r == 0)
+		return len != whole;
+	if (r != -EAGAIN)
+		return r == -ENODATA ? 0 : r;
+	r = environ_size("self", &whole);
+	return r == 0 ? 1 : proc_is_no_answer(r) && r != -EAGAIN ? r : 0;
+}
+
+int proc_environ(pid_t pid, char **ret, size_t *ret_len)
+{
+	char path[48];
+
+	(void)str_print(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	for (int i = 0; i < ENVIRON_TRIES; i++) {
+		cleanup_free char *text = NULL;
+		int r = fs_read_file(path, ENVIRON_MAX, &text, ret_len, NULL);
+
+		if (r == 0)
+			r = environ_is_cut(pid, *ret_len);
+		if (r < 0)
+			return r == -ENOENT ? -ESRCH : r;
+		if (r == 0) {
+			*ret = take_ptr(text);
+			return 0;
+		}
+		(void)usleep(ENVIRON_STEP_US);
+	}
+	return -EAGAIN;
 }
 
 uint64_t proc_start_mono_ns(uint64_t start)

@@ -6,7 +6,7 @@
  * A process is a PID *and* its start time: the kernel gives a PID to somebody else as soon as it is
  * free. All reads are from /proc and never block on anything but the kernel; which has PID/stat
  * wait, lately (seen in 6.18.44), while that process is in execve() and closes a file there whose
- * server does not answer. PID/status waits for nobody.
+ * server does not answer; and proc_environ() waits for a process. PID/status waits for nobody.
  */
 
 #include <stdbool.h>
@@ -71,6 +71,30 @@ int proc_peek(pid_t pid, struct proc_peek *ret);
 bool proc_is_python(pid_t pid, const char *comm);
 /* The last part of the path of its program file; empty where it cannot be read. Returns buf. */
 char *proc_program(pid_t pid, char *buf, size_t size);
+
+/* -errno of a look at a process that says nothing of it: what we are short of, or that it stays in
+ * execve(). That it is gone, or not ours to read, does. */
+bool proc_is_no_answer(int r);
+
+/* Whether that is the real user of a process: 1, 0 (also: it is gone), or what proc_is_no_answer().
+ * The owner of its directory would be root where it must not be read. */
+int proc_is_of(pid_t pid, uid_t user);
+/* From the text of /proc/PID/status; false: it does not say. */
+bool proc_parse_user(const char *text, uid_t *ret);
+
+/*
+ * The environment that a process was started with: *ret_len bytes, NAME=VALUE and a NUL each, and a
+ * NUL more; the caller frees it. One that is in execve() has none for a moment, or the rest of one
+ * that is being read is missing: that is waited for, 100 ms at most. 0; -ESRCH: it has ended, or is
+ * the kernel's own; -EAGAIN: it is in execve(), and stays there; -EACCES: it is not ours to read;
+ * -EFBIG: more than 4 MiB; -errno. It can wait for the memory of a process that hangs: not for an
+ * event loop's thread.
+ */
+int proc_environ(pid_t pid, char **ret, size_t *ret_len);
+/* From the text of /proc/PID/stat: the size of its environment in bytes. -ESRCH: it has ended, or
+ * is the kernel's own; -EAGAIN: it has none yet, being in execve(), or the kernel does not say;
+ * -ENODATA: nor that. */
+int proc_parse_environ_size(const char *stat, size_t *ret);
 
 /* The text of /proc/PID/stat, which is changed; 0 or -EIO. All of *ret but uid. */
 int proc_parse_stat(char *text, struct proc_peek *ret);

@@ -32,7 +32,6 @@
 				  */
 #define SHELL	    "/bin/sh"
 #define TOKEN_LEAST 8 /* characters of a token, and its dash */
-#define ENVIRON_MAX (1UL << 20)
 
 static int local_probe(const struct engine_env *env, struct err *e)
 {
@@ -68,52 +67,67 @@ static int parse_id(const char *text, struct proc_id *ret)
 	return 0;
 }
 
-/* The value of a variable in the environment that a process was started with; NULL. */
-static char *variable_of(pid_t pid, const char *assignment)
-{
-	char path[32];
-	cleanup_free char *text = NULL;
+struct environment {
+	char *text;
 	size_t len;
-	cleanup_fd int fd = open(str_print(path, sizeof(path), "/proc/%d/environ", (int)pid),
-				 O_RDONLY | O_CLOEXEC);
+};
 
-	if (fd < 0 || fs_read_open(fd, path, ENVIRON_MAX, &text, &len, NULL) < 0)
-		return NULL;
-	for (const char *p = text; p < text + len; p += strlen(p) + 1)
+/* The value of a variable in the environment that a process was started with; NULL. */
+static const char *variable_of(const struct environment *env, const char *assignment)
+{
+	for (const char *p = env->text; p < env->text + env->len; p += strlen(p) + 1)
 		if (str_has_prefix(p, assignment))
-			return xstrdup(p + strlen(assignment));
+			return p + strlen(assignment);
 	return NULL;
 }
 
-/* What a job starts has its environment, too. One that is about to begin has no id there yet. */
-static void add_job(struct engine_jobs *jobs, pid_t pid, const char *prefix)
+static void add_job(struct engine_jobs *jobs, const struct proc_id *id, const char *name,
+		    const char *gpus)
 {
-	cleanup_free char *name = NULL, *of = NULL, *text = NULL, *gpus = NULL;
-	struct proc_id id;
-	uint64_t n = 0;
-
-	if (getsid(pid) != pid || proc_identify(pid, &id) < 0 || !proc_alive(&id))
-		return;
-	name = variable_of(pid, NAME_VARIABLE);
-	if (!name || !engine_name_begins(name, prefix))
-		return;
-	of = variable_of(pid, ID_VARIABLE);
-	text = id_text(&id);
-	if (of && strcmp(of, text) != 0)
-		return;
-
 	struct engine_job *job = engine_jobs_add(jobs);
 	char host[256] = "";
+	uint64_t n = 0;
 
 	(void)gethostname(host, sizeof(host) - 1);
-	job->id = take_ptr(text);
-	job->name = take_ptr(name);
+	job->id = id_text(id);
+	job->name = xstrdup(name);
 	job->node = xstrdup(host);
 	job->state = ENGINE_JOB_RUNNING;
-	job->start_ns = clock_wall_ns() - (clock_mono_ns() - proc_start_mono_ns(id.start));
-	gpus = variable_of(pid, GPUS_VARIABLE);
+	job->start_ns = clock_wall_ns() - (clock_mono_ns() - proc_start_mono_ns(id->start));
 	job->gpus_known = gpus && str_to_u64(gpus, &n) == 0 && n <= UINT32_MAX;
 	job->gpus = job->gpus_known ? (unsigned int)n : 0;
+}
+
+/*
+ * Whether a process is a job, by one picture of its environment: between two there could be an
+ * execve(), and what a job has started, with the job's environment, would have a name and no id, as
+ * a job has that is about to begin. 0; -errno: it cannot be told whether it is one, and what would
+ * be listed could lack a job that is there.
+ */
+static int look_at(struct engine_jobs *jobs, pid_t pid, const char *prefix)
+{
+	cleanup_free char *text = NULL, *own = NULL;
+	struct environment env;
+	const char *name, *of;
+	struct proc_id id;
+	int r = proc_is_of(pid, getuid());
+
+	if (r == 0)
+		return 0;
+	if (r > 0)
+		r = proc_identify(pid, &id);
+	if (r == 0)
+		r = proc_environ(pid, &text, &env.len);
+	if (r < 0)
+		return proc_is_no_answer(r) ? r : 0;
+	env.text = text;
+	name = variable_of(&env, NAME_VARIABLE);
+	of = variable_of(&env, ID_VARIABLE);
+	own = id_text(&id);
+	if (name && engine_name_begins(name, prefix) && (!of || strcmp(of, own) == 0) &&
+	    proc_alive(&id))
+		add_job(jobs, &id, name, variable_of(&env, GPUS_VARIABLE));
+	return 0;
 }
 
 static int local_jobs(const struct engine_env *env, const char *prefix, struct engine_jobs *ret,
@@ -121,17 +135,27 @@ static int local_jobs(const struct engine_env *env, const char *prefix, struct e
 {
 	DIR *dir = opendir("/proc");
 	const struct dirent *entry;
-	uint64_t pid;
+	uint64_t pid = 0;
+	int r = 0;
 
 	(void)env;
 	*ret = (struct engine_jobs){ .n = 0 };
 	if (!dir)
 		return err_sys(e, errno, "open /proc");
-	while ((entry = readdir(dir)))
-		if (str_to_u64(entry->d_name, &pid) == 0)
-			add_job(ret, (pid_t)pid, prefix);
+	while (r == 0 && (entry = readdir(dir)))
+		if (str_to_u64(entry->d_name, &pid) == 0 && getsid((pid_t)pid) == (pid_t)pid)
+			r = look_at(ret, (pid_t)pid, prefix);
 	(void)closedir(dir);
-	return 0;
+	if (r == 0)
+		return 0;
+	engine_jobs_clear(ret);
+	if (r == -EAGAIN)
+		return err_set(e, r,
+			       "whether the process %d is a job cannot be told yet: it stays in "
+			       "execve(), which a file that does not answer makes last, or a busy "
+			       "machine",
+			       (int)pid);
+	return err_sys(e, -r, "look whether the process %d is a job", (int)pid);
 }
 
 /* What a job begins as: it tells its script the job's id, which nobody knows before. The 22nd word

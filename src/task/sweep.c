@@ -93,7 +93,7 @@ static bool concerns(const struct look *l, const struct tree_proc *p)
 	return false;
 }
 
-static bool of_another(const struct look *l, const struct sweep_item *it)
+static int of_another(const struct look *l, const struct sweep_item *it)
 {
 	return owner(it->proc.id.pid) != getuid();
 }
@@ -102,47 +102,50 @@ static bool of_another(const struct look *l, const struct sweep_item *it)
  * Who was told of a directory of device nodes of its own is on a machine of its own (tenure sim),
  * and none outside is any business of its.
  */
-static bool of_another_machine(const struct look *l, const struct sweep_item *it)
+static int of_another_machine(const struct look *l, const struct sweep_item *it)
 {
-	return l->machine && !tree_has_env(it->proc.id.pid, l->machine);
+	int r = l->machine ? tree_has_env(it->proc.id.pid, l->machine) : 1;
+
+	return r < 0 ? r : !r;
 }
 
-static bool of_ourselves(const struct look *l, const struct sweep_item *it)
+static int of_ourselves(const struct look *l, const struct sweep_item *it)
 {
 	return tree_descends(&l->tree, tree_find(&l->tree, getpid()), it->proc.id.pid);
 }
 
-static bool of_tenure(const struct look *l, const struct sweep_item *it)
+static int of_tenure(const struct look *l, const struct sweep_item *it)
 {
 	const struct tree_proc *p = tree_find(&l->tree, it->proc.id.pid);
 	char name_value[TASK_TOKEN_MAX + 32];
+	int r = 0;
 
 	for (size_t steps = 0; p && steps <= l->tree.n; steps++) {
 		if (l->tenure[p - l->tree.procs])
 			return true;
 		p = tree_find(&l->tree, p->parent);
 	}
-	for (size_t i = 0; i < l->live.n; i++) {
+	for (size_t i = 0; r == 0 && i < l->live.n; i++) {
 		(void)str_print(name_value, sizeof(name_value), "%s=%s", TASK_TOKEN_ENV,
 				l->live.v[i]);
-		if (tree_has_env(it->proc.id.pid, name_value))
-			return true;
+		r = tree_has_env(it->proc.id.pid, name_value);
 	}
-	return false;
+	return r;
 }
 
-static bool of_another_job(const struct look *l, const struct sweep_item *it)
+static int of_another_job(const struct look *l, const struct sweep_item *it)
 {
-	return l->rules->what == SWEEP_PYTHON && l->rules->in_other_job &&
-	       l->rules->in_other_job(l->rules->of_job, it->proc.id.pid);
+	if (l->rules->what != SWEEP_PYTHON || !l->rules->in_other_job)
+		return 0;
+	return l->rules->in_other_job(l->rules->of_job, it->proc.id.pid);
 }
 
-static bool of_terminal(const struct look *l, const struct sweep_item *it)
+static int of_terminal(const struct look *l, const struct sweep_item *it)
 {
 	return l->rules->what == SWEEP_PYTHON && it->proc.tty != 0;
 }
 
-static bool of_pattern(const struct look *l, const struct sweep_item *it)
+static int of_pattern(const struct look *l, const struct sweep_item *it)
 {
 	for (size_t i = 0; i < l->rules->n_spare; i++) {
 		const char *pattern = l->rules->spare[i];
@@ -156,7 +159,8 @@ static bool of_pattern(const struct look *l, const struct sweep_item *it)
 
 static const struct rule {
 	enum sweep_verdict verdict;
-	bool (*spares)(const struct look *l, const struct sweep_item *it);
+	/* 1, 0, or what proc_is_no_answer(): this time it does */
+	int (*spares)(const struct look *l, const struct sweep_item *it);
 } rules_in_order[] = {
 	{ SWEEP_USER, of_another },
 	{ SWEEP_SELF, of_ourselves },
@@ -184,12 +188,18 @@ const char *sweep_verdict_text(enum sweep_verdict v)
 	return v < SWEEP_VERDICT_MAX ? verdict_texts[v] : "?";
 }
 
-static enum sweep_verdict judge(const struct look *l, const struct sweep_item *it)
+static void judge(const struct look *l, struct sweep_item *it)
 {
-	for (size_t i = 0; i < ARRAY_LEN(rules_in_order); i++)
-		if (rules_in_order[i].spares(l, it))
-			return rules_in_order[i].verdict;
-	return SWEEP_END;
+	it->verdict = SWEEP_END;
+	for (size_t i = 0; i < ARRAY_LEN(rules_in_order); i++) {
+		int r = rules_in_order[i].spares(l, it);
+
+		if (!r)
+			continue;
+		it->verdict = rules_in_order[i].verdict;
+		it->unsure = r < 0;
+		return;
+	}
 }
 
 static void add_token(void *data, const char *token)
@@ -232,7 +242,8 @@ static int look_begin(struct look *l)
 
 		/* Who made this machine is outside of it, and all in it descend from that. */
 		l->tenure[i] = p->id.pid != getpid() && owner(p->id.pid) == getuid() &&
-			       is_tenure(p) && (!l->machine || tree_has_env(p->id.pid, l->machine));
+			       is_tenure(p) &&
+			       (!l->machine || tree_has_env(p->id.pid, l->machine) != 0);
 	}
 	return adopt_each(add_token, &l->live);
 }
@@ -249,7 +260,7 @@ int sweep_look(const struct sweep_rules *rules, struct sweep_list *ret, struct e
 		if (!concerns(&l, &it.proc))
 			continue;
 		(void)proc_describe(it.proc.id.pid, it.command, sizeof(it.command));
-		it.verdict = judge(&l, &it);
+		judge(&l, &it);
 		add_item(ret, &it);
 	}
 	look_clear(&l);
@@ -316,17 +327,24 @@ static bool is_meant(struct sweeper *s, const struct tree_proc *p)
 int sweep_step(struct sweeper *s)
 {
 	struct tree t = { 0 };
-	int r = sweep_look(s->rules, &s->list, NULL);
+	int r = sweep_look(s->rules, &s->list, NULL), unsure = 0;
 
 	if (r < 0)
 		return r;
 	t.procs = xcalloc(s->list.n + 1, sizeof(*t.procs));
-	for (size_t i = 0; i < s->list.n; i++)
-		if (s->list.items[i].verdict == SWEEP_END && is_meant(s, &s->list.items[i].proc))
-			t.procs[t.n++] = s->list.items[i].proc;
+	for (size_t i = 0; i < s->list.n; i++) {
+		const struct sweep_item *it = &s->list.items[i];
+
+		if (!(it->verdict == SWEEP_END || it->unsure) || !is_meant(s, &it->proc))
+			continue;
+		if (it->unsure)
+			unsure++;
+		else
+			t.procs[t.n++] = it->proc;
+	}
 	ender_pass(&s->ender, &t, clock_mono_ns() < s->kill_at_ns ? s->signal : SIGKILL);
 	tree_clear(&t);
-	return (int)s->ender.ours;
+	return (int)s->ender.ours + unsure;
 }
 
 struct sweeper *sweep_free(struct sweeper *s)

@@ -55,9 +55,9 @@ struct sweep_rules {
 	const char *const *spare; /* shell patterns for the command line; without any of *?[ a part
 				     of it is enough */
 	size_t n_spare;
-	/* Whether a process is in a job of an engine that is not the one we are in. NULL: none is.
-	 * data: of_job. */
-	bool (*in_other_job)(const void *of_job, pid_t pid);
+	/* Whether a process is in a job of an engine that is not the one we are in: 1, 0, or what
+	 * proc_is_no_answer(). NULL: none is. data: of_job. */
+	int (*in_other_job)(const void *of_job, pid_t pid);
 	const void *of_job;
 };
 
@@ -76,6 +76,7 @@ enum sweep_verdict {
 struct sweep_item {
 	struct tree_proc proc;
 	enum sweep_verdict verdict;
+	bool unsure; /* whether the verdict spares it cannot be told, so that it does for now */
 	char command[160];
 };
 

@@ -29,17 +29,7 @@
 #include "task/claim_names.h"
 #include "task/shproto.h"
 
-#define AGENT_COMM	  "tenure"
-#define ENVIRON_BYTES_MAX (4UL * 1024 * 1024)
-#define ENVIRON_TRIES	  100
-#define ENVIRON_STEP_US	  1000
-
-/* What we are short of says nothing of a process, nor does that it is in execve(); that it is gone,
- * or not ours to read, does. */
-static bool is_no_answer(int r)
-{
-	return r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EAGAIN;
-}
+#define AGENT_COMM "tenure"
 
 static ssize_t read_at(int proc_fd, const char *path, char *buf, size_t size)
 {
@@ -169,7 +159,7 @@ static int take_picture(struct tree *t, read_fn read_one)
 		if (str_to_u64(d->d_name, &pid) != 0)
 			continue;
 		r = read_one(dirfd(dir), (pid_t)pid, &p);
-		if (is_no_answer(r))
+		if (proc_is_no_answer(r))
 			break;
 		if (r == 0)
 			add(t, &p);
@@ -272,17 +262,6 @@ void tree_keep_below(struct tree *t, pid_t root)
 	t->n = kept;
 }
 
-bool tree_parse_user(const char *text, uid_t *ret)
-{
-	const char *p = strstr(text, "\nUid:");
-	unsigned int uid;
-
-	if (!p || sscanf(p + 5, "%u", &uid) != 1)
-		return false;
-	*ret = uid;
-	return true;
-}
-
 enum tree_env tree_parse_env(const char *env, size_t len, const char *name_value, size_t kin)
 {
 	enum tree_env found = TREE_ENV_NONE;
@@ -296,100 +275,23 @@ enum tree_env tree_parse_env(const char *env, size_t len, const char *name_value
 	return found;
 }
 
-/* Whether that is the real user of a process: 1, 0, or what is_no_answer(). Its directory's owner
- * would be root where it must not be read. */
-static int is_of(pid_t pid, uid_t user)
-{
-	char buf[STATUS_MAX];
-	uid_t uid;
-	ssize_t n = read_status_text(pid, buf);
-
-	if (n < 0)
-		return is_no_answer((int)n) ? (int)n : 0;
-
-	return tree_parse_user(buf, &uid) && uid == user;
-}
-
-int tree_parse_env_size(const char *stat, size_t *ret)
-{
-	const char *p = strrchr(stat, ')');
-	unsigned long long memory, code_end, start, end;
-
-	if (!p ||
-	    sscanf(p + 1,
-		   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
-		   "%*d %*u %llu %*d %*u %*u %llu %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d "
-		   "%*d %*u %*u %*u %*u %*d %*u %*u %*u %*u %*u %llu %llu",
-		   &memory, &code_end, &start, &end) != 4)
-		return -ENODATA;
-	if (!memory)
-		return -ESRCH;
-	/* It is what execve() sets last. */
-	if (!code_end || end < start)
-		return -EAGAIN;
-	*ret = (size_t)(end - start);
-	return 0;
-}
-
-/* tree_parse_env_size() of a process. */
-static int env_size(const char *pid, size_t *ret)
-{
-	char path[48], buf[1024];
-
-	(void)str_print(path, sizeof(path), "/proc/%s/stat", pid);
-
-	ssize_t n = read_at(AT_FDCWD, path, buf, sizeof(buf));
-
-	return n < 0 ? (int)n : tree_parse_env_size(buf, ret);
-}
-
-/*
- * A process in execve() has no environment for a moment, or the rest of one that is being read is
- * missing: then it is shorter than the kernel says it is. Some kernels never say (gVisor). 1, 0, or
- * -ESRCH: it has ended, and what was read says nothing.
- */
-static int is_cut(pid_t pid, size_t len)
-{
-	char name[16];
-	size_t whole;
-
-	(void)str_print(name, sizeof(name), "%d", (int)pid);
-
-	int r = env_size(name, &whole);
-
-	if (r == -ESRCH || r == -ENOENT)
-		return -ESRCH;
-	return r == 0 ? len != whole : r == -EAGAIN && env_size("self", &whole) == 0;
-}
-
-/* enum tree_env; -ESRCH: it has ended; or what is_no_answer(), -EAGAIN: it is in execve(), and
- * stays there. */
+/* enum tree_env; or what proc_environ() says where that is no answer, or it has ended. */
 static int env_of(pid_t pid, const char *name_value, size_t kin)
 {
-	char path[48];
+	cleanup_free char *env = NULL;
+	size_t len;
+	int r = proc_environ(pid, &env, &len);
 
-	(void)str_print(path, sizeof(path), "/proc/%d/environ", (int)pid);
-	for (int i = 0; i < ENVIRON_TRIES; i++) {
-		cleanup_free char *env = NULL;
-		size_t len;
-		int r = fs_read_file(path, ENVIRON_BYTES_MAX, &env, &len, NULL), cut;
-
-		if (r < 0)
-			return is_no_answer(r) || r == -ESRCH ? r : TREE_ENV_NONE;
-		r = tree_parse_env(env, len, name_value, kin);
-		if (r == TREE_ENV_SAME)
-			return r;
-		cut = is_cut(pid, len);
-		if (cut <= 0)
-			return cut < 0 ? cut : r;
-		(void)usleep(ENVIRON_STEP_US);
-	}
-	return -EAGAIN;
+	if (r < 0)
+		return proc_is_no_answer(r) || r == -ESRCH ? r : TREE_ENV_NONE;
+	return tree_parse_env(env, len, name_value, kin);
 }
 
-bool tree_has_env(pid_t pid, const char *name_value)
+int tree_has_env(pid_t pid, const char *name_value)
 {
-	return env_of(pid, name_value, 0) == TREE_ENV_SAME;
+	int r = env_of(pid, name_value, 0);
+
+	return r < 0 && r != -ESRCH ? r : r == TREE_ENV_SAME;
 }
 
 /* Everything in a session that a process of the task is in; sessions of others cannot be: the shim
@@ -453,7 +355,7 @@ static bool is_fork_server(const struct tree *t, const struct tree_proc *p, cons
 	int r;
 
 	if (strcmp(p->comm, FORK_SERVER_COMM) != 0 || p->state == 'Z' ||
-	    is_of(p->id.pid, getuid()) <= 0)
+	    proc_is_of(p->id.pid, getuid()) <= 0)
 		return false;
 	if (p->parent == getpid())
 		return true;
@@ -486,7 +388,7 @@ int tree_keep_token(struct tree *t, const char *token)
 
 	for (size_t i = 0; i < t->n; i++) {
 		pid_t pid = t->procs[i].id.pid;
-		int r = is_of(pid, us);
+		int r = proc_is_of(pid, us);
 
 		if (r == 0)
 			continue;
@@ -501,8 +403,8 @@ int tree_keep_token(struct tree *t, const char *token)
 		if (is_fork_server(t, &t->procs[i], token))
 			mark_orphans(t, t->procs[i].id.pid, anothers, marks);
 	for (size_t i = 0; i < t->n; i++)
-		if (has[i] ||
-		    (session_is_ours(t, has, &t->procs[i]) && is_of(t->procs[i].id.pid, us) > 0))
+		if (has[i] || (session_is_ours(t, has, &t->procs[i]) &&
+			       proc_is_of(t->procs[i].id.pid, us) > 0))
 			marks[i] = MARK_IN;
 	mark_ancestors_out(t, marks);
 	keep_marked(t, marks);
@@ -529,8 +431,8 @@ static int signal_child(const struct tree_proc *p, int sig)
 	ssize_t n = read_status_text(p->id.pid, buf);
 
 	if (n < 0)
-		return is_no_answer((int)n) ? (int)n : -ESRCH;
-	if (tree_parse_status(buf, p->id.pid, &now) < 0 || !tree_parse_user(buf, &uid) ||
+		return proc_is_no_answer((int)n) ? (int)n : -ESRCH;
+	if (tree_parse_status(buf, p->id.pid, &now) < 0 || !proc_parse_user(buf, &uid) ||
 	    now.state == 'Z' || now.state == 'X')
 		return -ESRCH;
 	if (now.parent != p->parent)
@@ -545,7 +447,7 @@ int tree_signal(const struct tree_proc *p, int sig)
 	if (!p->id.start)
 		return signal_child(p, sig);
 
-	int r = is_of(p->id.pid, getuid());
+	int r = proc_is_of(p->id.pid, getuid());
 
 	if (r > 0)
 		return proc_signal(&p->id, sig);
@@ -669,7 +571,7 @@ static void hunt_one(struct ender *en, pid_t pid)
 	uid_t uid;
 
 	if (read_status_text(pid, buf) > 0 && tree_parse_status(buf, pid, &p) == 0 &&
-	    tree_parse_user(buf, &uid) && uid == getuid() && p.state != 'Z' && p.state != 'X' &&
+	    proc_parse_user(buf, &uid) && uid == getuid() && p.state != 'Z' && p.state != 'X' &&
 	    descends_now(&p, getpid()))
 		end_one(en, &p, SIGKILL);
 }

@@ -49,13 +49,8 @@ struct tree {
 /* What files in /proc say, as they are read; for fuzzing. */
 /* PID/stat, which is changed; 0 or -EIO. */
 int tree_parse_stat(char *text, pid_t pid, struct tree_proc *ret);
-/* PID/status: the real user; false: it does not say. */
-bool tree_parse_user(const char *text, uid_t *ret);
 /* PID/status, all that is in a glance; 0 or -EIO. */
 int tree_parse_status(const char *text, pid_t pid, struct tree_proc *ret);
-/* PID/stat: the size of its environment in bytes. -ESRCH: it has ended, or is the kernel's own;
- * -EAGAIN: it has none yet, being in execve(), or the kernel does not say; -ENODATA: nor that. */
-int tree_parse_env_size(const char *stat, size_t *ret);
 /* PID/environ, len bytes and a NUL: whether it has NAME=VALUE, or something else that begins with
  * the first kin characters of that (0: this is not asked). */
 enum tree_env { TREE_ENV_NONE, TREE_ENV_KIN, TREE_ENV_SAME };
@@ -93,8 +88,9 @@ const struct tree_proc *tree_find(const struct tree *t, pid_t pid);
 /* p is root or descends from it, in this picture. */
 bool tree_descends(const struct tree *t, const struct tree_proc *p, pid_t root);
 
-/* The process was started with NAME=VALUE; false also where that cannot be read. */
-bool tree_has_env(pid_t pid, const char *name_value);
+/* The process was started with NAME=VALUE: 1; 0, also where it has ended, or is not ours to read;
+ * or what proc_is_no_answer(). */
+int tree_has_env(pid_t pid, const char *name_value);
 
 void tree_clear(struct tree *t);
 

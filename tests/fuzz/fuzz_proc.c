@@ -51,8 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uid_t uid;
 
 	read_stat(data, size);
-	(void)tree_parse_env_size(text, &env);
-	(void)tree_parse_user(text, &uid);
+	(void)proc_parse_environ_size(text, &env);
+	(void)proc_parse_user(text, &uid);
 	(void)tree_parse_status(text, 1, &p);
 	(void)proc_parse_ends_by(text, SIGUSR1);
 	if (tree_parse_env(text, size, "A=1", 0) && !memmem(text, size, "A=1", 3))

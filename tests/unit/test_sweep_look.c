@@ -257,6 +257,45 @@ static void who_does_not_listen_is_killed_after_the_grace(void **state)
 	sweep_list_clear(&l);
 }
 
+/* All other processes of the machine are of another job, whatever runs Python there. */
+struct told {
+	pid_t about;
+	int says;
+};
+
+static int is_told(const void *of_job, pid_t pid)
+{
+	const struct told *told = of_job;
+
+	return pid == told->about ? told->says : 1;
+}
+
+/* One in execve() says nothing of itself: it gets no signal, and has not ended either. */
+static void who_cannot_be_told_is_left_and_is_not_gone(void **state)
+{
+	struct told told = { .about = start("exec python3 -S -c 'import time\n"
+					    "print(flush=True)\n"
+					    "time.sleep(600)'") };
+	const struct sweep_rules rules = { .what = SWEEP_PYTHON,
+					   .in_other_job = is_told,
+					   .of_job = &told };
+	struct sweep_list l = { 0 };
+	struct sweeper *s;
+
+	assert_int_equal(sweep_look(&rules, &l, NULL), 0);
+	s = sweep_begin(&rules, &l, SIGTERM, 0);
+	sweep_list_clear(&l);
+	told.says = -EAGAIN;
+	assert_int_equal(verdict_on(&rules, told.about), SWEEP_JOB);
+	assert_int_equal(sweep_step(s), 1);
+	assert_int_equal(sweep_step(s), 1);
+	assert_true(lives(told.about));
+	told.says = 0;
+	(void)sweep_all(s);
+	assert_false(lives(told.about));
+	s = sweep_free(s);
+}
+
 /* What it starts while it ends is of it. */
 static void what_it_starts_while_it_ends_is_meant_too(void **state)
 {
@@ -306,6 +345,7 @@ int main(void)
 		cmocka_unit_test(what_is_outside_of_this_machine_is_left_alone),
 		cmocka_unit_test(what_is_meant_is_ended_and_nothing_else),
 		cmocka_unit_test(who_does_not_listen_is_killed_after_the_grace),
+		cmocka_unit_test(who_cannot_be_told_is_left_and_is_not_gone),
 		cmocka_unit_test(what_it_starts_while_it_ends_is_meant_too),
 	};
 

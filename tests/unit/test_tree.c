@@ -185,7 +185,7 @@ static void the_size_of_an_environment_is_read(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		size_t size = 0;
 
-		assert_int_equal(tree_parse_env_size(cases[i].text, &size), cases[i].r);
+		assert_int_equal(proc_parse_environ_size(cases[i].text, &size), cases[i].r);
 		assert_int_equal(size, cases[i].size);
 	}
 }

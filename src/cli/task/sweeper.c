@@ -24,12 +24,11 @@
 #include "engine/engine.h"
 #include "task/sweep.h"
 
-#define GRACE_MS    5000  /* from TERM to KILL */
-#define LIMIT_MS    10000 /* then it is given up: what is killed and stays hangs in the kernel */
-#define STEP_US	    20000
-#define MAPS_MAX    (16UL << 20)
-#define CUDA_FILES  "/libcuda.so"
-#define ENVIRON_MAX (1UL << 20)
+#define GRACE_MS   5000	 /* from TERM to KILL */
+#define LIMIT_MS   10000 /* then it is given up: what is killed and stays hangs in the kernel */
+#define STEP_US	   20000
+#define MAPS_MAX   (16UL << 20)
+#define CUDA_FILES "/libcuda.so"
 
 struct pid_set {
 	size_t n;
@@ -91,15 +90,15 @@ static int find_on_gpus(const struct cmd_ctx *ctx, struct pid_set *ret, struct e
 /* ---- jobs that share the node ---- */
 
 /* What its environment says. of_job: the key of ours; NULL: we are in none. */
-static bool in_other_job(const void *of_job, pid_t pid)
+static int in_other_job(const void *of_job, pid_t pid)
 {
-	cleanup_free char *path = xasprintf("/proc/%d/environ", (int)pid);
 	cleanup_free char *text = NULL, *key = NULL;
 	struct text_list variables = { .n = 0 };
 	size_t len;
+	int r = proc_environ(pid, &text, &len);
 
-	if (fs_read_file(path, ENVIRON_MAX, &text, &len, NULL) < 0)
-		return false;
+	if (r < 0)
+		return proc_is_no_answer(r) ? r : 0;
 	for (const char *p = text; p < text + len; p += strlen(p) + 1)
 		text_list_add(&variables, p);
 	text_list_take(&variables, NULL);
