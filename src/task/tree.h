@@ -79,7 +79,7 @@ void tree_keep_orphans(struct tree *t, pid_t server);
  * orphans of our fork server and of those of the same spool without an agent, except what has the
  * token of another task of the spool: that has a grace of its own. Never ourselves or our
  * ancestors. 0, or -errno: one could not be looked at, for want of descriptors or memory, or as it
- * is in execve() and a file there does not answer (-EAGAIN). */
+ * stays in execve() (-EAGAIN): a file that does not answer, or a busy machine. */
 int tree_keep_token(struct tree *t, const char *token);
 
 /* The process of that PID, or NULL. */
