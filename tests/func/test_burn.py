@@ -74,7 +74,9 @@ def somebody_comes(m):
 
 def end(p):
     out, errors = patience.communicate(p)
-    return p.returncode, json.loads(out)["devices"], errors
+    devices = json.loads(out)["devices"]
+    print(*[(d["verdict"], d["reasons"], d["notes"]) for d in devices], sep="\n")  # where a test fails, it says why
+    return p.returncode, devices, errors
 
 
 def test_good_cards(machine, tmp_path):  # noqa: F811

@@ -51,6 +51,7 @@ def end(p):
     out, errors = patience.communicate(p)
     assert out, errors
     doc = json.loads(out)
+    print(*[(d["verdict"], d["reasons"], d["notes"]) for o in doc["nodes"] for d in o["devices"]], sep="\n")
     return p.returncode, {o["node"]: o for o in doc["nodes"]}, errors
 
 
