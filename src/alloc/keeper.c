@@ -544,9 +544,9 @@ static void on_program_end(struct keeper *k)
 static void reap(struct keeper *k)
 {
 	int status;
-	pid_t pid;
+	pid_t pid = 0;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+	for (int n = 0; n < REAP_AT_ONCE && (pid = waitpid(-1, &status, WNOHANG)) > 0; n++) {
 		if (pid == k->hook_pid)
 			on_hook_end(k, exit_of(status));
 		if (pid != k->leader)

@@ -109,9 +109,9 @@ static int stay(const struct shim_start *start)
 	(void)close(FORK_SERVER_FD);
 	(void)signal(SIGCHLD, SIG_DFL);
 	for (;;) {
-		pid_t pid;
+		pid_t pid = 0;
 
-		while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+		for (int n = 0; n < REAP_AT_ONCE && (pid = waitpid(-1, NULL, WNOHANG)) > 0; n++)
 			continue;
 		if (pid < 0 && errno == ECHILD)
 			return 0;

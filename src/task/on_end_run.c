@@ -150,12 +150,12 @@ static void become(const struct run *r, const char *command)
 static bool reap(pid_t command, int *ret)
 {
 	int status;
-	pid_t pid;
+	pid_t pid = 0;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+	for (int n = 0; n < REAP_AT_ONCE && (pid = waitpid(-1, &status, WNOHANG)) > 0; n++)
 		if (pid == command)
 			*ret = status;
-	return pid == 0;
+	return pid >= 0;
 }
 
 static void wait_a_step(void)

@@ -69,6 +69,8 @@
 #define PACE_MOST	   128 /* connections are accepted in that time */
 #define HEAR_MOST	   64  /* messages of one connection, before others have their turn */
 #define DOUBT_NS	   (500 * NS_PER_MS)
+#define REAP_NS		   (10 * NS_PER_MS)
+#define REAP_IN_PASS_NS	   NS_PER_MS
 
 /* ---- connections ---- */
 
@@ -242,18 +244,37 @@ static bool is_doubted(const struct shim *sh)
 	return sh->doubt_until_ns && !sh->leader_gone;
 }
 
-/* Wait for all children that have ended, those that came to us as their reaper included. False:
- * there is none left. */
-static bool collect(struct shim *sh)
+/* A child that has ended, or whichever has (-1); 0 or -1 and errno as wait4(). */
+static pid_t wait_for(struct shim *sh, pid_t child)
 {
 	struct rusage ru;
 	int status;
+	pid_t pid = wait4(child, &status, WNOHANG, &ru);
+
+	if (pid > 0)
+		add_usage(&sh->rec.end, &ru);
+	if (pid > 0 && pid == sh->leader)
+		note_leader(sh, status);
+	return pid;
+}
+
+/*
+ * Wait for the children that have ended, those that came to us as their reaper included, but for no
+ * longer than that: of a tree that forks faster than we wait there is always another one, and who
+ * asks for its stop would never be heard. False: there is no child left.
+ */
+static bool collect(struct shim *sh, uint64_t most_ns)
+{
+	uint64_t until = clock_mono_ns() + most_ns;
 	pid_t pid;
 
-	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
-		add_usage(&sh->rec.end, &ru);
-		if (pid == sh->leader)
-			note_leader(sh, status);
+	/* It is a child of the worker's thread, behind all those of this one. */
+	if (sh->leader && !sh->leader_gone)
+		(void)wait_for(sh, sh->leader);
+	while ((pid = wait_for(sh, -1)) > 0) {
+		sh->unreaped = clock_mono_ns() >= until;
+		if (sh->unreaped)
+			return true;
 	}
 	return pid == 0 || errno != ECHILD;
 }
@@ -269,15 +290,16 @@ static void reap_meanwhile(void *data)
 	struct shim *sh = data;
 
 	if (!must_not_wait(sh))
-		(void)collect(sh);
+		(void)collect(sh, REAP_IN_PASS_NS);
 }
 
 static void reap(struct shim *sh)
 {
+	sh->unreaped = false;
 	if (must_not_wait(sh))
 		return;
 
-	bool left = collect(sh);
+	bool left = collect(sh, REAP_NS);
 
 	if (!sh->leader_gone)
 		return;
@@ -366,6 +388,8 @@ static void pass_over_tree(struct shim *sh)
 {
 	bool killing = sh->state == SHIM_KILLING;
 
+	/* Those that have ended are waited for with less than a picture of them takes. */
+	reap_meanwhile(sh);
 	ender_pass_below_us(&sh->ender, killing ? SIGKILL : sh->stop_signal);
 	/* It asks nobody for his user. */
 	if (killing && !sh->ender.others)
@@ -385,7 +409,7 @@ static void end_pass(struct shim *sh, uint64_t now)
 	reap(sh);
 	if (sh->state != SHIM_KILLING)
 		return;
-	if (!sh->ender.ours && sh->ender.others) {
+	if (!sh->ender.ours && sh->ender.others && !sh->ender.outrun) {
 		sh->rec.end.leftovers = sh->ender.others;
 		shim_event(sh, EV_ONLY_OTHERS);
 	}
@@ -439,7 +463,7 @@ static void timers(struct shim *sh)
 		shim_event(sh, EV_GRACE_OVER);
 	if (is_ending(sh) && now >= sh->pass_at_ns)
 		end_pass(sh, now);
-	if (is_doubted(sh) && now >= sh->doubt_until_ns)
+	if (sh->unreaped || (is_doubted(sh) && now >= sh->doubt_until_ns))
 		reap(sh);
 	if (looks_at_log(sh) && now >= sh->log_next_ns)
 		worker_do(&sh->worker, work_look, sh);
@@ -517,6 +541,8 @@ static uint64_t next_deadline(const struct shim *sh)
 {
 	uint64_t at = min_u64(sh->timeout_at_ns, sh->alone_at_ns);
 
+	if (sh->unreaped)
+		return 0;
 	at = min_u64(at, sh->name_at_ns);
 
 	if (sh->state == SHIM_STOPPING)

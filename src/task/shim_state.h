@@ -78,6 +78,7 @@ struct shim {
 	uint32_t stop_grace_ms;
 	bool told; /* the stop signal was sent to the leader alone */
 	bool leader_gone;
+	bool unreaped;	 /* more children may have ended than were waited for */
 	bool heard_term; /* a signal told us to end */
 	bool acked;
 	bool hurried; /* stopped by a signal after its task has ended */

@@ -119,14 +119,19 @@ struct ender {
 	uint32_t kills;	 /* sent in all passes, once for each process */
 	uint32_t ours;	 /* of the last pass: still run and are ours to end */
 	uint32_t others; /* of the last pass: not ours to signal */
-	bool outrun;	 /* of the last pass: some came after others had been sent KILL */
-	uint32_t seen;	 /* processes that were met, in all passes */
+	bool late;    /* of the last pass: somebody in the picture was gone, or another's child */
+	bool outrun;  /* of the last pass, with KILL: it was late, or some came after others */
+	uint32_t met; /* processes, those that have ended as well, in all passes */
 	int last_sig;
 	/* Of who waits for those that end (or NULL), during a pass: a tree that forks as fast as it
 	 * can leaves more of them than a pass gets over, until there is no PID left. */
 	void (*reap)(void *data);
 	void *data;
 };
+
+/* Children that have ended are waited for in such numbers, and then the loop looks at what else
+ * there is: a tree that forks fast has left more meanwhile. */
+#define REAP_AT_ONCE 1000
 
 /* Nobody was told yet; reap and data stay. */
 void ender_begin(struct ender *en);

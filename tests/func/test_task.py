@@ -39,12 +39,28 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 """
 
 
+SLOW_WAIT = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+#include <unistd.h>
+pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
+{
+	pid_t (*real)(pid_t, int *, int, struct rusage *);
+	*(void **)&real = dlsym(RTLD_NEXT, "wait4");
+	usleep(10000);
+	return real(pid, status, options, usage);
+}
+"""
+
+
 class Driver:
     """One agent: a taskdrv process, its news by event and token."""
 
-    def __init__(self, build, root):
+    def __init__(self, build, root, **more_env):
         self.root = root
-        self.proc = subprocess.Popen([build / "tests/taskdrv", build / "tenure"], text=True,
+        self.proc = subprocess.Popen([build / "tests/taskdrv", build / "tenure"], text=True, env={**os.environ, **more_env},
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.news = queue.Queue()
         self.seen = []
@@ -149,8 +165,8 @@ def drivers(build, tmp_path):
     (tmp_path / "records").mkdir(mode=0o700)
     made = []
 
-    def make():
-        made.append(Driver(build, tmp_path))
+    def make(**more_env):
+        made.append(Driver(build, tmp_path, **more_env))
         return made[-1]
     yield make
     left = running_shims(set().union(*(d.tokens for d in made)))
@@ -166,6 +182,18 @@ def drivers(build, tmp_path):
 @pytest.fixture
 def drv(drivers):
     return drivers()
+
+
+@pytest.fixture
+def preloaded(build, tmp_path):
+    """preloaded(name, C text): variables with which a driver, its fork server and shims call that."""
+    def make(name, text):
+        if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
+            pytest.skip("the sanitizer wants to be first")
+        (tmp_path / f"{name}.c").write_text(text)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / f"{name}.so", tmp_path / f"{name}.c"], check=True)
+        return {"LD_PRELOAD": str(tmp_path / f"{name}.so")}
+    return make
 
 
 def pid_in(path):
@@ -404,6 +432,30 @@ time.sleep(1000)
     drv.wait("each-done", "")
 
 
+def test_a_stop_is_heard_while_children_end_faster_than_they_are_waited_for(drivers, preloaded):
+    """A shim that had a small share of the processors waited for one child after another until there was no PID left."""
+    drv = drivers(**preloaded("slowwait", SLOW_WAIT))
+    t = unique("many")
+    drv.start(t, "python3", "-c", """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for n in range(10):
+    if os.fork() == 0:
+        for i in range(500):
+            if os.fork():
+                os._exit(0)
+            time.sleep(0.02)
+        os._exit(0)
+time.sleep(1000)
+""")
+    shim = drv.wait("started", t)["pid"]
+    must_come(lambda: len(pathlib.Path(f"/proc/{shim}/task/{shim}/children").read_text().split()) > 30, 60)
+    drv.say(f"stop {t} 15 100 {TREE}")
+    end = drv.wait("ended", t, 60)
+    # They go by themselves after 500 rounds: without that, and what is tested, they would fill the machine.
+    assert end["cause"] == "stop" and end["killed"] > 2
+
+
 def test_the_end_is_heard_whatever_is_said_meanwhile(drv):
     """A socket closed with something unread is reset, which must not swallow what was said before."""
     for i in range(40):
@@ -423,14 +475,8 @@ def test_timeout(drv):
     assert (end["cause"], end["signal"]) == ("timeout", 15) and "its time was over" in drv.whole_log(t)
 
 
-def test_wall_clock_that_jumps_changes_no_duration(build, tmp_path, drivers, monkeypatch):
-    if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
-        pytest.skip("the sanitizer wants to be first")
-    (tmp_path / "jump.c").write_text(CLOCK_THAT_JUMPS)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "jump.so", tmp_path / "jump.c"], check=True)
-    monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "jump.so"))
-    drv = drivers()
-    monkeypatch.delenv("LD_PRELOAD")
+def test_wall_clock_that_jumps_changes_no_duration(drivers, preloaded):
+    drv = drivers(**preloaded("jump", CLOCK_THAT_JUMPS))
     for ms in 400, 1600, 6400:  # by then the shell ignores TERM
         t, began = unique("jump"), time.monotonic_ns()
         end = drv.run(t, "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done", timeout_ms=ms, grace_ms=300)
@@ -441,12 +487,9 @@ def test_wall_clock_that_jumps_changes_no_duration(build, tmp_path, drivers, mon
     assert abs(rec["ended_wall_ns"] - rec["started_wall_ns"]) > 86400e9 / 2
 
 
-def test_threads_close_what_is_not_theirs_on_an_old_kernel(drivers, monkeypatch, old_kernel):
+def test_threads_close_what_is_not_theirs_on_an_old_kernel(drivers, old_kernel):
     """What the first thread closes is not kept open by another one, where there is no close_range()."""
-    with monkeypatch.context() as patch:
-        for name, value in old_kernel.items():
-            patch.setenv(name, value)
-        drv = drivers()
+    drv = drivers(**old_kernel)
     t = unique("files")
     drv.start(t, "sleep", "100", go=False)
     shim = drv.wait("prepared", t)["pid"]

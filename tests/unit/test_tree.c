@@ -250,6 +250,33 @@ static void an_ender_that_is_outrun_says_so(void **state)
 	ender_clear(&en);
 }
 
+/* Of a tree that forks fast a pass tells nobody, and there seems to be nobody to tell. */
+static void an_ender_that_comes_too_late_is_outrun(void **state)
+{
+	const int signals[] = { SIGTERM, SIGKILL, SIGKILL };
+	struct ender en = { 0 };
+
+	for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
+		pid_t pid = child();
+		struct tree t = { 0 };
+
+		assert_int_equal(tree_glance(&t), 0);
+		tree_keep_below(&t, getpid());
+		assert_int_equal(t.n, 1);
+		if (i == 2) /* it is there, but its parent was another one */
+			t.procs[0].parent = getpid() + 1;
+		else if (kill(pid, SIGKILL) == 0)
+			assert_int_equal(waitpid(pid, NULL, 0), pid);
+		ender_pass(&en, &t, signals[i]);
+		assert_int_equal(en.outrun, signals[i] == SIGKILL);
+		assert_int_equal(en.kills, 0);
+		tree_clear(&t);
+		if (i == 2 && kill(pid, SIGKILL) == 0)
+			assert_int_equal(waitpid(pid, NULL, 0), pid);
+	}
+	ender_clear(&en);
+}
+
 static void count_call(void *data)
 {
 	++*(unsigned int *)data;
@@ -337,6 +364,7 @@ int main(void)
 		cmocka_unit_test(the_size_of_an_environment_is_read),
 		cmocka_unit_test(an_ender_tells_each_once),
 		cmocka_unit_test(an_ender_that_is_outrun_says_so),
+		cmocka_unit_test(an_ender_that_comes_too_late_is_outrun),
 		cmocka_unit_test(a_hunt_is_for_what_descends_from_us),
 		cmocka_unit_test(what_cannot_be_seen_is_not_gone),
 	};
