@@ -167,12 +167,13 @@ static void measure(struct bench *b, enum burn_load load, enum precision precisi
 		"\"compared\": %.3g, \"wrong\": %llu, \"busy\": %.3f}\n",
 		load == BURN_MEMORY ? "memory" : precision_name(precision),
 		load == BURN_MEMORY ? "" : ", kernel ", f.kernel,
-		f.product_ns ? (double)(f.gflop - warm.gflop) /
-				       (double)(f.product_ns - warm.product_ns) * 1e6
-			     : 0,
-		f.memory_ns ? (double)(f.memory_bytes - warm.memory_bytes) /
-				      (double)(f.memory_ns - warm.memory_ns)
-			    : 0,
+		f.product_ns > warm.product_ns
+			? (double)(f.gflop - warm.gflop) /
+				  (double)(f.product_ns - warm.product_ns) * 1e6
+			: 0,
+		f.memory_ns > warm.memory_ns ? (double)(f.memory_bytes - warm.memory_bytes) /
+						       (double)(f.memory_ns - warm.memory_ns)
+					     : 0,
 		watts / samples, (double)(f.elements + f.words),
 		(unsigned long long)burn_report_errors(&f),
 		(double)(f.product_ns + f.memory_ns) / 1e9 / seconds);

@@ -227,14 +227,41 @@ static void fill_chunks(const struct arguments *a, uint64_t first, uint64_t coun
 	(void)cu_fill(from, word, to - from);
 }
 
+static uint64_t chunks_left(const struct arguments *a, const struct turns *t)
+{
+	const uint64_t chunks = (long_of(a, 4) + CHUNK_BYTES - 1) / CHUNK_BYTES;
+
+	return t->next < chunks ? chunks - t->next : 0;
+}
+
+/* In its time. */
+static uint64_t chunks_most(const struct arguments *a)
+{
+	const double seconds = (double)long_of(a, 1) / 1e9;
+	const int ways = (word_of(a, 6) ? 1 : 0) + (word_of(a, 8) ? 1 : 0);
+
+	return 1 +
+	       (uint64_t)(memory_rate(a->dev) * seconds / (ways ? ways : 1) / (double)CHUNK_BYTES);
+}
+
+/* It ends with its memory. */
+static double part_of_memory(const struct arguments *a)
+{
+	struct turns t;
+
+	if (cu_read(&t, long_of(a, 2), sizeof(t)) != CUDA_SUCCESS)
+		return 1;
+
+	const double part = (double)chunks_left(a, &t) / (double)chunks_most(a);
+
+	return part < 1 ? part : 1;
+}
+
 /* (stop, duration_ns, turns, p, bytes, found, expected, seed, written, seed) */
 static void leave_memory(const struct arguments *a)
 {
-	const uint64_t bytes = long_of(a, 4), chunks = (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES;
-	const double seconds = (double)long_of(a, 1) / 1e9;
-	const int ways = (word_of(a, 6) ? 1 : 0) + (word_of(a, 8) ? 1 : 0);
-	uint64_t done = 1 + (uint64_t)(memory_rate(a->dev) * seconds / (ways ? ways : 1) /
-				       (double)CHUNK_BYTES);
+	const uint64_t bytes = long_of(a, 4);
+	uint64_t done = chunks_most(a);
 	const uint32_t wrong = bytes > LITTLE ? a->dev->health.wrong_words : 0;
 	struct turns t;
 	struct found f;
@@ -242,7 +269,7 @@ static void leave_memory(const struct arguments *a)
 	if (cu_read(&t, long_of(a, 2), sizeof(t)) != CUDA_SUCCESS ||
 	    cu_read(&f, long_of(a, 5), sizeof(f)) != CUDA_SUCCESS)
 		return;
-	done = t.next + done < chunks ? done : chunks - (t.next < chunks ? t.next : chunks);
+	done = done < chunks_left(a, &t) ? done : chunks_left(a, &t);
 	if (word_of(a, 6)) {
 		f.looked_at += done * CHUNK_BYTES / 4;
 		f.wrong += wrong;
@@ -258,23 +285,45 @@ static void leave_memory(const struct arguments *a)
 	(void)cu_write(long_of(a, 5), &f, sizeof(f));
 }
 
+static const struct known_kernel {
+	const char *name;
+	int nparams;
+	void (*leave)(const struct arguments *a);
+	double (*part)(const struct arguments *a); /* NULL: it works for all of its time */
+} known_kernels[] = {
+	{ "tenure_gemm", 9, leave_gemm, NULL },
+	{ "tenure_gemm_f32", 9, leave_gemm, NULL },
+	{ "tenure_gemm_f64", 9, leave_gemm, NULL },
+	{ "tenure_check", 10, leave_check, NULL },
+	{ "tenure_memory", 10, leave_memory, part_of_memory },
+};
+
+/* NULL: it leaves nothing. */
+static const struct known_kernel *find_known(const struct CUfunc_st *f)
+{
+	for (size_t i = 0; i < sizeof(known_kernels) / sizeof(known_kernels[0]); i++)
+		if (strcmp(f->name, known_kernels[i].name) == 0 &&
+		    f->nparams == known_kernels[i].nparams)
+			return &known_kernels[i];
+	return NULL;
+}
+
+double cu_kernel_part(const struct CUfunc_st *f, const struct sim_dev *dev, void **params)
+{
+	const struct arguments a = { .kernel = f->name, .at = params, .dev = dev };
+	const struct known_kernel *known = params ? find_known(f) : NULL;
+
+	return known && known->part ? known->part(&a) : 1;
+}
+
 void cu_kernel_leaves(const struct CUfunc_st *f, const struct sim_dev *dev, unsigned int threads,
 		      void **params)
 {
-	static const struct {
-		const char *name;
-		int nparams;
-		void (*leave)(const struct arguments *a);
-	} known[] = {
-		{ "tenure_gemm", 9, leave_gemm },      { "tenure_gemm_f32", 9, leave_gemm },
-		{ "tenure_gemm_f64", 9, leave_gemm },  { "tenure_check", 10, leave_check },
-		{ "tenure_memory", 10, leave_memory },
-	};
 	const struct arguments a = {
 		.kernel = f->name, .at = params, .threads = threads, .dev = dev
 	};
+	const struct known_kernel *known = params ? find_known(f) : NULL;
 
-	for (size_t i = 0; params && i < sizeof(known) / sizeof(known[0]); i++)
-		if (strcmp(f->name, known[i].name) == 0 && f->nparams == known[i].nparams)
-			known[i].leave(&a);
+	if (known)
+		known->leave(&a);
 }

@@ -193,6 +193,8 @@ CUresult cu_write(CUdeviceptr to, const void *from, size_t n);
 CUresult cu_read(void *to, CUdeviceptr from, size_t n);
 CUresult cu_fill(CUdeviceptr at, uint32_t word, size_t n); /* with that word, again and again */
 
+/* Which part of its time f works on dev, 0 to 1. */
+double cu_kernel_part(const struct CUfunc_st *f, const struct sim_dev *dev, void **params);
 /* f was launched on dev with blocks of so many threads: what it leaves in memory. */
 void cu_kernel_leaves(const struct CUfunc_st *f, const struct sim_dev *dev, unsigned int threads,
 		      void **params);

@@ -320,7 +320,10 @@ CU_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int gx, unsigned
 		return CUDA_ERROR_INVALID_HANDLE;
 	if ((f->nparams > 0 && !params && !extra) || shared > (unsigned int)f->shared_most)
 		return CUDA_ERROR_INVALID_VALUE;
-	(void)read_params(f, params, extra, &lp);
+	if (read_params(f, params, extra, &lp))
+		lp.duration_ns =
+			(uint64_t)((double)lp.duration_ns *
+				   cu_kernel_part(f, &cu.m->devs[cu_current()->dev], params));
 	stream_wait(s, QUEUE_MAX);
 	(void)pthread_mutex_lock(&cu.lock);
 	res = launch(f, s, blocks, threads, &lp);

@@ -28,6 +28,7 @@
 	X(copy_async, (CUdeviceptr, CUdeviceptr, size_t, CUstream), "cuMemcpyAsync")               \
 	X(event_create, (CUevent *, unsigned int), "cuEventCreate")                                \
 	X(event_record, (CUevent, CUstream), "cuEventRecord")                                      \
+	X(event_query, (CUevent), "cuEventQuery")                                                  \
 	X(event_elapsed, (float *, CUevent, CUevent), "cuEventElapsedTime")                        \
 	X(host_alloc, (void **, size_t, unsigned int), "cuMemHostAlloc")                           \
 	X(host_free, (void *), "cuMemFreeHost")                                                    \

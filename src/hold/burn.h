@@ -118,14 +118,14 @@ struct burn_link {
 struct burn_report {
 	uint32_t id; /* of the order */
 	/* Products. */
-	uint64_t product_ns;	  /* time in which they were computed */
+	uint64_t product_ns;	  /* of launches for which the host has asked in time */
 	uint64_t gflop;		  /* 10^9 operations in that time */
 	uint64_t elements;	  /* that were compared */
 	uint64_t wrong, nan, inf; /* of these, each apart */
 	uint64_t repeated;	  /* wrong ones that were so before, at the same place */
 	uint64_t reference_wrong; /* words of what is compared with that have changed */
 	/* Memory. */
-	uint64_t memory_ns;
+	uint64_t memory_ns;    /* of launches for which the host has asked in time */
 	uint64_t memory_bytes; /* that were read or written in that time */
 	uint64_t words;	       /* of 32 bits, that were compared */
 	uint64_t words_wrong, words_repeated;

@@ -533,7 +533,7 @@ def test_the_last_look_is_told(machine, queue, held):  # noqa: F811
         assert done.returncode == 1 and gpus[1]["products"]["reference_wrong"] > 0, gpus[1]
         for d in (gpus[0], gpus[1]):
             p = d["products"]  # all that was computed was compared, but for the one that was in the making
-            computed = p["tflops"] * 1e12 * p["product_s"] / (2 * p["n"] ** 3)
+            computed = (p["tflops"] or 0) * 1e12 * p["product_s"] / (2 * p["n"] ** 3)
             assert p["compared"] >= (int(computed + 0.01) - 1) * p["n"] ** 2, p
     in_time(start_it, {}, attempt)
 
@@ -560,6 +560,25 @@ def test_a_task_goes_before_it(queue):
     code, devices, _ = end(p)
     assert code == 4 and sorted(d["verdict"] for d in devices) == ["good", "yielded"], devices
     assert f"to task {i}" in next(d for d in devices if d["verdict"] == "yielded")["reasons"][0]
+
+
+@pytest.mark.parametrize("load,call", [("memory", "cuLaunchKernel"), ("tensor", "cuEventRecord")])
+def test_a_host_that_is_late_makes_no_card_bad(machine, load, call):
+    """The time between the events of a launch has in it how late the host was to ask for the launch, and one card was
+    slower than another by it."""
+    m = machine(gpus=2)
+    p = start(m, "--load", load, seconds="4s")
+    m.ctl("hang", call)
+    time.sleep(0.3)
+    late = m.holders()[0]
+    os.kill(late, signal.SIGSTOP)
+    m.ctl("unhang", call)
+    time.sleep(1)  # of the four, in one launch
+    os.kill(late, signal.SIGCONT)
+    out, _ = p.communicate(timeout=HANG)
+    for d in json.loads(out)["devices"]:
+        assert (d["verdict"], d["reasons"]) == ("good", []) and d[{"tensor": "products"}.get(load, load)] is not None
+    assert p.returncode == 0
 
 
 def test_exclusive_has_tasks_wait(queue):

@@ -238,6 +238,28 @@ static void set_throttled(struct burnt *d, uint64_t bit, uint64_t ns)
 	}
 CASES(MAKE)
 
+/* What was hardly timed has no speed, and that is said; what was hardly tested is no late host's.
+ */
+static void test_what_was_not_timed(void **state)
+{
+	struct burnt d = good("NVIDIA H200", 672);
+	struct burn_judgement j;
+
+	d.found.gflop = 10;
+	d.found.product_ns = NS_PER_MS;
+	d.found.words = 1000000;
+	d.found.memory_bytes = 1000000;
+	for (int late = 1; late >= 0; late--) {
+		burn_judge(&d, 1, &j);
+		assert_int_equal(j.verdict, BURN_GOOD);
+		assert_int_equal(has(&j.notes, "speed of its products is not judged"), late);
+		assert_int_equal(has(&j.notes, "passes over memory is not judged"), late);
+		burn_judgement_clear(&j);
+		d.found.gflop = 30;
+		d.found.memory_bytes = 4000000;
+	}
+}
+
 static void test_verdicts(void **state)
 {
 #define ROW(name, change, verdict, reason) { #name, make_##name, verdict, reason },
@@ -741,6 +763,7 @@ int main(void)
 		cmocka_unit_test(test_products_fit),
 		cmocka_unit_test(test_sums_are_exact),
 		cmocka_unit_test(test_verdicts),
+		cmocka_unit_test(test_what_was_not_timed),
 		cmocka_unit_test(test_stragglers),
 		cmocka_unit_test(test_two_of_a_model),
 		cmocka_unit_test(test_limited_power),

@@ -299,6 +299,16 @@ static double highest_limit(const struct burnt *devices, uint32_t n, const struc
 	return watts;
 }
 
+/* What was compared came mostly from launches that have no time (burn.h). */
+static void say_not_timed(double timed, double compared, const char *what, struct burn_judgement *j)
+{
+	if (compared > 0 && timed * 2 < compared)
+		text_list_addf(&j->notes,
+			       "the speed of its %s is not judged: this host was late to ask for "
+			       "most of them",
+			       what);
+}
+
 static void say_not_judged(const struct burnt *devices, uint32_t n, const struct burnt *d,
 			   struct burn_judgement *j)
 {
@@ -363,8 +373,11 @@ static void judge_product_speed(const struct burnt *devices, uint32_t n, const s
 	const double median = median_of(devices, n, d, same_model_and_kernel, tflops_of);
 	const double watts = highest_limit(devices, n, d);
 
-	if (!(j->tflops > 0))
+	if (!(j->tflops > 0)) {
+		say_not_timed((double)d->found.gflop * 1e9,
+			      (double)d->found.elements * 2 * d->found.n, "products", j);
 		return;
+	}
 	if (median > 0)
 		j->of_median = j->tflops / median;
 	if (median > 0 && j->of_median * 1000 < BURN_SLOW_PERMILLE) {
@@ -388,6 +401,9 @@ static void judge_speed(const struct burnt *devices, uint32_t n, const struct bu
 	const double median = median_of(devices, n, d, same_model, memory_speed_of);
 
 	judge_product_speed(devices, n, d, j);
+	if (!(j->gb_per_s > 0))
+		say_not_timed((double)d->found.memory_bytes, (double)d->found.words * 4,
+			      "passes over memory", j);
 	if (median > 0 && j->gb_per_s > 0 && j->gb_per_s * 1000 < median * BURN_SLOW_PERMILLE)
 		text_list_addf(&j->reasons,
 			       "memory at %.0f GB/s: %.0f %% of the median of its model (%.0f)",

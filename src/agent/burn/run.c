@@ -296,7 +296,7 @@ static void on_burn(void *user, uint32_t slot, const struct burn_report *found)
 	if (is_ended(d))
 		return;
 	r->told_ns[r->of_slot[slot]] = clock_mono_ns();
-	if (!d->began_ns && (found->product_ns || found->memory_ns || found->copies.words))
+	if (!d->began_ns && (found->n || found->memory_ns || found->words || found->copies.words))
 		d->began_ns = clock_mono_ns();
 }
 

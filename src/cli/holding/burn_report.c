@@ -351,7 +351,7 @@ static json_t *memory_json(const struct burnt *d, const struct burn_judgement *j
 {
 	const struct burn_report *f = &d->found;
 
-	if (!f->memory_ns)
+	if (!f->memory_ns && !f->words)
 		return json_null();
 	return json_pack("{s:f, s:o, s:i, s:I, s:I, s:I}", "memory_s", (double)f->memory_ns / 1e9,
 			 "gb_per_s", number_json(j->gb_per_s), "passes", (int)f->passes, "words",

@@ -3,6 +3,10 @@
  * One slice is a launch of the products or of a pass over memory, the comparison of those products
  * that are written over next, and a copy of what was found to host memory. Its results are read
  * when the stream is idle.
+ *
+ * The time of a launch is that between two events. One for which the host was late to ask
+ * (asking.h) tells nothing of the device's speed, and neither its time nor its work counts for
+ * that.
  */
 #include "hold/holder/burn.h"
 
@@ -16,6 +20,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "hold/holder/asking.h"
 #include "hold/holder/burn_words.h"
 #include "hold/holder/copies.h"
 #include "hold/holder/cublas.h"
@@ -82,6 +87,7 @@ struct burn {
 	struct cublas *cublas; /* NULL: not opened */
 	bool by_cublas;	       /* it computes the products of this job */
 	CUevent begin, end;
+	struct asking asking; /* for what is between them */
 	struct pinned *pinned;
 	uint32_t n, range, buffers;
 	uint32_t table_n, table_range; /* what the table is for, and in which precision */
@@ -483,23 +489,41 @@ static CUresult launch_own(struct burn *b)
 				     .bytes = precision_bytes(b->precision),
 				     .buffers = b->buffers };
 
-	return product_launch(b->with.cu, b->product, b->gemm, b->with.sm_count, b->with.stream,
-			      &args);
+	CUresult code = product_launch(b->with.cu, b->product, b->gemm, b->with.sm_count,
+				       b->with.stream, &args);
+
+	asking_next(&b->asking);
+	return code;
+}
+
+static CUresult begin_timed(struct burn *b)
+{
+	asking_begin(&b->asking);
+	return b->with.cu->event_record(b->begin, b->with.stream);
+}
+
+static CUresult end_timed(struct burn *b)
+{
+	CUresult code = b->with.cu->event_query(b->begin);
+
+	asking_end(&b->asking, code != CUDA_ERROR_NOT_READY);
+	code = b->with.cu->event_record(b->end, b->with.stream);
+	asking_next(&b->asking);
+	return code;
 }
 
 static CUresult launch_products(struct burn *b)
 {
-	const struct cuda *cu = b->with.cu;
 	CUresult code = check_products(b);
 
 	if (code == CUDA_SUCCESS)
-		code = cu->event_record(b->begin, b->with.stream);
+		code = begin_timed(b);
 	if (code == CUDA_SUCCESS)
-		code = b->by_cublas
-			       ? cublas_launch(b->cublas, b->with.stream, BURN_SLICE_NS, b->buffers)
-			       : launch_own(b);
+		code = b->by_cublas ? cublas_launch(b->cublas, b->with.stream, BURN_SLICE_NS,
+						    b->buffers, &b->asking)
+				    : launch_own(b);
 	b->slices++;
-	return code == CUDA_SUCCESS ? cu->event_record(b->end, b->with.stream) : code;
+	return code == CUDA_SUCCESS ? end_timed(b) : code;
 }
 
 static uint64_t piece_offset(const struct burn *b)
@@ -528,7 +552,6 @@ static struct pattern_row pattern_of(uint64_t pass)
 
 static CUresult launch_pass(struct burn *b)
 {
-	const struct cuda *cu = b->with.cu;
 	uint64_t duration_ns = BURN_SLICE_NS, bytes = piece_bytes(b);
 	CUdeviceptr turns = word_at(b, offsetof(struct words, chunks));
 	CUdeviceptr at = b->job.pieces[b->piece].at + piece_offset(b);
@@ -544,12 +567,14 @@ static CUresult launch_pass(struct burn *b)
 			 &found,	&expected,    &before.seed, &written, &after.seed };
 
 	if (b->seen.chunks.next == 0)
-		code = cu->memset_d8_async(turns, 0, sizeof(b->seen.chunks), b->with.stream);
+		code = b->with.cu->memset_d8_async(turns, 0, sizeof(b->seen.chunks),
+						   b->with.stream);
 	if (code == CUDA_SUCCESS)
-		code = cu->event_record(b->begin, b->with.stream);
+		code = begin_timed(b);
 	if (code == CUDA_SUCCESS)
 		code = launch(b, b->memory, args);
-	return code == CUDA_SUCCESS ? cu->event_record(b->end, b->with.stream) : code;
+	asking_next(&b->asking);
+	return code == CUDA_SUCCESS ? end_timed(b) : code;
 }
 
 /* So that the next ones have room: those that were seen are noted. */
@@ -646,6 +671,12 @@ static uint64_t elapsed_ns(const struct burn *b)
 		       : 0;
 }
 
+/* Of what took that long; 0: it tells nothing of the device's speed. */
+static uint64_t timed_ns(const struct burn *b, uint64_t elapsed)
+{
+	return asking_was_late(&b->asking, elapsed) ? 0 : elapsed;
+}
+
 /* A product is compared again just before it is written over, so the fewer there are, the sooner
  * what has happened to one of them is seen. */
 static void shorten_ring(struct burn *b)
@@ -687,18 +718,20 @@ static void note_closing(struct burn *b, const struct words *w)
 
 static void note_products(struct burn *b, const struct words *w)
 {
-	const uint64_t of_one = (uint64_t)b->n * b->n, took = elapsed_ns(b);
+	const uint64_t of_one = (uint64_t)b->n * b->n, elapsed = elapsed_ns(b);
+	const uint64_t took = timed_ns(b, elapsed);
 	const uint64_t now = elements_now(b, w), more = now - b->elements;
 	struct burn_report *f = &b->found;
 
 	if (b->by_cublas)
-		cublas_took(b->cublas, took);
+		cublas_took(b->cublas, elapsed);
 	f->n = b->n;
 	f->precision = b->precision;
 	(void)str_copy(f->kernel, sizeof(f->kernel),
 		       b->by_cublas ? cublas_name(b->cublas) : b->product->name);
 	f->product_ns += took;
-	f->gflop += (uint64_t)((double)more * 2 * b->n / 1e9 + 0.5);
+	if (took)
+		f->gflop += (uint64_t)((double)more * 2 * b->n / 1e9 + 0.5);
 	note_compared(b, w);
 	b->elements = now;
 	b->products = now / of_one;
@@ -746,10 +779,12 @@ static void note_pass(struct burn *b, const struct words *w)
 	const uint64_t chunks = piece_chunks(b);
 	const uint64_t now = w->chunks.next < chunks ? w->chunks.next : chunks;
 	const unsigned int ways = b->pass > 0 ? 2 : 1; /* read and written, or written */
+	const uint64_t took = timed_ns(b, elapsed_ns(b));
 	struct burn_report *f = &b->found;
 
-	f->memory_ns += elapsed_ns(b);
-	f->memory_bytes += (now - b->seen.chunks.next) * BURN_CHUNK_BYTES * ways;
+	f->memory_ns += took;
+	if (took)
+		f->memory_bytes += (now - b->seen.chunks.next) * BURN_CHUNK_BYTES * ways;
 	f->words += w->memory.looked_at - b->seen.memory.looked_at;
 	f->words_wrong += w->memory.wrong - b->seen.memory.wrong;
 	f->words_repeated += note_records(&w->memory, UINT64_MAX, f->word, &f->word_records);

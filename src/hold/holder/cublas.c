@@ -194,7 +194,8 @@ uint32_t cublas_bands(uint32_t bands, uint64_t band_ns)
 	return band_ns && 2 * band_ns <= BAND_NS && bands > 1 ? bands / 2 : bands;
 }
 
-CUresult cublas_launch(struct cublas *c, CUstream stream, uint64_t duration_ns, uint32_t buffers)
+CUresult cublas_launch(struct cublas *c, CUstream stream, uint64_t duration_ns, uint32_t buffers,
+		       struct asking *a)
 {
 	uint64_t most = c->band_ns ? duration_ns / c->band_ns : 1;
 	CUresult code = CUDA_SUCCESS;
@@ -213,6 +214,7 @@ CUresult cublas_launch(struct cublas *c, CUstream stream, uint64_t duration_ns, 
 			most = duration_ns / c->band_ns;
 		}
 		code = launch_band(c, stream, buffers);
+		asking_next(a);
 	} while (code == CUDA_SUCCESS && c->launched < most && c->launched < LAUNCHES);
 	return code;
 }

@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "gpu/cuda_abi.h"
 #include "hold/burn.h"
+#include "hold/holder/asking.h"
 
 #define CUBLAS_WORKSPACE (32ULL << 20) /* bytes that it wants beside the matrices */
 
@@ -39,9 +40,10 @@ int cublas_begin(struct cublas *c, const struct cublas_job *job, struct err *e);
 /* From the first row of the first product again. */
 void cublas_restart(struct cublas *c);
 
-/* Launch what takes about that long, at least one band. Products are written to so many buffers in
- * turn. */
-CUresult cublas_launch(struct cublas *c, CUstream stream, uint64_t duration_ns, uint32_t buffers);
+/* Launch what takes about that long, at least one band, and note each in a. Products are written to
+ * so many buffers in turn. */
+CUresult cublas_launch(struct cublas *c, CUstream stream, uint64_t duration_ns, uint32_t buffers,
+		       struct asking *a);
 
 /* How long the last launch has taken; the next ones go by it. */
 void cublas_took(struct cublas *c, uint64_t ns);
