@@ -20,6 +20,7 @@
 #define CONTROL_GONE   1
 #define CONTROL_BAD    2
 #define ANSWER_KEPT_NS (600 * NS_PER_S)
+#define BAD_MOST       64  /* orders that are bad, or others' by now, in one look */
 #define KNOWN_MAX      128 /* bytes of an order's name that it keeps in tmp/ and bad/ */
 #define NUMBER_OF_TMP  17  /* ",%016x" at the end of a name in tmp/ */
 
@@ -215,9 +216,9 @@ static int take(const struct spool *sp, const char *path, control_read_fn fn, vo
 int control_next(const struct spool *sp, const char *agent, control_read_fn fn, void *ret,
 		 char *ret_sent, struct err *e)
 {
-	int r;
+	int r = 0;
 
-	do {
+	for (unsigned int i = 0; i < BAD_MOST; i++) {
 		struct finding f = { .agent = agent };
 		struct err why = ERR_INIT;
 
@@ -231,8 +232,10 @@ int control_next(const struct spool *sp, const char *agent, control_read_fn fn, 
 			(void)control_answer(
 				sp, ret_sent,
 				json_pack("{s:i, s:s}", "code", -EINVAL, "error", why.text), NULL);
-	} while (r > 0);
-	return r;
+		if (r <= 0)
+			return r;
+	}
+	return 1; /* the next look goes on */
 }
 
 int control_answer(const struct spool *sp, const char *sent, json_t *answer, struct err *e)

@@ -123,7 +123,7 @@ static int stay(const struct shim_start *start)
 			kill_at_ns = UINT64_MAX;
 		else if (kill_at_ns == UINT64_MAX)
 			kill_at_ns = clock_mono_ns() + ORPHANS_GRACE_MS * NS_PER_MS;
-		wait_for_child(start->sig_fd, left ? ORPHANS_STEP_MS : -1);
+		wait_for_child(start->sig_fd, pid > 0 ? 0 : left ? ORPHANS_STEP_MS : -1);
 	}
 }
 

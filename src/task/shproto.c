@@ -19,6 +19,8 @@ struct shape {
 	uint32_t size;
 };
 
+#define UNKNOWN_MOST 64 /* messages of types that are not known, at a time */
+
 #define SHAPE(struct_)                                                                             \
 	{                                                                                          \
 		sizeof(struct_), sizeof(struct_)                                                   \
@@ -96,7 +98,7 @@ int shmsg_recv(int fd, union shmsg *m)
 	 */
 	bool reset = false;
 
-	for (;;) {
+	for (int i = 0; i < UNKNOWN_MOST; i++) {
 		ssize_t n = sock_recv(fd, m, sizeof(*m));
 
 		if (n == 0 && !reset) {
@@ -113,6 +115,7 @@ int shmsg_recv(int fd, union shmsg *m)
 		if (r != -ENOMSG)
 			return r;
 	}
+	return -EAGAIN;
 }
 
 void shmsg_close(int fd)

@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import subprocess
+import threading
+import time
 
 from patience import HANG, Stopwatch, must_come, wait_for
 
@@ -51,6 +53,33 @@ def test_run(queue, tmp_path):
     said = errors.read_text()  # it was told to end, and so does not run on
     assert p.returncode == 130 and "is stopping and has its grace time" in said and "runs on" not in said, said
     q.m.run(q.m.tenure, "stop", "deaf", "--now")
+
+
+def test_an_interrupt_is_heard_while_more_is_printed_than_is_read(queue, tmp_path):
+    """It was heard when all was shown that the task had printed by then, which may never be."""
+    q = queue()
+    q.start("--no-hold")
+    errors = tmp_path / "errors"
+    with open(errors, "wb") as f:
+        p = subprocess.Popen([q.m.tenure, "run", "-g", "0", "-n", "much", "--", "sh", "-c",
+                              "head -c 40000000 /dev/zero | tr '\\0' 'x'; sleep 600"], env=q.m.env,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=f)
+
+    shown = [1]
+
+    def read_slowly():  # 0.3 MB a second
+        while part := os.read(p.stdout.fileno(), 16384):
+            shown.append(len(part))
+            time.sleep(0.05)
+    reader = threading.Thread(target=read_slowly, daemon=True)
+    assert os.read(p.stdout.fileno(), 1) == b"x"
+    reader.start()
+    p.send_signal(signal.SIGINT)
+    must_come(lambda: "is stopping" in errors.read_text(), HANG)
+    assert sum(shown) < 20000000
+    p.send_signal(signal.SIGINT)
+    assert p.wait(HANG) == 130
+    reader.join()
 
 
 def test_run_of_an_array_of_which_one_is_stopped_before(queue, tmp_path):

@@ -93,6 +93,33 @@ static void test_control(void **state)
 	sp = spool_close(sp);
 }
 
+static struct spool *flooded;
+static unsigned int bad_orders;
+
+/* Another one is there before this one is refused. */
+static int refuse_and_send(const json_t *doc, void *ret, struct err *e)
+{
+	char path[SPOOL_PATH_MAX];
+
+	(void)str_print(path, sizeof(path), "control/node1,%u.json", ++bad_orders);
+	put(flooded, path, "{}");
+	return err_set(e, -EINVAL, "no such command");
+}
+
+static void test_bad_orders_come_to_an_end(void **state)
+{
+	char at[SPOOL_PATH_MAX];
+	struct err e = ERR_INIT;
+
+	flooded = open_spool();
+	put(flooded, "control/node1,0.json", "{}");
+	(void)alarm(120);
+	assert_int_equal(control_next(flooded, "node1", refuse_and_send, NULL, at, &e), 1);
+	(void)alarm(0);
+	assert_int_equal(bad_orders, 64);
+	flooded = spool_close(flooded);
+}
+
 static void test_control_file(void **state)
 {
 	static const struct {
@@ -152,6 +179,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_control),
+		TEST(test_bad_orders_come_to_an_end),
 		TEST(test_control_file),
 	};
 

@@ -54,6 +54,18 @@ static void test_balance(void **state)
 	assert_true(hints_active(&h, t + 2 * NS_PER_S + HINT_TAIL_NS - 1));
 }
 
+/* As of somebody who opens nodes faster than that is read. */
+static void test_a_turn_ends(void **state)
+{
+	struct hints h = { .fd = open("/dev/zero", O_RDONLY | O_CLOEXEC) };
+
+	assert_true(h.fd >= 0);
+	(void)alarm(60);
+	assert_false(hints_read(&h, NS_PER_S));
+	(void)alarm(0);
+	assert_int_equal(close(h.fd), 0);
+}
+
 static void test_overflow(void **state)
 {
 	struct hints h = { .fd = -1 };
@@ -132,7 +144,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tail),	   cmocka_unit_test(test_balance),
 		cmocka_unit_test(test_overflow),   cmocka_unit_test(test_ring),
-		cmocka_unit_test(test_real_nodes),
+		cmocka_unit_test(test_real_nodes), cmocka_unit_test(test_a_turn_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,7 @@
 	(IN_ATTRIB | IN_CREATE | IN_MODIFY | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |             \
 	 IN_DELETE_SELF | IN_MOVE_SELF)
 #define EVENTS_BYTES 4096
+#define READS	     8 /* in one turn of the loop: what they tell may make more */
 
 int dirwatch_add(int fd, const char *path)
 {
@@ -27,7 +28,7 @@ static void on_events(uv_poll_t *poll, int status, int events)
 	ssize_t n;
 
 	/* Whoever is told may stop it. */
-	while (w->fd >= 0 && (n = read(w->fd, buf, sizeof(buf))) > 0)
+	for (int i = 0; i < READS && w->fd >= 0 && (n = read(w->fd, buf, sizeof(buf))) > 0; i++)
 		for (ssize_t at = 0; at < n && w->fd >= 0;) {
 			const struct inotify_event *e = (const void *)(buf + at);
 

@@ -32,6 +32,7 @@
 #define SEARCHES    20
 #define QUIET_TURNS 8
 #define WAITS_MS    500
+#define TURN_NS	    (100 * NS_PER_MS)
 
 struct reader {
 	const struct logreader *t;
@@ -39,6 +40,7 @@ struct reader {
 	bool looked; /* so that what is found now has begun meanwhile */
 	char path[SPOOL_PATH_MAX];
 	bool follows;
+	bool more;	 /* it is not read to its end yet */
 	bool over;	 /* the task has ended: what it has not printed to is not waited for */
 	char *output;	 /* the file of its own that is read; NULL: its log */
 	bool told_error; /* where what it prints to standard error is */
@@ -337,16 +339,20 @@ static void put_part(struct reader *r, const char *data, size_t len)
 	put(r, strbuf_str(&own), own.len);
 }
 
+/* Who follows stays no longer than a turn: a task may print faster than a terminal takes it. */
 static int copy_more(struct reader *r, struct err *e)
 {
+	const uint64_t until = clock_mono_ns() + TURN_NS;
 	char buf[LOGPLACE_PART];
 	ssize_t n = 0;
 
-	while (r->fd >= 0 && (n = logplace_read(r->fd, &r->place, buf)) > 0) {
+	r->more = false;
+	while (!r->more && r->fd >= 0 && (n = logplace_read(r->fd, &r->place, buf)) > 0) {
 		errno = 0;
 		put_part(r, buf, (size_t)n);
 		if (ferror(r->t->out))
 			return err_sys(e, errno ? errno : EIO, "write the output");
+		r->more = r->follows && clock_mono_ns() >= until;
 	}
 	if (n < 0)
 		return err_sys(e, (int)-n, "read %s/%s", spool_path_of(r->t->sp), r->path);
@@ -474,11 +480,12 @@ static int show_new(struct follower *f, struct err *e)
 	int code = copy_more(&f->r, e);
 
 	if (code == 0 && f->search && (ended || f->r.fd >= 0))
-		while ((code = find_log(&f->r, e)) > 0 && (code = copy_more(&f->r, e)) == 0)
+		while (!f->r.more && (code = find_log(&f->r, e)) > 0 &&
+		       (code = copy_more(&f->r, e)) == 0)
 			;
-	if (ended)
+	f->over = ended && !f->r.more;
+	if (f->over)
 		end_log(&f->r);
-	f->over = ended;
 	if (code == 0 && !ended)
 		look_whether_it_waits(f);
 	return code;
@@ -495,7 +502,8 @@ int logreader_follow(const struct logreader *t, struct taskwatch *w, struct err 
 		if (code == 0)
 			code = show_new(&f, e);
 		if (code == 0 && !f.over) {
-			taskwatch_pause(w);
+			if (!f.r.more)
+				taskwatch_pause(w);
 			code = t->turn ? t->turn(t->data) : 0;
 		}
 	}
@@ -525,6 +533,7 @@ int logreader_follow_all(const struct logreader *t, struct taskwatch **w, size_t
 		begin_to_follow(&all[i], &t[i], w[i]);
 	while (code == 0 && left) {
 		struct taskwatch *lives = NULL;
+		bool more = false;
 
 		code = look_at_all(all, n, e);
 		for (size_t i = 0; i < n && code == 0; i++) {
@@ -533,9 +542,11 @@ int logreader_follow_all(const struct logreader *t, struct taskwatch **w, size_t
 			code = show_new(&all[i], e);
 			left -= all[i].over;
 			lives = all[i].over ? lives : w[i];
+			more = more || all[i].r.more;
 		}
 		if (code == 0 && lives) {
-			taskwatch_pause(lives);
+			if (!more)
+				taskwatch_pause(lives);
 			code = t->turn ? t->turn(t->data) : 0;
 			if (code == 0 && t->out == stdout)
 				code = fs_stdout_is_read(e);

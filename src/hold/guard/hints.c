@@ -13,6 +13,8 @@
 #include "base/str.h"
 #include "hold/guard/timings.h"
 
+#define READS 4 /* of some 500 events each, in one turn of the guard */
+
 #define WATCHED (IN_OPEN | IN_CLOSE_WRITE | IN_CLOSE_NOWRITE)
 
 /* nvidiactl, nvidia-uvm, nvidia0, nvidia1, ... */
@@ -112,7 +114,8 @@ bool hints_read(struct hints *h, uint64_t now_ns)
 	bool opened = false;
 	ssize_t n;
 
-	while ((n = read(h->fd, buf, sizeof(buf))) > 0) {
+	/* Anybody can open nodes faster than this reads of it; the rest is for the next turn. */
+	for (int i = 0; i < READS && (n = read(h->fd, buf, sizeof(buf))) > 0; i++) {
 		for (ssize_t at = 0; at < n;) {
 			struct inotify_event event;
 
