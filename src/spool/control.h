@@ -38,8 +38,8 @@ void control_give_up(const struct spool *sp, const char *sent);
 typedef int (*control_read_fn)(const json_t *doc, void *ret, struct err *e);
 
 /* The agent takes the next order for it. 0 with the order, which the caller clears, and where to
- * answer; 1: there is none. A bad order goes to bad/ and is answered so, and the next one is looked
- * at; e says what was wrong with the last one. */
+ * answer; 1: there is none, or none among the first 64 bad ones. A bad order goes to bad/ and is
+ * answered so, and the next one is looked at; e says what was wrong with the last one. */
 int control_next(const struct spool *sp, const char *agent, control_read_fn fn, void *ret,
 		 char *ret_sent, struct err *e);
 /* The new reference to answer is taken over. */

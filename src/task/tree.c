@@ -622,8 +622,12 @@ void ender_pass_below_us(struct ender *en, int sig)
 	if (tree_glance(&t) == 0) {
 		tree_keep_below(&t, getpid());
 		ender_pass(en, &t, sig);
-		if (en->outrun)
+		if (en->outrun) {
+			const uint32_t kills = en->kills;
+
 			ender_hunt(en);
+			en->outrun = en->kills > kills;
+		}
 	}
 	tree_clear(&t);
 }

@@ -55,31 +55,62 @@ def test_run(queue, tmp_path):
     q.m.run(q.m.tenure, "stop", "deaf", "--now")
 
 
+class Slow:
+    """A `run` whose output is read at some 0.3 MB a second."""
+
+    def __init__(self, q, tmp_path, *words):
+        self.errors, self.shown = tmp_path / "errors", []
+        with open(self.errors, "wb") as f:
+            self.p = subprocess.Popen([q.m.tenure, "run", "-g", "0", *words], env=q.m.env, stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.PIPE, stderr=f)
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self):
+        while part := os.read(self.p.stdout.fileno(), 16384):
+            self.shown.append(part)
+            time.sleep(0.05)
+
+    def size(self):
+        return sum(map(len, self.shown))
+
+    def interrupt(self, said):
+        self.p.send_signal(signal.SIGINT)
+        must_come(lambda: said in self.errors.read_text(), HANG)
+
+    def end(self):
+        code = self.p.wait(HANG)
+        self.thread.join()
+        return code
+
+
 def test_an_interrupt_is_heard_while_more_is_printed_than_is_read(queue, tmp_path):
     """It was heard when all was shown that the task had printed by then, which may never be."""
     q = queue()
     q.start("--no-hold")
-    errors = tmp_path / "errors"
-    with open(errors, "wb") as f:
-        p = subprocess.Popen([q.m.tenure, "run", "-g", "0", "-n", "much", "--", "sh", "-c",
-                              "head -c 40000000 /dev/zero | tr '\\0' 'x'; sleep 600"], env=q.m.env,
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=f)
+    run = Slow(q, tmp_path, "--", "sh", "-c", "head -c 40000000 /dev/zero | tr '\\0' 'x'; sleep 600")
+    must_come(run.size)
+    run.interrupt("is stopping")
+    assert run.size() < 20000000
+    run.p.send_signal(signal.SIGINT)
+    assert run.end() == 130
+    run = Slow(q, tmp_path, "--", "sh", "-c", "head -c 40000000 /dev/zero | tr '\\0' 'x'")
+    must_come(run.size)
+    q.wait(2, "done")
+    at = run.size()
+    must_come(lambda: run.size() > at + 500000)  # by then `run` has looked again
+    run.interrupt("has ended; tenure logs shows all of it")
+    assert run.end() == 130 and run.size() < 20000000 and "done" not in run.errors.read_text()
 
-    shown = [1]
 
-    def read_slowly():  # 0.3 MB a second
-        while part := os.read(p.stdout.fileno(), 16384):
-            shown.append(len(part))
-            time.sleep(0.05)
-    reader = threading.Thread(target=read_slowly, daemon=True)
-    assert os.read(p.stdout.fileno(), 1) == b"x"
-    reader.start()
-    p.send_signal(signal.SIGINT)
-    must_come(lambda: "is stopping" in errors.read_text(), HANG)
-    assert sum(shown) < 20000000
-    p.send_signal(signal.SIGINT)
-    assert p.wait(HANG) == 130
-    reader.join()
+def test_lines_of_elements_are_not_mixed_where_they_are_read_slowly(queue, tmp_path):
+    q = queue()
+    q.start("--no-hold")
+    run = Slow(q, tmp_path, "--array", "1-2", "--", "sh", "-c",
+               "yes $TENURE_ARRAY_INDEX$TENURE_ARRAY_INDEX$TENURE_ARRAY_INDEX | head -c 1500000")
+    assert run.end() == 0
+    lines = [text for text in b"".join(run.shown).split(b"\n") if text and not text.startswith(b"==>")]
+    assert set(lines) == {b"111", b"222"} and len(lines) == 2 * 1500000 / 4
 
 
 def test_run_of_an_array_of_which_one_is_stopped_before(queue, tmp_path):

@@ -245,10 +245,10 @@ static void test_what_was_not_timed(void **state)
 	struct burnt d = good("NVIDIA H200", 672);
 	struct burn_judgement j;
 
-	d.found.gflop = 10;
+	d.found.gflop = 5;
 	d.found.product_ns = NS_PER_MS;
 	d.found.words = 1000000;
-	d.found.memory_bytes = 1000000;
+	d.found.memory_bytes = 500000;
 	for (int late = 1; late >= 0; late--) {
 		burn_judge(&d, 1, &j);
 		assert_int_equal(j.verdict, BURN_GOOD);

@@ -302,7 +302,7 @@ static double highest_limit(const struct burnt *devices, uint32_t n, const struc
 /* What was compared came mostly from launches that have no time (burn.h). */
 static void say_not_timed(double timed, double compared, const char *what, struct burn_judgement *j)
 {
-	if (compared > 0 && timed * 2 < compared)
+	if (compared > 0 && timed * 4 < compared) /* what is compared twice counts twice */
 		text_list_addf(&j->notes,
 			       "the speed of its %s is not judged: this host was late to ask for "
 			       "most of them",

@@ -339,7 +339,8 @@ static void put_part(struct reader *r, const char *data, size_t len)
 	put(r, strbuf_str(&own), own.len);
 }
 
-/* Who follows stays no longer than a turn: a task may print faster than a terminal takes it. */
+/* Who has something else to do meanwhile is kept no longer than a turn: a task may print faster
+ * than a terminal takes it. */
 static int copy_more(struct reader *r, struct err *e)
 {
 	const uint64_t until = clock_mono_ns() + TURN_NS;
@@ -352,7 +353,7 @@ static int copy_more(struct reader *r, struct err *e)
 		put_part(r, buf, (size_t)n);
 		if (ferror(r->t->out))
 			return err_sys(e, errno ? errno : EIO, "write the output");
-		r->more = r->follows && clock_mono_ns() >= until;
+		r->more = r->follows && r->t->turn && clock_mono_ns() >= until;
 	}
 	if (n < 0)
 		return err_sys(e, (int)-n, "read %s/%s", spool_path_of(r->t->sp), r->path);
@@ -526,7 +527,7 @@ static int look_at_all(struct follower *all, size_t n, struct err *e)
 int logreader_follow_all(const struct logreader *t, struct taskwatch **w, size_t n, struct err *e)
 {
 	cleanup_free struct follower *all = xcalloc(n, sizeof(*all));
-	size_t left = n;
+	size_t left = n, from = 0;
 	int code = 0;
 
 	for (size_t i = 0; i < n; i++)
@@ -536,13 +537,14 @@ int logreader_follow_all(const struct logreader *t, struct taskwatch **w, size_t
 		bool more = false;
 
 		code = look_at_all(all, n, e);
-		for (size_t i = 0; i < n && code == 0; i++) {
+		for (size_t i = from; i < n && code == 0 && !more; i++) {
 			if (all[i].over)
 				continue;
 			code = show_new(&all[i], e);
 			left -= all[i].over;
 			lives = all[i].over ? lives : w[i];
-			more = more || all[i].r.more;
+			more = all[i].r.more;
+			from = more ? i : 0; /* nobody's line is cut for another's */
 		}
 		if (code == 0 && lives) {
 			if (!more)

@@ -188,10 +188,24 @@ static void look(struct watching *w)
 	}
 }
 
+static bool has_ended(const struct watching *w)
+{
+	const enum taskstate state = taskwatch_state(w->task);
+
+	return state == TASKSTATE_DONE || state == TASKSTATE_FAILED || state == TASKSTATE_CANCELLED;
+}
+
 static int turn(void *data)
 {
 	struct watching *w = data;
 
+	if (has_ended(w)) { /* and what it has printed is shown to its end */
+		if (interrupts <= w->seen)
+			return 0;
+		begin_line();
+		say("note", "has ended; tenure logs shows all of it", w->id);
+		return DETACHED;
+	}
 	if (!w->asked) /* nothing is told into an open question */
 		look(w);
 	if (interrupts > 1) {

@@ -47,7 +47,7 @@ static inline void asking_next(struct asking *a)
 static inline void asking_end(struct asking *a, bool begun)
 {
 	if (!begun)
-		asking_begin(a);
+		a->longest_ns = 0;
 }
 
 static inline bool asking_was_late(const struct asking *a, uint64_t elapsed_ns)
