@@ -88,19 +88,19 @@ def test_an_interrupt_is_heard_while_more_is_printed_than_is_read(queue, tmp_pat
     """It was heard when all was shown that the task had printed by then, which may never be."""
     q = queue()
     q.start("--no-hold")
-    run = Slow(q, tmp_path, "--", "sh", "-c", "head -c 40000000 /dev/zero | tr '\\0' 'x'; sleep 600")
-    must_come(run.size)
+    run = Slow(q, tmp_path, "--", "sh", "-c", "head -c 12000000 /dev/zero | tr '\\0' 'x'; sleep 600")
+    must_come(lambda: len(q.log(1) or "") > 12000000)
     run.interrupt("is stopping")
-    assert run.size() < 20000000
+    assert run.size() < 8000000
     run.p.send_signal(signal.SIGINT)
     assert run.end() == 130
-    run = Slow(q, tmp_path, "--", "sh", "-c", "head -c 40000000 /dev/zero | tr '\\0' 'x'")
+    run = Slow(q, tmp_path, "--", "sh", "-c", "head -c 12000000 /dev/zero | tr '\\0' 'x'")
     must_come(run.size)
     q.wait(2, "done")
     at = run.size()
     must_come(lambda: run.size() > at + 500000)  # by then `run` has looked again
     run.interrupt("has ended; tenure logs shows all of it")
-    assert run.end() == 130 and run.size() < 20000000 and "done" not in run.errors.read_text()
+    assert run.end() == 130 and run.size() < 8000000 and "done" not in run.errors.read_text()
 
 
 def test_lines_of_elements_are_not_mixed_where_they_are_read_slowly(queue, tmp_path):
@@ -110,7 +110,8 @@ def test_lines_of_elements_are_not_mixed_where_they_are_read_slowly(queue, tmp_p
                "yes $TENURE_ARRAY_INDEX$TENURE_ARRAY_INDEX$TENURE_ARRAY_INDEX | head -c 1500000")
     assert run.end() == 0
     lines = [text for text in b"".join(run.shown).split(b"\n") if text and not text.startswith(b"==>")]
-    assert set(lines) == {b"111", b"222"} and len(lines) == 2 * 1500000 / 4
+    cut = [text for text in lines if text not in (b"111", b"222")]  # where it had come to the end of what was written by then
+    assert len(cut) <= 4 and sum(map(len, lines)) == 2 * 1500000 * 3 / 4, cut
 
 
 def test_run_of_an_array_of_which_one_is_stopped_before(queue, tmp_path):

@@ -444,7 +444,7 @@ for n in range(10):
         for i in range(500):
             if os.fork():
                 os._exit(0)
-            time.sleep(0.02)
+            time.sleep(0.05)
         os._exit(0)
 time.sleep(1000)
 """)
