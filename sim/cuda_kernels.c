@@ -234,7 +234,7 @@ static uint64_t chunks_left(const struct arguments *a, const struct turns *t)
 	return t->next < chunks ? chunks - t->next : 0;
 }
 
-/* In its time. */
+/* How many chunks the kernel gets over in the time that it is given. */
 static uint64_t chunks_most(const struct arguments *a)
 {
 	const double seconds = (double)long_of(a, 1) / 1e9;
@@ -244,7 +244,7 @@ static uint64_t chunks_most(const struct arguments *a)
 	       (uint64_t)(memory_rate(a->dev) * seconds / (ways ? ways : 1) / (double)CHUNK_BYTES);
 }
 
-/* It ends with its memory. */
+/* The kernel ends when its memory is done. */
 static double part_of_memory(const struct arguments *a)
 {
 	struct turns t;

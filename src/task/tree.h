@@ -119,8 +119,10 @@ struct ender {
 	uint32_t kills;	 /* sent in all passes, once for each process */
 	uint32_t ours;	 /* of the last pass: still run and are ours to end */
 	uint32_t others; /* of the last pass: not ours to signal */
-	bool late;    /* of the last pass: somebody in the picture was gone, or another's child */
-	bool outrun;  /* of the last pass, with KILL: it was late, or some came after others */
+	bool late; /* of the last pass: somebody in the picture was gone, or another's child */
+	/* Of the last pass, with KILL: it was late, or some came after others. Behind a hunt: that
+	 * has found somebody to kill. */
+	bool outrun;
 	uint32_t met; /* processes, those that have ended as well, in all passes */
 	int last_sig;
 	/* Of who waits for those that end (or NULL), during a pass: a tree that forks as fast as it
