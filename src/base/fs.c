@@ -224,6 +224,13 @@ bool fs_is_shared(int fd)
 	return true;
 }
 
+bool fs_has_syncfs(int fd)
+{
+	struct statfs fs;
+
+	return fstatfs(fd, &fs) == 0 && (uint32_t)fs.f_type != 0x65735546; /* FUSE, and virtiofs */
+}
+
 int fs_sync_dir(const char *path, struct err *e)
 {
 	cleanup_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

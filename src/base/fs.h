@@ -59,6 +59,9 @@ int fs_check_report(const char *path, struct err *e);
 
 /* Other kernels than this one may have that file system, too, with caches of their own. */
 bool fs_is_shared(int fd);
+/* syncfs() reaches who stores it. With FUSE it reaches the kernel alone (linux, fs/fuse/inode.c:
+ * of those only virtiofs is told), and who stores it hears of fsync(). */
+bool fs_has_syncfs(int fd);
 
 /* fsync a directory, so that names made or renamed in it survive a power loss. */
 int fs_sync_dir(const char *path, struct err *e);

@@ -598,6 +598,17 @@ static int write_requeue(struct batch *b, uint64_t element, uint64_t epoch,
 	return r;
 }
 
+/* Before the line of the endlog that stands for ours: where it would be left to a syncfs that does
+ * nothing. Also of a line that an earlier call has written, or an agent before us. */
+static int settle_own(struct batch *b, struct err *e)
+{
+	int r = b->sp->no_syncfs ? open_own(b, e) : 0;
+
+	if (r < 0 || !b->sp->no_syncfs || fdatasync(b->own_fd) == 0)
+		return r;
+	return err_sys(e, errno, "sync %s/%s", b->sp->path, b->own);
+}
+
 int batch_end(struct batch *b, struct endlog *ev, const struct claim *c,
 	      const struct spool_end *end, struct err *e)
 {
@@ -610,6 +621,8 @@ int batch_end(struct batch *b, struct endlog *ev, const struct claim *c,
 	 */
 	if (r == 0 && !b->counts[BATCH_WAITING])
 		r = batch_refresh(b, e);
+	if (r == 0 && ev)
+		r = settle_own(b, e);
 	if (r == 0 && ev)
 		r = endlog_add_end(ev, b->name.id, c->name.element, end, e);
 	if (r < 0)
@@ -630,6 +643,8 @@ int batch_requeue(struct batch *b, struct endlog *ev, const struct claim *c,
 	uint64_t element = c->name.element, epoch = c->name.epoch + 1;
 	int r = write_requeue(b, element, epoch, again, e);
 
+	if (r == 0 && ev)
+		r = settle_own(b, e);
 	if (r == 0 && ev)
 		r = endlog_add_requeue(ev, b->name.id, element, epoch, again, e);
 	return r == 0 ? spool_unlink(b->sp, c->path, e) : r;

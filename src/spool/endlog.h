@@ -9,10 +9,11 @@
  * a file.
  *
  * A line is needed until what it stands for (the record in the task's file or the journal of its
- * batch, and the rename) is on the disk by itself. So that there are never very many:
+ * batch, and the rename) is on the disk by itself. With no_syncfs (spool/own.h) the record is there
+ * before its line is added. So that there are never very many:
  *
  *	if (endlog_is_long(ev) && endlog_cut(ev, &part, &e) == 0)
- *		syncfs() of the spool's filesystem, which may take minutes, by another process
+ *		spool_sync_child(), which may take minutes
  *		endlog_drop(ev, part, &e);
  */
 

@@ -432,7 +432,9 @@ static int commit_day(void *data, const char *file, unsigned char type)
 	const struct committing *c = data;
 	char path[SPOOL_PATH_MAX];
 
-	return type == DT_DIR ? spool_sync(c->sp, spool_path(SPOOL_DONE, file, path), c->e) : 0;
+	if (type != DT_DIR && type != DT_UNKNOWN)
+		return 0;
+	return spool_sync(c->sp, spool_path(SPOOL_DONE, file, path), c->e);
 }
 
 int spool_sync_dirs(const struct spool *sp, unsigned int dirs, struct err *e)
@@ -454,8 +456,40 @@ int spool_sync_all(const struct spool *sp, struct err *e)
 	return syncfs(sp->fd) < 0 ? err_sys(e, errno, "sync the filesystem of %s", sp->path) : 0;
 }
 
-/* Only what is safe after fork() in a process with threads. */
-static void __attribute__((noreturn)) sync_and_tell(int spool_fd, int pipe_fd)
+/* 0 or -errno. These four do only what is safe after fork() in a process with threads. */
+static int sync_dir_at(int above_fd, const char *name, spool_entry_fn below)
+{
+	int fd = openat(above_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int r = 0, in = 0;
+
+	if (fd < 0) /* gone; or nothing of ours is in it, as its owner does not let us in */
+		return errno == ENOENT || errno == ENOTDIR || errno == EACCES ? 0 : -errno;
+	if (below)
+		in = each_in(fd, below, &fd, &r);
+	if (in == 0 && r == 0 && fsync(fd) < 0 && errno != EINVAL && errno != ENOTSUP)
+		r = -errno;
+	(void)close(fd);
+	return in < 0 ? in : r;
+}
+
+static int sync_below(void *data, const char *file, unsigned char type)
+{
+	const int *above_fd = data;
+
+	return type == DT_DIR || type == DT_UNKNOWN ? sync_dir_at(*above_fd, file, NULL) : 0;
+}
+
+static int sync_names(int spool_fd)
+{
+	int r = 0;
+
+	for (unsigned int i = 0; i < SPOOL_DIR_MAX && r == 0; i++)
+		r = sync_dir_at(spool_fd, dir_names[i],
+				i == SPOOL_DONE || i == SPOOL_ENDS ? sync_below : NULL);
+	return r;
+}
+
+static void __attribute__((noreturn)) sync_and_tell(bool names, int spool_fd, int pipe_fd)
 {
 	int errnum;
 
@@ -464,6 +498,8 @@ static void __attribute__((noreturn)) sync_and_tell(int spool_fd, int pipe_fd)
 	nofile_close(2, ~0U);
 	(void)prctl(PR_SET_NAME, "tenure-sync");
 	errnum = syncfs(1) < 0 ? errno : 0;
+	if (errnum == 0 && names)
+		errnum = -sync_names(1);
 	(void)close(1); /* so that who is told need not wait for our end */
 	_exit(write(0, &errnum, sizeof(errnum)) == (ssize_t)sizeof(errnum) ? 0 : 126);
 }
@@ -477,7 +513,7 @@ int spool_sync_child(const struct spool *sp, pid_t *ret_child, int *ret_pipe)
 		return -errno;
 	child = fork();
 	if (child == 0)
-		sync_and_tell(sp->fd, fds[1]);
+		sync_and_tell(sp->no_syncfs, sp->fd, fds[1]);
 	(void)fd_close(fds[1]);
 	if (child < 0) {
 		(void)fd_close(fds[0]);
@@ -524,8 +560,10 @@ int spool_write_new(const struct spool *sp, const char *path, const void *data, 
 
 	int r = fs_write_all(fd, data, len);
 
+	if (r == 0 && durable && fsync(fd) < 0)
+		r = -errno;
 	if (r == 0)
-		r = durable ? (fsync(fd) < 0 ? -errno : 0) : spool_send(sp, fd);
+		r = spool_send(sp, fd);
 	if (r < 0) {
 		(void)unlinkat(sp->fd, path, 0);
 		return err_sys(e, -r, "write %s/%s", sp->path, path);

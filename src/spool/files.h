@@ -109,12 +109,13 @@ int spool_sync(const struct spool *sp, const char *path, struct err *e);
  */
 #define SPOOL_BIT(dir) (1u << (dir))
 int spool_sync_dirs(const struct spool *sp, unsigned int dirs, struct err *e);
-/* Everything, with what was written into files, on the whole filesystem: for very many of them. */
+/* Everything, with what was written into files, on the whole filesystem: for very many of them.
+ * Where no_syncfs is set (spool/own.h) it does nothing, and who writes them syncs each. */
 int spool_sync_all(const struct spool *sp, struct err *e);
 /*
- * The same in a process of its own, which begins with a fork() on this thread: it may take minutes
- * and cannot be interrupted. It closes all descriptors but its own, and writes an int into the
- * pipe, 0 or an errno. 0, or -errno.
+ * The same, with all names, in a process of its own, which begins with a fork() on this thread: it
+ * may take minutes and cannot be interrupted. It closes all descriptors but its own, and writes an
+ * int into the pipe, 0 or an errno. 0, or -errno.
  */
 int spool_sync_child(const struct spool *sp, pid_t *ret_child, int *ret_pipe);
 /* Creates path exclusively with the data, fsynced if asked. On error nothing is left, unless it

@@ -400,6 +400,7 @@ static int open_instance(struct spool *sp, const char *root, unsigned int flags,
 	if (r < 0)
 		return r;
 	sp->network = fs_is_shared(sp->fd);
+	sp->no_syncfs = !fs_has_syncfs(sp->fd);
 	sp->stale_opens = sp->network && opens_may_be_stale(sp->fd);
 	r = read_instance(sp, e);
 	if (r != -ENOENT)

@@ -25,6 +25,8 @@ struct spool {
 	 * of its own, a dot and the number of their namespace behind it. */
 	char boot[SPOOL_BOOT_MAX];
 	bool network; /* several kernels may have this filesystem, each with caches of its own */
+	/* spool_sync_all() does nothing there: what is left to it elsewhere is synced by itself. */
+	bool no_syncfs;
 	bool stale_opens; /* and to open a file does not make this one ask how long it is now */
 };
 

@@ -505,7 +505,9 @@ int record_append(const struct spool *sp, const char *path, json_t *record, bool
 
 	int r = spool_append(fd, line, strlen(line));
 
+	if (r == 0 && durable && fdatasync(fd) < 0)
+		r = -errno;
 	if (r == 0)
-		r = durable ? (fdatasync(fd) < 0 ? -errno : 0) : spool_send(sp, fd);
+		r = spool_send(sp, fd);
 	return r < 0 ? err_sys(e, -r, "append to %s/%s", sp->path, path) : 0;
 }

@@ -368,8 +368,8 @@ static int restore_requeues(struct recovery *rc, const struct task_name *n, cons
 
 	while ((ev = find_requeue(rc, n->id, 0, epoch, n->epoch))) {
 		int r = record_append(rc->sp, path,
-				      record_requeue(&ev->again, ev->epoch, ev->noted_ns), false,
-				      e);
+				      record_requeue(&ev->again, ev->epoch, ev->noted_ns),
+				      rc->sp->no_syncfs, e);
 
 		if (r < 0)
 			return r;

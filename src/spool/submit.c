@@ -218,12 +218,12 @@ int submit_task(const struct spool *sp, const struct task_spec *spec, uint64_t *
 
 /* ---- many at once ----------------------------------------------------------------------------
  *
- * Their files are synced together, and so are the directories: three fsyncs for each would be
- * nearly all of the time. To make and remove a file in ids/ for each would be a third of what is
- * left, so they are taken with one: it is made so far above the last of them that whoever takes one
- * below it sees, when he looks again, that he was asleep. Who looked before it was there has made
- * his by then, and nobody removes that before he has made one above: so where nothing else is in
- * ids/ that was not before, all up to it are ours but for the last IDS_KEPT.
+ * Their files are synced together (where a syncfs does that), and so are the directories: three
+ * fsyncs for each would be nearly all of the time. To make and remove a file in ids/ for each would
+ * be a third of what is left, so they are taken with one: it is made so far above the last of them
+ * that whoever takes one below it sees, when he looks again, that he was asleep. Who looked before
+ * it was there has made his by then, and nobody removes that before he has made one above: so where
+ * nothing else is in ids/ that was not before, all up to it are ours but for the last IDS_KEPT.
  *
  * Where others are in the way again and again they are created one by one, as everywhere, and ids/
  * is looked at again once for a few of them: fewer than are kept, so that none of them can have
@@ -300,12 +300,14 @@ static int submit_group(const struct spool *sp, struct task_spec *const *specs, 
 	int r = group_ids(sp, n, ids, e);
 
 	for (size_t i = 0; i < n && r == 0; i++) {
-		r = write_tmp(sp, specs[i], ids[i], false, &tmps[i], e);
+		r = write_tmp(sp, specs[i], ids[i], sp->no_syncfs, &tmps[i], e);
 		if (step)
 			step(user, i + 1, 2 * n);
 	}
 	if (r == 0)
 		r = spool_sync_all(sp, e);
+	if (r == 0 && sp->no_syncfs)
+		r = spool_sync(sp, "ids", e);
 	for (; moved < n && r == 0; moved += r == 0) {
 		r = move_in(sp, specs[moved], ids[moved], tmps[moved], path, e);
 		if (step)

@@ -85,7 +85,7 @@ int transit_end(const struct spool *sp, struct endlog *ev, const struct claim *c
 		const struct spool_end *end, struct err *e)
 {
 	struct task_name n = c->name;
-	int r = record_append(sp, c->path, record_end(end), false, e);
+	int r = record_append(sp, c->path, record_end(end), sp->no_syncfs, e);
 
 	if (r == 0 && ev)
 		r = endlog_add_end(ev, n.id, 0, end, e);
@@ -146,11 +146,13 @@ static bool compact(const struct claim *c, const char *text, size_t len, const c
 	return h.epoch <= c->name.epoch && ret->len <= (len - *ret_used) / 2;
 }
 
-static int write_over(int fd, const struct strbuf *records, size_t used, size_t len)
+/* durable: nothing else will sync it. */
+static int write_over(int fd, const struct strbuf *records, size_t used, size_t len, bool durable)
 {
 	size_t room = len - used;
 	cleanup_free char *block = xmalloc(room);
 	struct stat st;
+	int r;
 
 	(void)memset(block, '\n', room);
 	(void)memcpy(block, records->data, records->len);
@@ -164,9 +166,10 @@ static int write_over(int fd, const struct strbuf *records, size_t used, size_t 
 		done += (size_t)n;
 	}
 	/* Where the file cannot be cut, because somebody appends, empty lines stay. */
-	if (fdatasync(fd) == 0 && fstat(fd, &st) == 0 && st.st_size == (off_t)len)
+	r = fdatasync(fd) < 0 ? -errno : 0;
+	if (r == 0 && fstat(fd, &st) == 0 && st.st_size == (off_t)len)
 		(void)!ftruncate(fd, (off_t)(used + records->len));
-	return 0;
+	return durable ? r : 0;
 }
 
 /* 0: it is done. */
@@ -180,8 +183,9 @@ static int try_compact(const struct spool *sp, const struct claim *c, const char
 
 	if (r < 0)
 		return r;
-	return compact(c, text, len, requeue, &used, &records) ? write_over(fd, &records, used, len)
-							       : -EAGAIN;
+	if (!compact(c, text, len, requeue, &used, &records))
+		return -EAGAIN;
+	return write_over(fd, &records, used, len, sp->no_syncfs);
 }
 
 int transit_append_requeue(const struct spool *sp, const struct claim *c, json_t *requeue,
@@ -195,7 +199,7 @@ int transit_append_requeue(const struct spool *sp, const struct claim *c, json_t
 			return 0;
 		}
 	}
-	return record_append(sp, c->path, requeue, false, e);
+	return record_append(sp, c->path, requeue, sp->no_syncfs, e);
 }
 
 /* ---- a claim goes back ---- */
@@ -576,7 +580,8 @@ int transit_retry(const struct spool *sp, struct task_name *n, const char *dir, 
 	if (r != 0)
 		return r;
 	r = record_append(sp, pending_path(n, path),
-			  record_requeue(&again, n->epoch, clock_wall_ns()), durable, e);
+			  record_requeue(&again, n->epoch, clock_wall_ns()),
+			  durable || sp->no_syncfs, e);
 	if (r == 0)
 		r = transit_free_edit(sp, n, e);
 	return r < 0 ? transit_undo_hold(sp, n, &was, dir, r) : r;

@@ -65,6 +65,63 @@ def test_listing_that_is_remembered(world, faultfs, tmp_path):
     b.wait(paused, "cancelled")
 
 
+def synced(mount, do, *patterns):
+    """How often what is as the patterns say was to be on the disk, while that was done."""
+    with mount.ruled(*(f"fsync delay=0 {pattern}" for pattern in patterns)):
+        before = mount.met()
+        do()
+        return mount.met() - before
+
+
+def test_a_server_that_hears_of_each_file_alone(tenure, faultfs, tmp_path):
+    """syncfs() does not reach a FUSE server: many tasks that are acknowledged at once are as safe there as one is."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    spool = mount.below / "default"
+
+    def run(*args):
+        done = tenure(*args, env={"TENURE_ROOT": str(mount.path)})
+        assert done.returncode == 0, done.stderr
+    many = tmp_path / "many"
+    many.write_text("".join(json.dumps({"command": "true", "name": f"t{i}"}) + "\n" for i in range(100)))
+    assert synced(mount, lambda: run("submit", "-g", "0", "--from", str(many)), "/default/tmp/*") >= 100
+    assert synced(mount, lambda: run("submit", "-g", "0", "--from", str(many)), "/default/ids", "/default/pending") == 2
+    for path in (spool / "pending").iterdir():
+        path.rename(spool / f"failed/{path.name},u1577880000,z1")
+    assert synced(mount, lambda: run("retry", "all"), "/default/pending/?*") == 200
+    assert len(list((spool / "pending").iterdir())) == 200
+
+
+def test_ends_on_a_server_that_hears_of_each_file_alone(world, faultfs, tmp_path):
+    """What has ended is told twice until it is on such a server's disk, too, with its name."""
+    mount = faultfs(tmp_path / "below", tmp_path / "mnt")
+    a = world.node("alpha", root=mount.path)
+    told = mount.below / "default/events"
+
+    def leave():
+        a.run("off")
+        a.agent.wait(timeout=HANG)
+
+    def ends(*args):
+        ids = [a.submit("-g", "0", *args, "--", "true") for _ in range(2)]
+        for i in ids:
+            a.wait(i, "done")
+    a.start()
+    assert synced(mount, ends, "/default/running/?*") >= 2, "the record of each end"
+    assert synced(mount, lambda: ends("--array", "1-2"), "/default/ends/*/alpha*") >= 4
+    with mount.ruled("fsync EIO /default/ends/*/alpha*"):
+        i = a.submit("-g", "0", "--array", "1-2", "--", "true")
+        assert wait_for(lambda: f"the end of task {i}." in a.out.read_text()), a.out.read_text()
+    a.wait(i, "done")
+    leave()
+    with mount.ruled("fsync EIO /default/done/*"):
+        a.start()
+        assert wait_for(lambda: "the spool's filesystem could not be synced" in a.out.read_text()), a.out.read_text()
+        assert [path.name for path in told.glob("*,*.tasks.jsonl")] == ["alpha,1.tasks.jsonl"]
+        leave()
+    a.start()
+    must_come(lambda: not list(told.glob("*,*.tasks.jsonl")))
+
+
 def test_a_server_that_stood_still_once(world, faultfs, tmp_path):
     """How long a reading took then is not what one takes: what comes from elsewhere is seen as soon as before."""
     below = tmp_path / "below"

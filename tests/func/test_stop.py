@@ -217,8 +217,8 @@ def test_stopped_while_it_is_claimed(world, faultfs, tmp_path, keeps):
     mount.clear()
     answer = stop.answer()
     assert answer["code"] == -errno.EBUSY or answer["code"] == 0 and (keeps or "unwritten" in answer), answer
-    a.wait(i, "cancelled")
     disk.clear()
+    a.wait(i, "cancelled")
     cancelled, = (tmp_path / "below/default/cancelled").iterdir()
     events = [json.loads(line)["event"] for line in cancelled.read_text().splitlines()[1:]]
-    assert events == ["claim", "stop", "end"]
+    assert events[:3] == ["claim", "stop", "end"] and set(events) == set(events[:3]), "what fails is done once more"
