@@ -463,6 +463,37 @@ def test_many_lines_that_wait(tenure, spool, tmp_path):
     assert done.returncode == 1 and "there is no task 9999" in done.stderr and len(rows(tenure)) == 502
 
 
+OF_ALL = (("submit", "--from", "LINES"), ("list",), ("pause", "all"), ("resume", "all"), ("priority", "7", "all"),
+          ("stop", "all"), ("history",), ("prune", "--older-than", "1ms"))
+
+
+def test_work_grows_with_the_tasks_alone(tenure, faultfs, tmp_path):
+    """Ten times as many tasks are ten times as many calls of their file system, and not one listing or sync for each."""
+    made, at_once = {}, {}
+    for n in 40, 400:
+        mount = faultfs(tmp_path / f"below{n}", tmp_path / f"mnt{n}")
+        where = {"TENURE_ROOT": str(mount.path)}
+        first = submit(tenure, "-g", "0", "--", "true", env=where)
+        lines = tmp_path / f"lines{n}"
+        lines.write_text("".join(json.dumps({"command": f"true {i}", "gpus": 0, "after": [first]}) + "\n"
+                                 for i in range(n)))
+        for command in OF_ALL:
+            for_all = ["readdir delay=0"]
+            if command[0] != "submit":  # which writes a file for each
+                for_all.append("fsync delay=0")
+            if command[0] == "prune":  # when something has ended is known in whole seconds
+                time.sleep(1.1)
+            with mount.ruled(*for_all):
+                before = mount.order("counts")
+                done = tenure(*(str(lines) if a == "LINES" else a for a in command), env=where)
+                after = mount.order("counts")
+            assert done.returncode == 0, done.stderr
+            made[command, n], at_once[command, n] = (b - a for a, b in zip(before, after))
+    for command in OF_ALL:
+        assert n < made[command, n] < 12 * made[command, 40], (command, made)
+        assert at_once[command, n] < 50, (command, at_once)
+
+
 def mounted(path, options):
     path.mkdir(parents=True, exist_ok=True)
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tenure-test", path],
