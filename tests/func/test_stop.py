@@ -221,4 +221,4 @@ def test_stopped_while_it_is_claimed(world, faultfs, tmp_path, keeps):
     a.wait(i, "cancelled")
     cancelled, = (tmp_path / "below/default/cancelled").iterdir()
     events = [json.loads(line)["event"] for line in cancelled.read_text().splitlines()[1:]]
-    assert events[:3] == ["claim", "stop", "end"] and set(events) == set(events[:3]), "what fails is done once more"
+    assert events[:3] == ["claim", "stop", "end"] and set(events[3:]) <= {"end"}, "a failed write may be made once more"
