@@ -471,9 +471,13 @@ def test_mistakes(compete):
         assert done.returncode == code and error in done.stdout + done.stderr, (args, done)
 
 
-def test_levels_and_where_the_output_is(compete):
+@pytest.mark.parametrize("others", [False, True])
+def test_levels_and_where_the_output_is(compete, others):
     """What failed is an ERROR, what is tried again a WARNING, and each says where its output is."""
     c = compete
+    if others:  # the devices are theirs, and only lent to the tasks
+        c.m.start("agent", "--instance", "first", "--no-hold", program=c.m.tenure)
+        assert wait_for(lambda: c.m.cmd("status", "--instance", "first").returncode == 0, HANG)
     c.start("echo why >&2; exit 3\n1,20\n\ntrue\n2,20\n",
             "check_time: 1\nretry_config:\n  max_retry_before_backoff: 1\n  backoff_duration: 600\n")
     assert wait_for(lambda: " is requeued: " in c.out() and re.search(r"task 3 \(.*\) is done", c.out()), 20), c.out()

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/sock.h"
@@ -46,6 +47,21 @@ struct guard_event *event_add_reason(struct guard *g, const struct device *d, en
 	ev->reason = d->said.reason;
 	dev_reason_lead(&ev->reason, "%s", lead);
 	return ev;
+}
+
+void event_share(struct guard *g, const struct guard_event *ev, const char *instance)
+{
+	const struct guard_event told = *ev;
+	uint64_t seq;
+	struct guard_event *other;
+
+	if (!told.instance[0] || strcmp(told.instance, instance) == 0)
+		return; /* all hear of it, or who is meant does */
+	seq = ++g->last_event;
+	other = &g->events[seq % EVENT_RING];
+	*other = told;
+	other->seq = seq;
+	(void)str_copy(other->instance, sizeof(other->instance), instance);
 }
 
 void event_add_state(struct guard *g, const struct device *d)

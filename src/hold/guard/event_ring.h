@@ -14,6 +14,9 @@ struct guard_event *event_add(struct guard *g, const struct device *d, enum even
 /* The same with the reason of d as the sentence, behind lead ("busy: ", or ""). */
 struct guard_event *event_add_reason(struct guard *g, const struct device *d, enum event_kind kind,
 				     const char *lead);
+/* An agent tells what is of its own instance or of none: ev once more, for an instance whose task
+ * it is about where another one has the device. ev is one of the ring, and complete. */
+void event_share(struct guard *g, const struct guard_event *ev, const char *instance);
 /* EVENT_STATE: "busy: PID 77 (..)". */
 void event_add_state(struct guard *g, const struct device *d);
 

@@ -199,6 +199,8 @@ static void tell_let_go(struct guard *g, struct device *d, uint64_t freed_ns, ui
 	}
 	ev->hint_to_verdict_ns = rec->hint_to_verdict_ns;
 	ev->verdict_to_freed_ns = took;
+	if (rec->kind == EVENT_LENT)
+		event_share(g, ev, rec->instance);
 }
 
 void hold_say_held(struct guard *g, struct device *d)

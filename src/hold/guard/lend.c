@@ -36,6 +36,7 @@ void lend_begin(struct guard *g, struct device *d)
 	(void)device_step(g, d, EV_LEND);
 	ev = event_add_reason(g, d, EVENT_LENT, "");
 	ev->lease = l->id;
+	event_share(g, ev, l->instance);
 }
 
 /* It is there until the task shows, or for the hold that follows. */
@@ -90,6 +91,7 @@ static bool come_home(struct guard *g, struct device *d, enum verdict v, const s
 	ev = event_add(g, d, EVENT_RETURNED, "back from %s", lease_id_text(&d->ledger.last, id));
 	ev->lease = d->ledger.last;
 	ev->took_ns = clock_mono_ns() - d->ledger.last_over_ns;
+	event_share(g, ev, d->ledger.last_instance);
 	if (v == SEEN_CLEAR) {
 		d->ledger.came_home = true;
 		d->ledger.chain_until_ns = next_is_awaited(g, d) ? clock_mono_ns() + CHAIN_NS : 0;
@@ -152,8 +154,11 @@ void lend_on_ours(struct guard *g, struct device *d, const struct gpu_proc *who)
 	device_record(d, EVENT_LENT, d->sample.look.end_ns);
 	device_enter(g, d, DEV_LENDING);
 	l = ledger_first(g, d);
-	if (l)
+	if (l) {
 		d->hold.letting_go.lease = l->id;
+		(void)str_copy(d->hold.letting_go.instance, sizeof(d->hold.letting_go.instance),
+			       l->instance);
+	}
 	if (who)
 		verdict_name(g, d, who);
 	else
