@@ -228,3 +228,50 @@ def test_who_asks_for_another_instance_is_told_which_one_runs(queue):
     assert "not running for instance bar (instance foo runs; --instance foo)" in " ".join(status.stderr.split())
     q.m.run(q.m.tenure, "off", "-i", "foo")
     assert "foo" not in q.m.run(q.m.tenure, "off", "-i", "bar").stdout
+
+
+@pytest.mark.parametrize("hold", [0, 1])
+def test_a_task_is_told_of_to_its_own_instance_as_well(machine, hold):  # noqa: F811
+    """The agent of the task tells of it, and the agent whose device it is tells what became of that."""
+    m, a = start(machine, hold=False)
+    a.policy(hold=hold)
+    if hold:
+        a.held(0)
+    b = Agent(m, "other")
+    b.policy(hold=0)
+    assert b.lease(1, 0).code == 0
+    shim = Shim(m)
+    assert b.grant(1, shim.pid).code == 0
+    shim.start("--take", "90%", "--stay", 600)
+    assert shim.report()["result"] == 0
+
+    def told(kind):
+        b.wait(lambda: len(b.seen(kind)) == 2)
+        one, other = b.seen(kind)
+        assert {one.instance, other.instance} == {b"default", b"other"} and one.seq != other.seq
+        assert one.text == other.text and one.lease.task == other.lease.task == 1 and one.bytes == other.bytes
+        return one
+    assert (told("lent").bytes > 0) == bool(hold)
+    shim.leave()
+    assert b.unlease(1).slot == 0
+    told("returned")
+
+
+def test_a_limit_that_is_reached_leaves_the_others_theirs_at_once(machine):  # noqa: F811
+    """And not only when the clock of the next one turns, which is ten minutes here."""
+    m = machine(gpus=4)
+    agents = [Agent(m, name) for name in ("one", "two", "three")]
+    for a, most in zip(agents, (1, 1, 0)):
+        a.send_policy(max_devices=most, refresh_ms=600000)
+    agents[2].held(0, 1, 2, 3)
+    assert sorted(agents[2].devices[i].instance for i in range(4)) == [b"one", b"three", b"three", b"two"]
+
+
+@pytest.mark.parametrize("hold", [0, 1])
+def test_what_one_has_let_go_is_looked_at_for_the_next(machine, hold):  # noqa: F811
+    """It is not busy "on request" until the clock of the next one turns."""
+    m, a = start(machine)
+    b = Agent(m, "other")
+    b.policy(hold=hold, refresh_ms=600000)
+    a.drop()
+    b.wait_state(0, "held" if hold else "idle")

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "hold/guard/device.h"
+#include "hold/guard/eyes.h"
 #include "hold/guard/hold.h"
 #include "hold/guard/limits.h"
 #include "hold/guard/ownership.h"
@@ -163,7 +164,13 @@ static void hand_over(struct guard *g, struct device *d, int owner, int leaver)
 	/* That one of them could not hold it, or lost its holder, says nothing of the other, who
 	 * waits by his own rule. */
 	if (!device_holds(d))
-		d->hold.failures = d->hold.blocked_until_ns = 0;
+		d->hold.failures = d->hold.blocked_until_ns = d->hold.due_ns = 0;
+	/* What the one before said of it ("on request") is not how it is until its own clock turns.
+	 */
+	if (d->owner >= 0 && d->state == DEV_BUSY && d->present) {
+		d->hold.check = true;
+		eyes_look_now(g->eyes, d->slot);
+	}
 	if (before >= 0 && d->owner >= 0 && device_holds(d))
 		hold_adapt(g, d, &g->clients[before].policy);
 }
