@@ -233,6 +233,18 @@ def test_doctor_launch_takes_a_device_that_nobody_wants(sim):
     assert launch["result"] == "ok" and f"on {devices['devices'][1]['uuid']} in" in launch["text"], launch
 
 
+def test_doctor_launch_twice_beside_an_agent(sim):
+    """That the device has just been let go for a newcomer, the first test's own, does not put the next one off."""
+    line = (f"{as_on_a_card()}$T on --no-hold --refresh 100ms >/dev/null; $T doctor --launch --json; " +
+            status_says('"state": "idle"') + "$T doctor --launch --json; $T off >/dev/null")
+    decoder, out = json.JSONDecoder(), sim(line).stdout
+    first, end = decoder.raw_decode(out)
+    second = decoder.raw_decode(out[end:].lstrip())[0]
+    for doc in first, second:
+        launch = {f["check"]: f for f in doc["findings"]}["launch"]
+        assert launch["result"] == "ok", doc
+
+
 def test_doctor_launch_says_what_its_failure_means(sim, build, tmp_path):
     """Its advice is something that can be read afterwards, and nothing is promised."""
     part = tmp_path / "part"

@@ -225,8 +225,8 @@ static int spawn(struct launch *l, const char *dev_dir, int out_fd)
 				      "100ms",
 				      "--for",
 				      "20s",
-				      "--rehold-after",
-				      "1h",
+				      "--rehold-after", /* it may have yielded for somebody else */
+				      "2s",
 				      "--no-my-cgroup",
 				      "--json",
 				      "--dev-dir",
