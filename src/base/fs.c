@@ -370,6 +370,24 @@ int fs_check_report(const char *path, struct err *e)
 	return 0;
 }
 
+int fs_open_no_link(const char *path, int flags, mode_t mode)
+{
+	const char *slash = strrchr(path, '/');
+	cleanup_free char *dir = !slash		? xstrdup(".")
+				 : slash > path ? xasprintf("%.*s", (int)(slash - path), path)
+						: xstrdup("/");
+	cleanup_fd int at = open(dir, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+	int fd;
+
+	if (at < 0 || fstat(at, &st) < 0)
+		return -errno;
+	if (S_ISLNK(st.st_mode)) /* O_PATH opens the link itself */
+		return -ELOOP;
+	fd = openat(at, slash ? slash + 1 : path, flags | O_NOFOLLOW, mode);
+	return fd < 0 ? -errno : fd;
+}
+
 int fs_mkdirs(const char *path, mode_t mode, struct err *e)
 {
 	cleanup_free char *copy = xstrdup(path);

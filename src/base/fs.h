@@ -66,6 +66,12 @@ bool fs_has_syncfs(int fd);
 /* fsync a directory, so that names made or renamed in it survive a power loss. */
 int fs_sync_dir(const char *path, struct err *e);
 
+/*
+ * open() a file where neither it nor the directory that it is in may be a symbolic link. A
+ * descriptor, or -errno: -ELOOP where one of them is.
+ */
+int fs_open_no_link(const char *path, int flags, mode_t mode);
+
 /* Make a directory with those above it; those that are made get the mode. It may exist. */
 int fs_mkdirs(const char *path, mode_t mode, struct err *e);
 

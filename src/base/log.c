@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/enumstr.h"
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 
@@ -43,10 +44,10 @@ static int open_file(struct log *log)
 	struct stat st;
 
 	log->fd = fd_close(log->fd);
-	log->fd = open(log->path,
-		       O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0600);
+	log->fd = fs_open_no_link(log->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK,
+				  0600);
 	if (log->fd < 0)
-		return -errno;
+		return log->fd;
 	if (fstat(log->fd, &st) < 0 || !S_ISREG(st.st_mode)) {
 		log->fd = fd_close(log->fd);
 		return -EINVAL;

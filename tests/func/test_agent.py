@@ -603,6 +603,24 @@ def test_files_that_cannot_be_written_stop_nothing(guard, agent, home, tenure, d
     a.stop()
 
 
+def test_a_link_in_the_place_of_the_logs_is_not_followed(guard, agent, home, tenure, dev):
+    """Neither by what the agent writes, nor by on, which makes a file there for what a crash prints."""
+    state, elsewhere = home / ".local/state/tenure/default", home / "elsewhere"
+    state.mkdir(parents=True)
+    elsewhere.mkdir()
+    for name in "logs", "events":
+        (state / name).symlink_to(elsewhere)
+    a = agent()
+    a.line("gpu 1")
+    s = must_come(lambda: (s := json.loads(tenure("status", "--json", "--dev-dir", str(dev)).stdout))["lines_lost"] > 0 and s)
+    assert "symbolic link" in s["log_trouble"] and str(state) in s["log_trouble"], s["log_trouble"]
+    a.stop()
+    r = on_without_files(tenure, dev)
+    assert r.returncode == 0 and "symbolic link" in r.stderr, r
+    assert tenure("off", "--dev-dir", str(dev)).returncode == 0
+    assert not list(elsewhere.iterdir())
+
+
 def on_without_files(tenure, dev, *args, **more):
     """`tenure on`, again where the agent's thread that writes had no processor for the second that is given to it."""
     for rest in 2, 1, 0:

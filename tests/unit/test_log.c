@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "unit.h"
 
@@ -140,6 +141,31 @@ static int remove_dir(void **state)
 	return rmdir(dir);
 }
 
+/* Neither in the place of the file nor in that of its directory, at the start or later. */
+static void test_links_are_not_followed(void **state)
+{
+	cleanup_free char *real = xasprintf("%s/real", dir), *at = xasprintf("%s/at", dir);
+	cleanup_free char *path = xasprintf("%s/at/log", dir), *in = xasprintf("%s/real/log", dir);
+	cleanup_free char *file = xasprintf("%s/real/file", dir);
+	struct err e = ERR_INIT;
+	struct log *log;
+
+	assert_int_equal(mkdir(real, 0700) | symlink("real", at), 0);
+	assert_int_equal(log_open(path, 1000, 2, &log, &e), -ELOOP);
+	log_line(log, "one", 3);
+	assert_int_equal(log_drop_errno(log), ELOOP);
+	assert_int_equal(access(in, F_OK), -1);
+	assert_int_equal(unlink(at) | mkdir(at, 0700), 0);
+	log_line(log, "two", 3);
+	assert_int_equal(log_dropped(log), 0);
+	log = log_close(log);
+	assert_int_equal(unlink(path) | symlink(file, path), 0);
+	assert_int_equal(log_open(path, 1000, 2, &log, &e), -ELOOP);
+	log = log_close(log);
+	assert_int_equal(access(file, F_OK), -1);
+	assert_int_equal(unlink(path) | rmdir(at) | rmdir(real), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -147,6 +173,7 @@ int main(void)
 		cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_no_dir),
+		cmocka_unit_test(test_links_are_not_followed),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);

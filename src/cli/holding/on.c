@@ -71,8 +71,8 @@ static int open_output(const struct agent_setup *r)
 	int fd = -1;
 
 	if (fs_mkdirs(dir, 0700, NULL) == 0)
-		fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
-			  0600);
+		fd = fs_open_no_link(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC,
+				     0600);
 	return fd >= 0 ? fd : open("/dev/null", O_WRONLY | O_CLOEXEC);
 }
 
