@@ -185,7 +185,7 @@ export function asksView(live, toast, open) {
     set(form.title, "data-t", null);
     say(form.title, t("a_title", { who: askerOf(one), gpu: gpuName(one.gpu, one.mig) }));
   };
-  const list = new List(by("ask-list"), (one) => one.ask, (one) => {
+  const list = new List(by("ask-list"), (one) => JSON.stringify(one), (one) => { // made anew with whatever of it is new: its user's name may come later
     const who = t("a_text", { who: askerOf(one), gpu: gpuName(one.gpu, one.mig) }), task = taskText({ id: one.task, element: one.element }), since = h("span", { class: "quiet" });
     const of = (what) => `${t(what)}: ${who}`;
     const el = h("li", { "data-ask": one.ask }, h("div", { class: "text" }, h("b", { text: who }), one.task && " · ", one.task && button(`#${task} ${one.name ?? ""}`, null, () => open(task), "link inline"), " ", one.message && h("q", { text: one.message }), " ", since),

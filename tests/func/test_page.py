@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import pathlib
+import pwd
 import re
 import signal
 
@@ -258,6 +259,34 @@ def test_who_asks_for_a_gpu_is_answered(page, queue, tmp_path):
     p.is_told(f"task {i} is stopped")
     p.get(f"#ended-table tr[data-task='{i}'] .result", "stopped")
     p.gone("#asks")
+
+
+# As a name service that answers late: until it is let, the status has no name of whoever asks.
+NAMELESS = """
+const real = window.fetch;
+window.fetch = async (...args) => {
+  const answer = await real(...args);
+  if (window.named || !String(args[0]).endsWith('/status')) return answer;
+  const doc = await answer.json();
+  for (const one of doc.status?.asks ?? []) one.user = null;
+  return new Response(JSON.stringify(doc), {status: answer.status, headers: answer.headers});
+};
+"""
+
+
+def test_the_name_of_who_asks_may_come_late(page, queue, tmp_path):
+    t = Two(queue(gpus=1), tmp_path)
+    i = t.busy()
+    p = page(node=t.q)
+    p.js(NAMELESS)
+    t.ask("0", "an hour")
+    p.get("#ask-list li", f"uid {pwd.getpwnam(NAME).pw_uid} asks for GPU 0 · #{i} newcomer")
+    p.js("window.named = true")
+    t.q.submit("--", "true")  # whatever happens, the page asks for the status
+    p.get("#ask-list li", f"{NAME} asks for GPU 0 · #{i} newcomer")
+    assert ("button", f"Give it: {NAME} asks for GPU 0") in p.tree()
+    p.click("#ask-list button", "Refuse")
+    p.get("#an-dialog", f"Answer {NAME}: GPU 0")
 
 
 def test_another_name_for_this_machine_gets_nothing(page):
