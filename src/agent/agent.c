@@ -174,11 +174,11 @@ static void say_running(const struct agent_config *c, const struct runner *who, 
 	(void)err_set(e, -EADDRINUSE,
 		      who->draining
 			      ? "tenure is still running for instance %s: PID %d, since %s; it "
-				"ends when its tasks have (tenure status shows them, tenure off "
-				"ends it now and lets them run on)"
+				"ends when its tasks have (tenure status%s shows them, tenure "
+				"off%s ends it now and lets them run on)"
 			      : "tenure is already running for instance %s: PID %d, since %s "
-				"(tenure status shows it, tenure off ends it)",
-		      c->instance, who->pid, who->since);
+				"(tenure status%s shows it, tenure off%s ends it)",
+		      c->instance, who->pid, who->since, c->options, c->options);
 }
 
 /* An agent that lets go and ends is not one that runs: `off` of another terminal, then `on`. */

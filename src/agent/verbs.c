@@ -58,11 +58,12 @@ static json_t *result(int code, const struct err *e)
 			: json_pack("{s:i}", "code", code);
 }
 
-static int no_queue(struct err *e)
+static int no_queue(const struct agent *a, struct err *e)
 {
 	return err_set(e, -ENOENT,
-		       "the agent here runs no tasks (a `tenure hold`); tenure on starts one that "
-		       "does");
+		       "the agent here runs no tasks (a `tenure hold`); tenure off%s, then tenure "
+		       "on%s starts one that does",
+		       a->c->options, a->c->options);
 }
 
 /* -------- the agent -------- */
@@ -104,14 +105,15 @@ static json_t *rescan(struct agent *a, const struct verb_args *v)
 
 	if (a->queue)
 		dispatch_rescan(a->queue);
-	return result(a->queue ? 0 : no_queue(&e), &e);
+	return result(a->queue ? 0 : no_queue(a, &e), &e);
 }
 
 static json_t *why_now(struct agent *a, const struct verb_args *v, int *ret_code)
 {
 	struct err e = ERR_INIT;
 	json_t *answer = NULL;
-	int r = a->queue ? dispatch_why(a->queue, v->task, v->element, &answer, &e) : no_queue(&e);
+	int r = a->queue ? dispatch_why(a->queue, v->task, v->element, &answer, &e)
+			 : no_queue(a, &e);
 
 	*ret_code = r;
 	return r < 0 ? result(r, &e) : answer;
@@ -145,14 +147,14 @@ static json_t *forecast(struct agent *a, const struct verb_args *v)
 {
 	struct err e = ERR_INIT;
 
-	return a->queue ? dispatch_forecast(a->queue) : result(no_queue(&e), &e);
+	return a->queue ? dispatch_forecast(a->queue) : result(no_queue(a, &e), &e);
 }
 
 static json_t *reasons(struct agent *a, const struct verb_args *v)
 {
 	struct err e = ERR_INIT;
 
-	return a->queue ? dispatch_reasons(a->queue) : result(no_queue(&e), &e);
+	return a->queue ? dispatch_reasons(a->queue) : result(no_queue(a, &e), &e);
 }
 
 static json_t *history(struct agent *a, const struct verb_args *v)
@@ -164,7 +166,7 @@ static json_t *stop(struct agent *a, const struct verb_args *v)
 {
 	struct err e = ERR_INIT;
 	int r = a->queue ? stops_order(a->queue, v->task, v->element, v->now, v->sweep, &e)
-			 : no_queue(&e);
+			 : no_queue(a, &e);
 
 	return r < 0 ? result(r, &e) : NULL;
 }

@@ -137,16 +137,35 @@ char *agent_others(const struct cmd_ctx *ctx)
 	return strbuf_take(&b);
 }
 
+char *agent_options(const struct settings *s, const char *instance)
+{
+	static const enum setting_id dirs[] = { SET_ROOT, SET_RUNTIME_DIR, SET_DEV_DIR };
+	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+
+	instance = instance ? instance : settings_str(s, SET_INSTANCE);
+	if (strcmp(instance, "default") != 0)
+		strbuf_addf(&b, " -i %s", instance);
+	for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
+		if (settings_origin(s, dirs[i])->layer != SETTING_FROM_COMMAND_LINE)
+			continue;
+		strbuf_addf(&b, " --%s", setting_row(dirs[i])->opt.name);
+		strbuf_add_word(&b, settings_str(s, dirs[i]));
+	}
+	return xstrdup(strbuf_str(&b));
+}
+
 /* What came of asking the agent. */
 static int code_of(const struct cmd_ctx *ctx, int r, struct err *e)
 {
 	cleanup_free char *others = r == -ECONNREFUSED ? agent_others(ctx) : NULL;
+	cleanup_free char *options = agent_options(ctx->settings, NULL);
 
 	if (r != -ECONNREFUSED)
 		return r < 0 ? CMD_FAILED : CMD_OK;
-	(void)err_set(e, r, "tenure is not running for instance %s%s%s%s; start it with: tenure on",
+	(void)err_set(e, r,
+		      "tenure is not running for instance %s%s%s%s; start it with: tenure on%s",
 		      settings_str(ctx->settings, SET_INSTANCE), others ? " (" : "",
-		      others ? others : "", others ? ")" : "");
+		      others ? others : "", others ? ")" : "", options);
 	return CMD_NOTHING_RUNS;
 }
 

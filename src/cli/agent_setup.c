@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "cli/agent_client.h"
 #include "cli/notifier.h"
 #include "cli/serving.h"
 #include "hold/endpoint_names.h"
@@ -444,12 +445,14 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 	take_lanes(r, s);
 	r->sweep_spare = join_words(&settings_value(s, SET_SWEEP_SPARE)->words);
 	r->cwd = getcwd(NULL, 0);
+	r->options = agent_options(s, NULL);
 	r->config = (struct agent_config){
 		.workload = r->root && may_hold(ctx) ? settings_str(s, SET_WORKLOAD) : NULL,
 		.workload_cwd = r->cwd,
 		.lanes = r->lanes,
 		.n_lanes = r->n_lanes,
 		.instance = settings_str(s, SET_INSTANCE),
+		.options = r->options,
 		.dev_dir = settings_str(s, SET_DEV_DIR),
 		.state_dir = r->state_dir,
 		.log_level = (enum log_level)settings_num(s, SET_LOG_LEVEL),
@@ -482,6 +485,7 @@ void agent_setup_clear(struct agent_setup *r)
 		free(r->lanes[i].name);
 	free(take_ptr(r->lanes));
 	free(take_ptr(r->cwd));
+	free(take_ptr(r->options));
 	free(take_ptr(r->state_dir));
 	free(take_ptr(r->root));
 	free(take_ptr(r->sweep_spare));

@@ -452,13 +452,19 @@ static const char *socket_name(const struct model *m, char name[SOCKET_NAME_MAX]
 
 static void connect_agent(struct model *m)
 {
-	char name[SOCKET_NAME_MAX];
+	char name[SOCKET_NAME_MAX], why[sizeof(m->trouble)];
 	struct err e = ERR_INIT;
 
 	if (m->watch || clock_mono_ns() < m->again_ns)
 		return;
-	if (ctl_watch_open(socket_name(m, name), &m->watch, &e) < 0)
-		lose_agent(m, "no agent of this instance runs here; tenure on starts one");
+	if (ctl_watch_open(socket_name(m, name), &m->watch, &e) == 0)
+		return;
+
+	cleanup_free char *options = agent_options(m->ctx->settings, NULL);
+
+	lose_agent(m, str_print(why, sizeof(why),
+				"no agent of this instance runs here; tenure on%s starts one",
+				options));
 }
 
 static void read_agent(struct model *m)

@@ -100,7 +100,7 @@ static int show(const struct opts *o, struct notify_config *c)
 	} else {
 		cleanup_strbuf struct strbuf text = STRBUF_INIT;
 
-		show_text(doc, &text);
+		show_text(doc, opts_text(o, "instance"), &text);
 		(void)fputs(strbuf_str(&text), stdout);
 	}
 	json_decref(doc);

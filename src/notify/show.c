@@ -64,12 +64,15 @@ static const char *time_of(const json_t *record, const char *key, char buf[32])
 }
 
 /* What is configured is not sent by itself. */
-static void show_agent(const char *agent, struct strbuf *out)
+static void show_agent(const char *agent, const char *instance, struct strbuf *out)
 {
+	bool named = instance && strcmp(instance, "default") != 0;
+
 	if (agent && strcmp(agent, "none") == 0)
-		strbuf_adds(out,
-			    "No agent of this instance runs here, and only agents send: tenure on "
-			    "starts one.\n");
+		strbuf_addf(out,
+			    "No agent of this instance runs here, and only agents send: tenure "
+			    "on%s%s starts one.\n",
+			    named ? " -i " : "", named ? instance : "");
 	if (agent && strcmp(agent, "silent") == 0)
 		strbuf_adds(out,
 			    "The agent here sends NOTHING: there was no such block when it read "
@@ -99,7 +102,7 @@ static void show_channel(const json_t *ch, struct strbuf *out)
 			    dropped);
 }
 
-void show_text(const json_t *doc, struct strbuf *out)
+void show_text(const json_t *doc, const char *instance, struct strbuf *out)
 {
 	const char *file = json_get_str(doc, "config");
 	cleanup_free char *shown = file ? fs_show_path(file) : NULL;
@@ -117,6 +120,6 @@ void show_text(const json_t *doc, struct strbuf *out)
 		strbuf_addf(out, "with %" PRIu64 " rule%s.\n", rules, rules == 1 ? "" : "s");
 	else
 		strbuf_adds(out, "of what matters to most (there are no rules).\n");
-	show_agent(json_get_str(doc, "agent"), out);
+	show_agent(json_get_str(doc, "agent"), instance, out);
 	json_array_foreach(json_object_get(doc, "channels"), i, ch) show_channel(ch, out);
 }

@@ -14,7 +14,7 @@
 /* docs/json.md has the members; agent is one of them, or NULL. New reference. */
 json_t *show_json(const struct notify_config *c, const char *file, const char *agent,
 		  const struct outbox *o);
-/* The same for people. */
-void show_text(const json_t *doc, struct strbuf *out);
+/* The same for people. instance: that the agent is of; NULL: not known. */
+void show_text(const json_t *doc, const char *instance, struct strbuf *out);
 
 #endif

@@ -453,10 +453,8 @@ TELLS(tell_ready)
 
 TELLS(tell_no_agent)
 {
-	strbuf_addf(out,
-		    "no agent of instance %s runs on this node: %s starts one, and it starts the "
-		    "tasks",
-		    r->where, r->text);
+	strbuf_addf(out, "no agent of instance %s serves this queue here: %s starts one", r->where,
+		    r->text);
 }
 
 /* ---- a few words ---- */

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Several instances of one user: what one merely holds is there for the tasks of the others."""
 import json
+import re
+import shlex
 
 import pytest
 
 from fakeagent import Agent, Shim
 from machine import proc_exists
-from patience import HANG, wait_for
+from patience import HANG, must_come, wait_for
 from queuelib import Node
 from test_lease import gpus, machine, start  # noqa: F401  (a fixture)
 
@@ -275,3 +277,52 @@ def test_what_one_has_let_go_is_looked_at_for_the_next(machine, hold):  # noqa: 
     b.policy(hold=hold, refresh_ms=600000)
     a.drop()
     b.wait_state(0, "held" if hold else "idle")
+
+
+def test_what_is_advised_is_about_who_was_asked(queue, tmp_path):
+    """Its command as it stands there, typed: it begins or ends that agent, and not the one of the usual instance."""
+    q = queue(gpus=1)
+    m, where = q.m, ("-i", "other", "--root", f"{tmp_path}/my queue")
+    options = " ".join(map(shlex.quote, where))
+
+    def said(command, *args, of=where):
+        done = m.run(m.tenure, command, *of, *args, check=False, env={**q.env, "COLUMNS": "400"})
+        return " ".join((done.stdout + done.stderr).split())
+
+    def typed(command):
+        """What is said when that is typed, which begins with `tenure`."""
+        return " ".join(m.run("sh", "-c", shlex.quote(m.tenure) + command.removeprefix("tenure"),
+                              env={**q.env, "COLUMNS": "400"}).stdout.split())
+
+    assert said("submit", "-g", "1", "-n", "first", "--", "true") == "1"
+    for text in (said("status"), said("reload"), said("why", "1"), said("instances")):
+        assert f"tenure on {options}" in text and not re.search(r"tenure on(?! -i other)", text), text
+    assert said("status", of=()).endswith("not running for instance default; start it with: tenure on")
+    where_at = said("status").partition("start it with: ")[2]
+    assert where_at == f"tenure on {options}"
+    on = typed(where_at + " --no-hold")
+    assert f"tenure status {options} shows what it does, tenure off {options} ends it." in on, on
+    again = said("agent")
+    assert f"(tenure status {options} shows it, tenure off {options} ends it)" in again, again
+    must_come(lambda: "done" in said("list", "-a"))
+    assert "Everything is free" in typed(f"tenure off {options}")
+    assert "not running" in said("status")
+
+
+def test_a_hold_is_no_agent_that_runs_tasks(queue, tmp_path):
+    """Who is told to start one is told, too, what has to end before; the same of one that serves another root."""
+    q = queue(gpus=1)
+    m, of = q.m, ("-i", "held")
+    m.run(m.tenure, "submit", *of, "--", "true")
+    hold = m.hold("--memory", "50%", *of)
+    hold.held(0)
+    why = " ".join(m.run(m.tenure, "why", *of, "1", check=False).stdout.split())
+    assert "no agent of instance held serves this queue here: tenure off -i held, then tenure on -i held starts one" in why
+    for command in "off", "on":
+        m.run(m.tenure, command, *of)
+    must_come(lambda: "done" in m.run(m.tenure, "list", "-a", *of).stdout)
+    root = ("--root", str(tmp_path / "another"))
+    m.run(m.tenure, "submit", *of, *root, "--", "true")
+    why = " ".join(m.run(m.tenure, "why", *of, *root, "1", check=False).stdout.split())
+    assert f": tenure off -i held, then tenure on -i held --root {root[1]} starts one" in why, why
+    m.run(m.tenure, "off", *of)

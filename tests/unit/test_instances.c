@@ -96,7 +96,7 @@ static void queues_and_those_who_serve_the_one_that_is_meant(void **state)
 		    "   NAME     WAITING  RUNNING\n"
 		    "   default        1        3\n"
 		    "*  other          1        0\n"
-		    "\nNo agent serves other; tenure on starts one.\n",
+		    "\nNo agent serves other; tenure on -i other starts one.\n",
 		    "");
 	(void)spool_close(sp);
 }

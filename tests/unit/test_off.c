@@ -155,7 +155,8 @@ static void a_status_of_nobody_has_a_code_of_its_own(void **state)
 		&cmd_status, "", CMD_NOTHING_RUNS, "",
 		"tenure: tenure is not running for instance default; start it with: tenure on\n");
 	assert_said(&cmd_status, "--json -i other", CMD_NOTHING_RUNS, "",
-		    "tenure: tenure is not running for instance other; start it with: tenure on\n");
+		    "tenure: tenure is not running for instance other; start it with: "
+		    "tenure on -i other\n");
 }
 
 int main(void)

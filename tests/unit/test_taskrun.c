@@ -134,7 +134,7 @@ static void what_a_shim_has_left_is_an_end_that_nobody_has_committed(void **stat
 		assert_int_equal(run.left, cases[i].left);
 		if (!run.left)
 			continue;
-		text = taskrun_format_left(sp, &run);
+		text = taskrun_format_left(sp, "", &run);
 		want = xasprintf(
 			"has ended (%s), which no agent has committed yet; where none runs: "
 			"tenure on",
@@ -160,14 +160,14 @@ static void who_has_to_commit_it_is_told(void **state)
 	(void)str_copy(run.who.host, sizeof(run.who.host), "n7.example");
 	taskrun_take_agents(&run, NULL);
 	taskrun_take_agents(&run, none);
-	there = taskrun_format_left(sp, &run);
+	there = taskrun_format_left(sp, " -i other", &run);
 	assert_string_equal(there,
 			    "has ended (exit code 3), which no agent has committed yet; where none "
-			    "runs: tenure on on n7.example");
+			    "runs: tenure on -i other on n7.example");
 	taskrun_take_agents(&run, word);
 	assert_int_equal(run.left_exit, 7);
 	assert_int_equal(run.left_ns, 1000);
-	why = taskrun_format_left(sp, &run);
+	why = taskrun_format_left(sp, " -i other", &run);
 	assert_string_equal(
 		why, "has ended (exit code 7), and waits for its agent to commit that, which "
 		     "tries again and again: No space left");

@@ -56,6 +56,8 @@ enum agent_end {
 struct agent_config {
 	/* Strings must outlive agent_run(), which may leave a thread that hangs: config.stuck. */
 	const char *instance;
+	/* Behind `tenure off` and the like, for it to be about this agent: " -i NAME"; "". */
+	const char *options;
 	const char *given; /* the settings that all of this was made from (agent/reload.h); NULL */
 	const char *dev_dir;
 	const char *state_dir;

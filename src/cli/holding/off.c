@@ -156,8 +156,10 @@ static int drain(const struct cmd_ctx *ctx, json_t **ret, int *ret_fd, struct er
 }
 
 /* How long it took is the business of tasks where these were waited for. */
-static void print_end(int pid, bool ended, double ms, bool drained, json_int_t running)
+static void print_end(const struct cmd_ctx *ctx, int pid, bool ended, double ms, bool drained,
+		      json_int_t running)
 {
+	cleanup_free char *options = agent_options(ctx->settings, NULL);
 	const char *how = ended ? "has ended" : "still writes its last lines";
 	cleanup_free char *text =
 		drained ? xasprintf("No task runs any more and everything is free; the agent (PID "
@@ -165,12 +167,12 @@ static void print_end(int pid, bool ended, double ms, bool drained, json_int_t r
 				    pid, how)
 			: xasprintf("Everything is free after %.0f ms; the agent (PID %d) %s.", ms,
 				    pid, how);
-	cleanup_free char *more = xasprintf(
-		"%lld task%s on by %s; the next tenure on takes %s over (tenure off --stop-tasks "
-		"would have ended %s).",
-		(long long)running, running == 1 ? " runs" : "s run",
-		running == 1 ? "itself" : "themselves", running == 1 ? "it" : "them",
-		running == 1 ? "it" : "them");
+	cleanup_free char *more =
+		xasprintf("%lld task%s on by %s; the next tenure on%s takes %s over (tenure off%s "
+			  "--stop-tasks would have ended %s).",
+			  (long long)running, running == 1 ? " runs" : "s run",
+			  running == 1 ? "itself" : "themselves", options,
+			  running == 1 ? "it" : "them", options, running == 1 ? "it" : "them");
 
 	term_print_wrapped(stdout, text, 0);
 	if (running)
@@ -305,9 +307,9 @@ static int find_left(const struct spool *sp, struct left *ret, struct err *e)
 	return 0;
 }
 
-static int say_left(const struct spool *sp, struct left *l, struct err *e)
+static int say_left(const struct cmd_ctx *ctx, struct left *l, struct err *e)
 {
-	cleanup_free char *on = taskrun_format_on(sp);
+	cleanup_free char *options = agent_options(ctx->settings, NULL);
 	cleanup_strbuf struct strbuf said = STRBUF_INIT;
 
 	if (l->run.n)
@@ -322,9 +324,9 @@ static int say_left(const struct spool *sp, struct left *l, struct err *e)
 			    l->unknown.n == 1 ? "it runs" : "they run");
 	return said.len
 		       ? err_set(e, -EBUSY,
-				 "%s: %s starts an agent that takes over what runs and commits what "
+				 "%s: tenure on%s starts an agent that takes over what runs and commits what "
 				 "has ended; then ask again",
-				 strbuf_str(&said), on)
+				 strbuf_str(&said), options)
 		       : 0;
 }
 
@@ -343,7 +345,7 @@ static int check_tasks(const struct cmd_ctx *ctx, struct err *e)
 		return 0;
 	if (r == 0)
 		r = find_left(sp, &left, &why);
-	r = r < 0 ? runs_unseen(ctx, why.text, e) : say_left(sp, &left, e);
+	r = r < 0 ? runs_unseen(ctx, why.text, e) : say_left(ctx, &left, e);
 	sp = spool_close(sp);
 	strbuf_clear(&left.run.text);
 	strbuf_clear(&left.unknown.text);
@@ -435,7 +437,7 @@ static int run_off(const struct cmd_ctx *ctx, struct err *e)
 	} else {
 		json_int_t running = json_integer_value(json_object_get(doc, "tasks_running"));
 
-		print_end(pid, ended, ms, drains(ctx) && !running, running);
+		print_end(ctx, pid, ended, ms, drains(ctx) && !running, running);
 	}
 	json_decref(doc);
 	return code;

@@ -125,7 +125,7 @@ static void __attribute__((noreturn)) leave_terminal(struct agent_setup *r, int 
 
 /* -------- the caller's side -------- */
 
-static int wait_news(int fd, struct news *ret, struct err *e)
+static int wait_news(int fd, const char *options, struct news *ret, struct err *e)
 {
 	uint64_t end = clock_mono_ns() + START_LIMIT_MS * NS_PER_MS;
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -139,8 +139,9 @@ static int wait_news(int fd, struct news *ret, struct err *e)
 		if (r <= 0)
 			return err_set(
 				e, -ETIMEDOUT,
-				"the agent did not come up; it goes on trying. tenure status "
-				"shows what it does, tenure off ends it");
+				"the agent did not come up; it goes on trying. tenure status%s "
+				"shows what it does, tenure off%s ends it",
+				options, options);
 
 		ssize_t n = read(fd, ret, sizeof(*ret));
 
@@ -180,7 +181,7 @@ static int start_background(struct agent_setup *r, struct news *ret, struct err 
 
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	return wait_news(read_end, ret, e);
+	return wait_news(read_end, r->options, ret, e);
 }
 
 /* Its own log, and those of its tasks, which may be elsewhere. */
@@ -214,8 +215,8 @@ static void print_news(const struct cmd_ctx *ctx, const struct agent_setup *r, c
 	cleanup_free char *logs = describe_logs(r, n->logs);
 	cleanup_free char *where =
 		xasprintf("The agent runs in the background: PID %d, instance %s, %s.\n"
-			  "tenure status shows what it does, tenure off ends it.",
-			  (int)n->pid, r->config.instance, logs);
+			  "tenure status%s shows what it does, tenure off%s ends it.",
+			  (int)n->pid, r->config.instance, logs, r->options, r->options);
 
 	term_print_wrapped(stdout, n->text, 0);
 	term_print_wrapped(stdout, where, 0);

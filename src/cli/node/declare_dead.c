@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "base/units.h"
+#include "cli/agent_client.h"
 #include "cli/node_agents.h"
 #include "cli/task/taskstate.h"
 #include "spool/instance.h"
@@ -166,17 +167,18 @@ static int watch(struct declaring *v, struct err *e)
 static int check(struct declaring *v, struct err *e)
 {
 	const struct node_agent *p = node_agents_find(&v->agents, v->agent);
+	cleanup_free char *options = agent_options(v->ctx->settings, NULL);
 
 	if (strcmp(v->last.who.boot, spool_boot(v->sp)) != 0)
 		return 0;
 	if (p && p->state == NODE_AGENT_ALIVE)
 		return err_set(e, -EBUSY,
-			       "the agent %s runs on this node (PID %d); tenure off ends it",
-			       v->agent, (int)v->last.who.proc.pid);
+			       "the agent %s runs on this node (PID %d); tenure off%s ends it",
+			       v->agent, (int)v->last.who.proc.pid, options);
 	return err_set(e, -EBUSY,
-		       "the agent %s was one of this node, which is there: tenure on takes over "
+		       "the agent %s was one of this node, which is there: tenure on%s takes over "
 		       "what it has left",
-		       v->agent);
+		       v->agent, options);
 }
 
 /* ---- what is said then ---- */
@@ -184,6 +186,7 @@ static int check(struct declaring *v, struct err *e)
 static void tell(const struct declaring *v)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	cleanup_free char *options = agent_options(v->ctx->settings, NULL);
 	char id[SELECT_ID_MAX];
 	bool somebody = false;
 
@@ -199,7 +202,7 @@ static void tell(const struct declaring *v)
 						 v->claims.tasks[i].name.element, id));
 	strbuf_add_more(&b, v->claims.n, TOLD_MAX);
 	if (!somebody)
-		strbuf_adds(&b, "; none runs now (tenure on starts one)");
+		strbuf_addf(&b, "; none runs now (tenure on%s starts one)", options);
 	printf("%s\n", strbuf_str(&b));
 }
 

@@ -262,10 +262,13 @@ static bool has_pool(const struct instances *all)
 
 static void print_tables(const struct instances *all)
 {
+	cleanup_free char *options = agent_options(all->ctx->settings, all->now);
+
 	table_print(all->t, stdout);
 	if (!all->agents.n) {
-		printf("\nNo agent serves %s; tenure %s.\n", all->now,
-		       has_pool(all) ? "up brings nodes of its pool" : "on starts one");
+		printf("\nNo agent serves %s; tenure %s%s %s.\n", all->now,
+		       has_pool(all) ? "up" : "on", options,
+		       has_pool(all) ? "brings nodes of its pool" : "starts one");
 	} else {
 		printf("\nThe agents that serve %s:\n", all->now);
 		print_agents(&all->agents);

@@ -104,6 +104,7 @@ struct list {
 	size_t n_rows, n_columns, n_keys;
 	struct list_row *rows;
 	struct queue_facts facts;
+	char *options;	  /* those of the facts */
 	bool reads_ended; /* the records of what has ended, since a column was asked for */
 	json_t *tasks;	  /* that run on this node, as their agent says; NULL: not asked for yet */
 	struct totals totals;
@@ -454,6 +455,8 @@ static int read_all(struct list *l, struct err *e)
 	const struct task_set *const sets[] = { &l->active, &l->ended };
 	int r = select_all(l->sp, &l->active, e);
 
+	l->options = agent_options(l->ctx->settings, NULL);
+	l->facts.options = l->options;
 	if (r == 0)
 		r = read_ended(l->sp, l, e);
 	if (r == 0 && l->ended.n)
@@ -578,6 +581,7 @@ static void forget(struct list *l)
 	free(l->rows);
 	json_decref(l->tasks);
 	queue_facts_clear(&l->facts);
+	free(take_ptr(l->options));
 	(void)table_free(l->table);
 	for (size_t i = 0; i < l->n_columns; i++)
 		strbuf_clear(&l->cells[i]);

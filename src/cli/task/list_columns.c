@@ -58,7 +58,7 @@ static void add_devices(const struct task_view *r, struct strbuf *b)
 }
 
 /* "on node7, GPU 0,3" */
-static void add_run(const struct task_view *r, struct strbuf *b)
+static void add_run(const struct queue_facts *facts, const struct task_view *r, struct strbuf *b)
 {
 	cleanup_free char *left = NULL;
 
@@ -68,7 +68,7 @@ static void add_run(const struct task_view *r, struct strbuf *b)
 	}
 	add_scaling(r->scaling, b);
 	if (r->run.left)
-		left = taskrun_format_left(r->sp, &r->run);
+		left = taskrun_format_left(r->sp, facts->options, &r->run);
 	if (left || r->run.mustered)
 		strbuf_addf(b, "%s%s", b->len ? ", " : "",
 			    left ? left : "waits for the other ranks");
@@ -320,7 +320,7 @@ CELL(note_cell)
 	if (n->agent[0])
 		strbuf_addf(b, "%son %s", b->len ? ", " : "", n->agent);
 	if (v->state == TASKSTATE_RUNNING)
-		add_run(v, b);
+		add_run(facts, v, b);
 	add_reason(facts, v, taskstate_name(v->state), b);
 	if (n->epoch)
 		strbuf_addf(b, "%srequeued %" PRIu64 "x", b->len ? ", " : "", n->epoch);

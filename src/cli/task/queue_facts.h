@@ -21,6 +21,7 @@ struct known_reason;
 
 struct queue_facts {
 	const struct spool *sp;
+	const char *options; /* agent_options(), for columns; the caller's */
 	size_t n_batches;
 	const struct scan_task **batches; /* of the sets, by their ids */
 	struct text_list lanes;		  /* that are paused */

@@ -70,7 +70,8 @@ static int not_ended(const struct retrying *rt, const struct task_place *p, stru
 		taskview_read_run(rt->ctx, rt->sp, &p->name, p->name.name, &run);
 	}
 	if (run.left) {
-		cleanup_free char *left = taskrun_format_left(rt->sp, &run);
+		cleanup_free char *options = agent_options(rt->ctx->settings, NULL);
+		cleanup_free char *left = taskrun_format_left(rt->sp, options, &run);
 
 		return err_set(e, -EBUSY, "task %" PRIu64 " (%s) %s; then retry it", p->name.id,
 			       p->name.name, left);

@@ -124,13 +124,15 @@ static void look_for_agent(struct watching *w)
 {
 	bool none = !node_agents_one_serves(w->ctx, w->sp);
 	bool pooled = none && pools_most_gpus(w->sp);
+	cleanup_free char *options = agent_options(w->ctx->settings, NULL);
+	cleanup_free char *text =
+		xasprintf("waits: no agent runs on this node; start it with: tenure on%s", options);
 
 	/* Nobody else may see to its pools. */
 	if (pooled && clock_mono_ns() >= w->tick_at_ns)
 		tick_pools(w);
 	if (none && !w->no_agent && !pooled)
-		say("warning", "waits: no agent runs on this node; start it with: tenure on",
-		    w->id);
+		say("warning", text, w->id);
 	w->no_agent = none;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "cli/agent_client.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
 #include "cli/node_agents.h"
@@ -48,10 +49,13 @@ static void note_no_agent(const struct cmd_ctx *ctx, uint64_t id)
 {
 	if (!isatty(STDERR_FILENO) || somebody_serves(ctx))
 		return;
+
+	cleanup_free char *options = agent_options(ctx->settings, NULL);
+
 	(void)fflush(stdout);
 	cmd_warn("note",
-		 "task %llu waits: no agent serves instance \"%s\"; start one with: tenure on",
-		 (unsigned long long)id, settings_str(ctx->settings, SET_INSTANCE));
+		 "task %llu waits: no agent serves instance \"%s\"; start one with: tenure on%s",
+		 (unsigned long long)id, settings_str(ctx->settings, SET_INSTANCE), options);
 }
 
 /* The ids come first: what an engine is asked may take its time. Where nobody reads them a node is

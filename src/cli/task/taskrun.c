@@ -86,17 +86,9 @@ static void read_left(const struct spool *sp, struct taskrun *run)
 		run->started_ns = r.end.started_wall_ns;
 }
 
-char *taskrun_format_on(const struct spool *sp)
-{
-	bool other = strcmp(spool_instance(sp), "default") != 0;
-
-	return xasprintf("tenure on%s%s", other ? " -i " : "", other ? spool_instance(sp) : "");
-}
-
-char *taskrun_format_left(const struct spool *sp, const struct taskrun *run)
+char *taskrun_format_left(const struct spool *sp, const char *options, const struct taskrun *run)
 {
 	bool here = strcmp(run->who.host, spool_host(sp)) == 0;
-	cleanup_free char *on = taskrun_format_on(sp);
 	char how[TASKSTATE_EXIT_MAX];
 
 	if (run->unfiled[0])
@@ -104,8 +96,9 @@ char *taskrun_format_left(const struct spool *sp, const struct taskrun *run)
 				 "tries again and again: %s",
 				 taskstate_format_exit(run->left_exit, how), run->unfiled);
 	return xasprintf(
-		"has ended (%s), which no agent has committed yet; where none runs: %s%s%s",
-		taskstate_format_exit(run->left_exit, how), on, here ? "" : " on ",
+		"has ended (%s), which no agent has committed yet; where none runs: tenure "
+		"on%s%s%s",
+		taskstate_format_exit(run->left_exit, how), options, here ? "" : " on ",
 		here ? "" : run->who.host);
 }
 

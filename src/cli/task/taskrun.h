@@ -62,12 +62,10 @@ uint64_t taskrun_since_ns(const struct taskrun *run);
 /* What the agent that runs it says of it (of taskview_agents(); NULL: nothing) is added. */
 void taskrun_take_agents(struct taskrun *run, const json_t *task);
 
-/* "tenure on", and which instance where that is to be said. The caller frees it. */
-char *taskrun_format_on(const struct spool *sp);
-
 /* "has ended (exit code 0), which no agent has committed yet; where none runs: tenure on -i other
- * on n1", of one that is left, or why its agent cannot commit that. The caller frees it. */
-char *taskrun_format_left(const struct spool *sp, const struct taskrun *run);
+ * on n1", of one that is left, or why its agent cannot commit that. options: of its agent
+ * (agent_options()). The caller frees it. */
+char *taskrun_format_left(const struct spool *sp, const char *options, const struct taskrun *run);
 
 /* The UUIDs of its devices, added to a list; none where they are not known. */
 void taskrun_devices(const struct spool *sp, const struct taskrun *run, struct text_list *ret);

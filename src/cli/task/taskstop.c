@@ -499,6 +499,7 @@ static void say_silent(struct asking *q, const struct remote_stop *a, bool taken
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 	cleanup_free char *sign = node_agent_sign(p), *silence = p ? node_agent_silence(p) : NULL;
 	const char *host = p && p->heartbeat.who.host[0] ? p->heartbeat.who.host : a->agent;
+	cleanup_free char *options = agent_options(q->s->ctx->settings, NULL);
 	const char *them = a->n == 1 ? "it" : "them";
 
 	name_tasks(a, &b);
@@ -510,14 +511,14 @@ static void say_silent(struct asking *q, const struct remote_stop *a, bool taken
 			    sign);
 	else if (p && p->here)
 		strbuf_addf(&b,
-			    ", of this node, which does not run (%s): tenure on starts it "
+			    ", of this node, which does not run (%s): tenure on%s starts it "
 			    "again and takes %s over; then stop %s",
-			    sign, them, them);
+			    sign, options, them, them);
 	else if (!p || p->state == NODE_AGENT_OFF || p->declared_dead)
 		strbuf_addf(&b,
-			    ", which is not there any more (%s): tenure on there starts one "
-			    "that takes %s over; then stop %s",
-			    sign, them, them);
+			    ", which is not there any more (%s): tenure on%s there starts "
+			    "one that takes %s over; then stop %s",
+			    sign, options, them, them);
 	else
 		strbuf_addf(&b, ", which %s", silence);
 	fail(q, -EHOSTUNREACH, strbuf_str(&b));

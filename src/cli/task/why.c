@@ -208,10 +208,23 @@ static size_t ask_others(const struct cmd_ctx *ctx, const struct spool *sp,
 	return n;
 }
 
-static void without_agent(const struct cmd_ctx *ctx, const struct spool *sp,
-			  const struct task_place *p, struct found *f)
+/* What starts an agent. another: one that serves no queue, or that of another root, has its place;
+ * told to end with our root, nobody would find it. */
+static char *way_to_agent(const struct cmd_ctx *ctx, bool another)
 {
-	cleanup_free char *on = taskrun_format_on(sp);
+	const char *instance = settings_str(ctx->settings, SET_INSTANCE);
+	bool usual = strcmp(instance, "default") == 0;
+	cleanup_free char *options = agent_options(ctx->settings, NULL);
+
+	return another ? xasprintf("tenure off%s%s, then tenure on%s", usual ? "" : " -i ",
+				   usual ? "" : instance, options)
+		       : xasprintf("tenure on%s", options);
+}
+
+static void without_agent(const struct cmd_ctx *ctx, const struct spool *sp,
+			  const struct task_place *p, bool another, struct found *f)
+{
+	cleanup_free char *on = way_to_agent(ctx, another);
 
 	add_known(sp, p, f);
 	if (ask_others(ctx, sp, p, f))
@@ -250,7 +263,7 @@ static int ask(const struct cmd_ctx *ctx, const struct spool *sp, const struct t
 	if (e)
 		*e = said;
 	if (r == -ECONNREFUSED) {
-		without_agent(ctx, sp, p, f);
+		without_agent(ctx, sp, p, said.code == -EXDEV, f);
 		r = 0;
 	} else if (r == -ENOENT) { /* it runs none, or has not seen this one yet */
 		add_known(sp, p, f);
@@ -283,7 +296,8 @@ static void tell_where(const struct cmd_ctx *ctx, const struct spool *sp, const 
 	char agent[NAME_AGENT_MAX + 1];
 	struct node_agents agents;
 	const struct node_agent *p;
-	cleanup_free char *sign = NULL, *on = taskrun_format_on(sp);
+	cleanup_free char *sign = NULL;
+	cleanup_free char *options = agent_options(ctx->settings, NULL);
 	uint64_t since_ns = taskrun_since_ns(run);
 
 	taskstate_agent_of(sp, n, agent);
@@ -304,8 +318,8 @@ static void tell_where(const struct cmd_ctx *ctx, const struct spool *sp, const 
 			    "shutdown --gone %s)",
 			    sign, agent);
 	else if (agent[0] && (!p || p->state != NODE_AGENT_ALIVE))
-		strbuf_addf(b, ", where no agent is any more: %s; %s there takes it over", sign,
-			    on);
+		strbuf_addf(b, ", where no agent is any more: %s; tenure on%s there takes it over",
+			    sign, options);
 	node_agents_clear(&agents);
 }
 
@@ -327,7 +341,8 @@ static void tell_run(const struct cmd_ctx *ctx, const struct spool *sp, const st
 
 	taskview_read_run(ctx, sp, n, called, &run);
 	if (run.left) {
-		cleanup_free char *left = taskrun_format_left(sp, &run);
+		cleanup_free char *options = agent_options(ctx->settings, NULL);
+		cleanup_free char *left = taskrun_format_left(sp, options, &run);
 
 		strbuf_adds(b, left);
 		add_logs(n->id, n->element, b);
