@@ -235,6 +235,44 @@ static bool computes(const struct daemon *d)
 	return !d->wants->no_compute && d->wants->compute_ms;
 }
 
+static bool is_picked(const struct gpu_picks *picks, const json_t *dev)
+{
+	const char *uuid = json_get_str(dev, "uuid");
+	bool picked = picks->all;
+
+	for (size_t i = 0; i < picks->n; i++) {
+		const struct gpu_pick *p = &picks->picks[i];
+
+		picked = picked || (p->by_uuid ? uuid && str_has_prefix(uuid, p->uuid)
+					       : p->index == json_get_u64(dev, "gpu"));
+	}
+	return picked;
+}
+
+/* Those of ours that another instance of the same user has: they come when that one lets go. */
+static void say_others(struct daemon *d, const json_t *status)
+{
+	struct gpu_picks picks;
+	const json_t *dev;
+	char label[UNIT_TEXT_MAX];
+	size_t i;
+
+	if (unit_parse_gpus(d->wants->gpus, &picks, NULL) < 0)
+		return;
+	json_array_foreach(json_object_get(status, "devices"), i, dev)
+	{
+		const char *state = json_get_str(dev, "state");
+		const char *instance = json_get_str(dev, "instance");
+
+		if (!state || !instance || strcmp(instance, OCCUPY_INSTANCE) == 0 ||
+		    !is_picked(&picks, dev))
+			continue;
+		device_label(dev, label);
+		say(d, "INFO", "%s: tenure's instance %s has it (%s)", label, instance, state);
+	}
+	gpu_picks_clear(&picks);
+}
+
 static void say_waiting(struct daemon *d, const json_t *status)
 {
 	bool ready = true, waits = false;
@@ -255,6 +293,7 @@ static void say_waiting(struct daemon *d, const json_t *status)
 	}
 	if (waits)
 		say_ready(d, ready, wait_s);
+	say_others(d, status);
 }
 
 static void on_tick(void *user)

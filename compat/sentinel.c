@@ -218,6 +218,13 @@ static void on_idle(struct sentinel *s, int gpu, const char *reason, const json_
 	s->lamps[gpu] = LAMP_WAITS;
 }
 
+/* What another instance of the same user has would go to this one as soon as that one lets go. */
+static void on_others(struct sentinel *s, int gpu, const char *instance)
+{
+	say(gpu, "Free. No stressor running: tenure's instance %s holds it.", instance);
+	s->lamps[gpu] = LAMP_WAITS;
+}
+
 static void on_state(struct sentinel *s, int gpu, const char *text, const json_t *event)
 {
 	const char *state = json_get_str(event, "state");
@@ -255,6 +262,7 @@ static void on_tick(void *user)
 {
 	struct sentinel *s = user;
 	json_t *status = all_told(s) ? NULL : hold_child_status(s->child), *dev;
+	const char *own = json_get_str(status, "instance");
 	size_t i;
 
 	hold_child_tick_in(s->child, TICK_MS);
@@ -264,6 +272,8 @@ static void on_tick(void *user)
 
 		const char *state = json_get_str(dev, "state");
 		const char *reason = json_get_str(dev, "reason");
+		const char *instance = json_get_str(dev, "instance");
+		bool held = state && (strcmp(state, "held") == 0 || strcmp(state, "holding") == 0);
 
 		/* age_s: it has been looked at. */
 		if (gpu < 0 || s->lamps[gpu] != LAMP_UNKNOWN || !state ||
@@ -271,8 +281,11 @@ static void on_tick(void *user)
 			continue;
 		if (strcmp(state, "idle") == 0)
 			on_idle(s, gpu, reason ? reason : "", dev);
-		else if (strcmp(state, "busy") == 0 || strcmp(state, "left") == 0)
+		else if (strcmp(state, "busy") == 0 || strcmp(state, "left") == 0 ||
+			 strcmp(state, "lent") == 0)
 			on_state(s, gpu, "", dev);
+		else if (held && instance && own && strcmp(instance, own) != 0)
+			on_others(s, gpu, instance);
 	}
 	json_decref(status);
 }

@@ -689,6 +689,26 @@ def test_two_sentinels_side_by_side(inside):
     """))
 
 
+def test_what_another_instance_holds_is_told(inside):
+    """By both, of their own GPUs, and it is theirs as soon as that one lets go."""
+    inside(SENTINEL + textwrap.dedent("""
+        run(BUILD / "tenure", "on", "--gpus", "1,2", "--memory", "50%", "--idle-for", "0")
+        wait(lambda: min(used()[1:]) > 60)
+        occupy("on", "--gpus", "2", *QUICK)
+        s = Sentinel(CUDA_VISIBLE_DEVICES="0,1")
+        s.wait(r"\\[GPU 1\\] Free. No stressor running: tenure's instance default holds it.")
+        s.wait(r"\\[GPU 0\\] Allocated .*")
+        wait_log(r"INFO - GPU 2: tenure's instance default has it \\(held\\)$")
+        assert "GPU 1" not in LOG.read_text()
+        run(BUILD / "tenure", "off")
+        s.wait(r"\\[GPU 1\\] Allocated .*", limit=20)
+        occupied([2])
+        s.p.send_signal(signal.SIGINT)
+        assert s.p.wait(HANG) == 0
+        occupy("off")
+    """), gpus=3)
+
+
 def test_sentinel_killed_leaves_nothing_held(inside):
     inside(SENTINEL + textwrap.dedent("""
         s = Sentinel()
