@@ -368,7 +368,7 @@ static const struct task_option rows[] = {
 	{ .key = "script_name",
 	  AT(script_name),
 	  .opt = { .spec = { VALUE_TASK_NAME, .max = SPEC_NAME_MAX },
-		   .help = "its file's name, if python3 is to run it for its .py; the name" } },
+		   .help = "its file's name, where that is not the task's" } },
 	{ .key = "args",
 	  AT(args),
 	  .opt = { .spec = { VALUE_BYTES, .max = SPEC_LIST_MAX },
@@ -472,8 +472,7 @@ struct task_spec *spec_free(struct task_spec *s)
 
 bool spec_needs_script_name(const struct task_spec *s, const char *file)
 {
-	return s->script && s->name && !s->script_name && !str_has_prefix(s->script, "#!") &&
-	       str_has_suffix(file, ".py") != str_has_suffix(s->name, ".py");
+	return s->script && s->name && !s->script_name && strcmp(file, s->name) != 0;
 }
 
 struct task_spec *spec_for_element(const struct task_spec *s, uint64_t element)

@@ -111,9 +111,9 @@ struct task_spec *spec_new(void); /* all defaults */
 struct task_spec *spec_free(struct task_spec *s);
 
 /*
- * Whether the task has to say the name of the script's file: one without a #! line is run by
- * python3 where that ends in .py, and the task is called otherwise. Else it is not said, since a
- * tenure of before does not know the key and refuses the task.
+ * Whether the task has to say the name of the script's file, which is not its own: its log begins
+ * with that, the script sees it as $0, and without a #! line it is run by python3 where it ends in
+ * .py.
  */
 bool spec_needs_script_name(const struct task_spec *s, const char *file);
 

@@ -66,6 +66,11 @@ def test_what_runs_a_script_is_said_by_its_file(queue, tmp_path):
         q.m.run(q.m.tenure, "resume", str(i))
         q.wait(i, "done")
         assert f"\n{said}\n" in q.log(i), (given, edit)
+        assert re.search(rf"=== command +(\S+ )?{script}\b", q.log(i)), q.log(i)
+    (tmp_path / "go.sh").write_text("#!/bin/sh\nbasename $0\n")
+    i = q.submit("-g", "0", "-n", "night", str(tmp_path / "go.sh"), "fast")
+    q.wait(i, "done")
+    assert "=== command   /bin/sh go.sh fast\n" in q.log(i) and "\ngo.sh\n" in q.log(i), q.log(i)
 
 
 def test_umask_of_who_submits(queue):

@@ -67,6 +67,8 @@ static const struct {
 	{ "script.sh", "{\"script\":\"#!/bin/sh\\necho $1\\n\",\"name\":\"script.sh\"}" },
 	{ "./script.sh a 'b c'",
 	  "{\"script\":\"#!/bin/sh\\necho $1\\n\",\"name\":\"script.sh\",\"args\":[\"a\",\"b c\"]}" },
+	{ "-n x script.sh",
+	  "{\"script\":\"#!/bin/sh\\necho $1\\n\",\"name\":\"x\",\"script_name\":\"script.sh\"}" },
 	/* Without a #! line its name says by what it is run. */
 	{ "job.py", "{\"script\":\"print(1)\\n\",\"name\":\"job.py\"}" },
 	{ "-n x job.py", "{\"script\":\"print(1)\\n\",\"name\":\"x\",\"script_name\":\"job.py\"}" },

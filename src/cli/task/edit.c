@@ -153,7 +153,7 @@ static int complete_edit(void *data, const struct task_spec *now, json_t *set, s
 			"%s: of an allocation that cannot be changed: tenure release %s, and "
 			"tenure alloc asks for another one",
 			find_fixed(set), now->name ? now->name : "NAME");
-	/* What runs a script stays the same when the task gets another name. */
+	/* A script stays what it is when the task gets another name. */
 	if (name && now->name && spec_needs_script_name(now, name))
 		(void)json_object_set_new(set, "script_name", json_string(now->name));
 	if (!edits->variables.n)
