@@ -225,17 +225,22 @@ static int nothing_found(const struct spool *sp, const char *word, const struct 
 static int not_clear(const char *word, const struct task_set *all, struct err *e)
 {
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
+	const char *first = NULL;
+	bool differ = false;
 	size_t n = 0;
 
 	for (size_t i = 0; i < all->n; i++) {
 		const struct task_name *t = &all->tasks[i].name;
 
-		if (!t->element && str_has_prefix(t->name, word))
-			strbuf_add_some(&b, n++, CANDIDATES, "%" PRIu64 " %s", t->id, t->name);
+		if (t->element || !str_has_prefix(t->name, word))
+			continue;
+		strbuf_add_some(&b, n++, CANDIDATES, "%" PRIu64 " %s", t->id, t->name);
+		first = first ? first : t->name;
+		differ = differ || strcmp(first, t->name) != 0;
 	}
 	strbuf_add_more(&b, n, CANDIDATES);
-	return err_set(e, -EINVAL, "\"%s\" is ambiguous (%s); use the ID or a longer prefix", word,
-		       strbuf_str(&b));
+	return err_set(e, -EINVAL, "\"%s\" is ambiguous (%s); use the ID%s", word, strbuf_str(&b),
+		       differ ? " or a longer prefix" : "");
 }
 
 int select_tasks(const struct spool *sp, const char *typed, unsigned int flags,
