@@ -223,20 +223,26 @@ static bool is_ending(const struct shim *sh)
 
 /*
  * Who tells all processes of a node, or of a job, to end may tell us a moment after the task. So
- * what SIGTERM has ended, and we did not, is left as it is until we would have heard of that.
+ * what SIGTERM has ended, and we did not, is left as it is until we would have heard of that. The
+ * task may end between any two calls: it is waited for only where a look has said so.
  */
-static bool is_in_doubt(struct shim *sh)
+enum leader_look { LEADER_RUNS, LEADER_IN_DOUBT, LEADER_WHATEVER /* it may be waited for */ };
+
+static enum leader_look look_at_leader(struct shim *sh)
 {
 	siginfo_t si = { .si_pid = 0 };
-	uint64_t now = clock_mono_ns();
 
-	if (!sh->leader || sh->leader_gone || sh->heard_term || is_ending(sh) ||
-	    waitid(P_PID, (id_t)sh->leader, &si, WEXITED | WNOHANG | WNOWAIT) < 0 ||
-	    si.si_pid != sh->leader || si.si_code != CLD_KILLED || si.si_status != SIGTERM)
-		return false;
+	if (!sh->leader || sh->leader_gone || sh->heard_term || is_ending(sh))
+		return LEADER_WHATEVER;
+	if (waitid(P_PID, (id_t)sh->leader, &si, WEXITED | WNOHANG | WNOWAIT) < 0)
+		return LEADER_WHATEVER;
+	if (si.si_pid != sh->leader)
+		return LEADER_RUNS;
+	if (si.si_code != CLD_KILLED || si.si_status != SIGTERM || sh->doubt_over)
+		return LEADER_WHATEVER;
 	if (!sh->doubt_until_ns)
-		sh->doubt_until_ns = now + DOUBT_NS;
-	return now < sh->doubt_until_ns;
+		sh->doubt_until_ns = clock_mono_ns() + DOUBT_NS;
+	return LEADER_IN_DOUBT;
 }
 
 static bool is_doubted(const struct shim *sh)
@@ -258,6 +264,20 @@ static pid_t wait_for(struct shim *sh, pid_t child)
 	return pid;
 }
 
+/* The next one that has ended; 0 as well for a first process in doubt, which is left. */
+static pid_t wait_for_next(struct shim *sh)
+{
+	siginfo_t si = { .si_pid = 0 };
+
+	if (look_at_leader(sh) == LEADER_WHATEVER)
+		return wait_for(sh, -1);
+	if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) < 0)
+		return -1;
+	if (si.si_pid == sh->leader && look_at_leader(sh) != LEADER_WHATEVER)
+		return 0;
+	return si.si_pid ? wait_for(sh, si.si_pid) : 0;
+}
+
 /*
  * Wait for the children that have ended, those that came to us as their reaper included, but for no
  * longer than that: of a tree that forks faster than we wait there is always another one, and who
@@ -269,9 +289,9 @@ static bool collect(struct shim *sh, uint64_t most_ns)
 	pid_t pid;
 
 	/* It is a child of the worker's thread, behind all those of this one. */
-	if (sh->leader && !sh->leader_gone)
+	if (sh->leader && !sh->leader_gone && look_at_leader(sh) == LEADER_WHATEVER)
 		(void)wait_for(sh, sh->leader);
-	while ((pid = wait_for(sh, -1)) > 0) {
+	while ((pid = wait_for_next(sh)) > 0) {
 		sh->unreaped = clock_mono_ns() >= until;
 		if (sh->unreaped)
 			return true;
@@ -282,7 +302,7 @@ static bool collect(struct shim *sh, uint64_t most_ns)
 /* What ends before its start is known would be nobody's. */
 static bool must_not_wait(struct shim *sh)
 {
-	return sh->starting || is_in_doubt(sh);
+	return sh->starting || look_at_leader(sh) == LEADER_IN_DOUBT;
 }
 
 static void reap_meanwhile(void *data)
@@ -336,6 +356,13 @@ static void read_signals(struct shim *sh)
 		shim_stop(sh, CAUSE_TERM, 0, STOP_TREE, STOP_GRACE_DEF);
 	if (term && ran)
 		note_shutdown(sh);
+}
+
+/* What has come while nobody had a processor counts. */
+static void end_doubt(struct shim *sh)
+{
+	sh->doubt_over = true;
+	read_signals(sh);
 }
 
 /* ---- the worker ---- */
@@ -463,7 +490,9 @@ static void timers(struct shim *sh)
 		shim_event(sh, EV_GRACE_OVER);
 	if (is_ending(sh) && now >= sh->pass_at_ns)
 		end_pass(sh, now);
-	if (sh->unreaped || (is_doubted(sh) && now >= sh->doubt_until_ns))
+	if (is_doubted(sh) && now >= sh->doubt_until_ns)
+		end_doubt(sh);
+	else if (sh->unreaped)
 		reap(sh);
 	if (looks_at_log(sh) && now >= sh->log_next_ns)
 		worker_do(&sh->worker, work_look, sh);

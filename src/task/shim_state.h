@@ -96,6 +96,7 @@ struct shim {
 	uint64_t left_ns;	 /* the last one of all who were connected has hung up */
 	uint64_t alone_at_ns;	 /* ended then, for want of an agent; UINT64_MAX */
 	uint64_t doubt_until_ns; /* why the leader has ended may yet be heard; 0: no doubt of it */
+	bool doubt_over;	 /* that was listened for afterwards, too */
 	uint64_t pass_at_ns;
 	uint64_t pass_every_ns;
 	unsigned int passes_of_one; /* that killed the one process there was, before its program */

@@ -54,6 +54,35 @@ pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
 }
 """
 
+# Once, when WHEN is there, whoever looks at a task's first process is told to end, as in a shutdown of all: straight behind the end
+# that it sees there, and has no processor for a while; or the process ends behind its back, where it still saw it run.
+TOLD_AT_A_LOOK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int waitid(idtype_t type, id_t id, siginfo_t *si, int options)
+{
+	int (*real)(idtype_t, id_t, siginfo_t *, int);
+	*(void **)&real = dlsym(RTLD_NEXT, "waitid");
+	int r = real(type, id, si, options);
+	siginfo_t its;
+
+	if (type != P_PID || !(options & WNOWAIT) || unlink("WHEN") < 0)
+		return r;
+	if (si->si_pid == 0) {
+		kill((pid_t)id, SIGTERM);
+		real(P_PID, id, &its, WEXITED | WNOWAIT);
+		kill(getpid(), SIGTERM);
+	} else {
+		kill(getpid(), SIGTERM);
+		usleep(700000);
+	}
+	return r;
+}
+"""
+
 
 class Driver:
     """One agent: a taskdrv process, its news by event and token."""
@@ -742,6 +771,21 @@ def test_shim_told_to_end_with_its_task(drv, at_term, ended):
     end = drv.wait("ended", t)
     assert (end["cause"], end["outcome"], end["signal"]) == ended
     assert drv.whole_log(t)
+
+
+@pytest.mark.parametrize("sees_it", [True, False])
+def test_shim_told_to_end_while_it_looks_at_its_task(drivers, preloaded, tmp_path, sees_it):
+    """Neither a processor that is not there until it would have believed otherwise, nor an end between two of its looks hides that."""
+    when = tmp_path / "when"
+    drv = drivers(**preloaded("told", TOLD_AT_A_LOOK.replace("WHEN", str(when))))
+    t = unique("look")
+    drv.start(t, "sh", "-c", "echo set; exec sleep 100")
+    m = drv.wait("started", t)
+    must_come(lambda: "\nset\n" in drv.log(t))
+    when.touch()
+    os.kill(*((m["task"], signal.SIGTERM) if sees_it else (m["pid"], signal.SIGCHLD)))
+    end = drv.wait("ended", t)
+    assert not when.exists() and (end["cause"], end["outcome"], end["signal"]) == ("term", "signalled", 15)
 
 
 @pytest.mark.parametrize("leaves", [False, True])
