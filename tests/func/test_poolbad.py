@@ -39,7 +39,7 @@ def test_killed_between_asking_and_knowing(site):
     i = site.run("submit", "-i", "exp1", "-g", "1", "--", "true").stdout.strip()
     why = " ".join(site.run("why", "-i", "exp1", i).stdout.split())
     assert "its engine expects a start at 2096" in why and "job 1 waits: Resources" in why
-    assert "No agent serves exp1; tenure up brings nodes of its pool." in site.run("instances", "exp1").stdout
+    assert "No agent serves exp1; tenure up -i exp1 brings nodes of its pool." in site.run("instances", "exp1").stdout
 
 
 def slowly(site, seconds=600):
