@@ -19,6 +19,7 @@
 #include "guard_world.h"
 #include "hold/guard/client.h"
 #include "hold/guard/device.h"
+#include "hold/guard/event_ring.h"
 #include "hold/guard/hold.h"
 #include "hold/guard/lease.h"
 #include "hold/guard/look.h"
@@ -74,6 +75,30 @@ static void see_with(struct world *w, uint64_t used, pid_t other)
 	pid_t pids[] = { w->holder, other };
 
 	see(w, used, pids, 2, 0);
+}
+
+/* Of a device that no instance has, all hear; of a task that is not known, nobody twice. */
+static void test_events_of_a_task_of_another_instance(void **state)
+{
+	struct world *w = *state;
+	struct guard_event *ev;
+	uint64_t seq;
+
+	hold(w);
+	ev = event_add(w->g, w->d, EVENT_LENT, "lent");
+	assert_string_not_equal(ev->instance, "");
+	seq = w->g->last_event;
+	event_share(w->g, ev, ev->instance);
+	event_share(w->g, ev, "");
+	assert_int_equal(w->g->last_event, seq);
+	event_share(w->g, ev, "other");
+	assert_int_equal(w->g->last_event, seq + 1);
+	assert_int_equal(last_event(w)->seq, seq + 1);
+	assert_string_equal(last_event(w)->instance, "other");
+	assert_int_equal(last_event(w)->kind, EVENT_LENT);
+	ev->instance[0] = '\0';
+	event_share(w->g, ev, "other");
+	assert_int_equal(w->g->last_event, seq + 1);
 }
 
 static void test_hand_over(void **state)
@@ -793,6 +818,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_newcomer_beside_a_kept_context),
+		TEST(test_events_of_a_task_of_another_instance),
 		TEST(test_hand_over),
 		TEST(test_use_counts_from_the_hand_over),
 		TEST(test_use_where_nothing_was_held),

@@ -55,8 +55,9 @@ void event_share(struct guard *g, const struct guard_event *ev, const char *inst
 	uint64_t seq;
 	struct guard_event *other;
 
-	if (!told.instance[0] || strcmp(told.instance, instance) == 0)
-		return; /* all hear of it, or who is meant does */
+	/* All hear of it, or who is meant does; or whose task it was is not known. */
+	if (!told.instance[0] || !instance[0] || strcmp(told.instance, instance) == 0)
+		return;
 	seq = ++g->last_event;
 	other = &g->events[seq % EVENT_RING];
 	*other = told;
