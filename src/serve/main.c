@@ -28,6 +28,7 @@
 #include "base/spawn.h"
 #include "base/str.h"
 #include "base/strbuf.h"
+#include "cli/agent_client.h"
 #include "cli/agent_setup.h"
 #include "cli/commands.h"
 #include "cli/instance.h"
@@ -146,10 +147,11 @@ static int open_unix(struct program *p, struct err *e)
 	char name[SOCKET_NAME_MAX];
 	int fd = -1;
 	int r = listen_unix_open(&p->unix_socket, serve_socket_name(p->serve.ctx, name), &fd, e);
+	cleanup_free char *options = agent_options(p->serve.ctx->settings, NULL);
 
 	if (r == -EADDRINUSE)
-		return err_set(e, r, "instance %s is served already; tenure web tells where",
-			       p->serve.instance);
+		return err_set(e, r, "instance %s is served already; tenure web%s tells where",
+			       p->serve.instance, options);
 	return r < 0 ? r : server_listen(p->server, fd, true, e);
 }
 
@@ -174,15 +176,17 @@ static int open_sockets(struct program *p, struct err *e)
 
 static void print_sockets(const struct program *p)
 {
-	if (p->end_fd >= 0) {
+	cleanup_free char *options = agent_options(p->serve.ctx->settings, NULL);
+
+	if (p->end_fd >= 0) { /* it has all of the agent's options, whoever gave them */
 		printf(LOG_INFO_MARK "http://%s/ (tenure web opens it)\n", p->serve.listens);
 		(void)fflush(stdout);
 		return;
 	}
 	printf("socket %s\n", p->unix_socket.path);
 	if (p->serve.listens)
-		printf("listen http://%s/ (tenure web has the address with the token)\n",
-		       p->serve.listens);
+		printf("listen http://%s/ (tenure web%s has the address with the token)\n",
+		       p->serve.listens, options);
 	(void)fflush(stdout);
 }
 

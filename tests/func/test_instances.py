@@ -297,6 +297,9 @@ def test_what_is_advised_is_about_who_was_asked(queue, tmp_path):
     assert said("submit", "-g", "1", "-n", "first", "--", "true") == "1"
     for text in (said("status"), said("reload"), said("why", "1"), said("instances")):
         assert f"tenure on {options}" in text and not re.search(r"tenure on(?! -i other)", text), text
+    web = said("web")
+    assert f"--listen 127.0.0.1:8470 {options}, or with the agent: tenure on --listen 127.0.0.1:8470 {options}" in web, web
+    assert f"tenure on {options} starts one here, tenure up {options} asks" in said("burn")
     assert said("status", of=()).endswith("not running for instance default; start it with: tenure on")
     where_at = said("status").partition("start it with: ")[2]
     assert where_at == f"tenure on {options}"

@@ -109,11 +109,14 @@ static int find_nodes(struct call *c, struct err *e)
 			c->nodes[c->n++].agent = &c->agents.all[i];
 	if (c->n)
 		return CMD_OK;
+
+	cleanup_free char *options = agent_options(c->ctx->settings, NULL);
+
 	return err_set(e, BURN_CANNOT_TEST,
-		       "no agent with GPUs serves instance %s: tenure on -i %s starts one here, "
-		       "tenure up asks an engine for nodes; tenure burn without --instance tests "
+		       "no agent with GPUs serves instance %s: tenure on%s starts one here, "
+		       "tenure up%s asks an engine for nodes; tenure burn without --instance tests "
 		       "this node's",
-		       instance, instance);
+		       instance, options, options);
 }
 
 /* -------- asking them -------- */

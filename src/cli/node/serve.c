@@ -110,11 +110,13 @@ static json_t *ask_where(const struct cmd_ctx *ctx, struct err *e)
 	json_t *doc = NULL;
 	ssize_t n;
 
+	cleanup_free char *options = agent_options(ctx->settings, NULL);
+
 	if (fd == -ECONNREFUSED && !ask_agent(ctx, e))
 		(void)err_set(e, -ECONNREFUSED,
 			      "nothing serves instance %s here; start it: " START_IT
-			      ", or with the agent: " START_BOTH,
-			      settings_str(ctx->settings, SET_INSTANCE));
+			      "%s, or with the agent: " START_BOTH "%s",
+			      settings_str(ctx->settings, SET_INSTANCE), options, options);
 	if (fd < 0)
 		return NULL;
 	n = poll(&p, 1, TELL_LIMIT_MS) > 0 ? sock_recv(fd, text, sizeof(text)) : -ETIMEDOUT;
@@ -196,13 +198,15 @@ static int run_web(const struct cmd_ctx *ctx, struct err *e)
 	char token[WEB_TOKEN_MAX];
 	json_t *doc = ask_where(ctx, e);
 	const char *listens = json_get_str(doc, "listen");
+	cleanup_free char *options = agent_options(ctx->settings, NULL);
 	int r = doc ? 0 : e->code == -ECONNREFUSED ? CMD_NOTHING_RUNS : CMD_FAILED;
 
 	if (r == 0 && !listens)
 		r = err_set(
 			e, -ENOENT,
-			"tenure serve (PID %d) listens on no port; end it and start it as: " START_IT,
-			(int)json_integer_value(json_object_get(doc, "pid")));
+			"tenure serve (PID %d) listens on no port; end it and start it as: " START_IT
+			"%s",
+			(int)json_integer_value(json_object_get(doc, "pid")), options);
 	if (r == 0)
 		r = web_token(opts_flag(ctx->opts, "read-only"), true, token, e);
 	if (r == 0)
