@@ -137,21 +137,35 @@ char *agent_others(const struct cmd_ctx *ctx)
 	return strbuf_take(&b);
 }
 
-char *agent_options(const struct settings *s, const char *instance)
+/* Those of the n directories that the command line has. */
+static char *options_of(const struct settings *s, const char *instance, const enum setting_id *dirs,
+			size_t n)
 {
-	static const enum setting_id dirs[] = { SET_ROOT, SET_RUNTIME_DIR, SET_DEV_DIR };
 	cleanup_strbuf struct strbuf b = STRBUF_INIT;
 
-	instance = instance ? instance : settings_str(s, SET_INSTANCE);
 	if (strcmp(instance, "default") != 0)
 		strbuf_addf(&b, " -i %s", instance);
-	for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
+	for (size_t i = 0; i < n; i++) {
 		if (settings_origin(s, dirs[i])->layer != SETTING_FROM_COMMAND_LINE)
 			continue;
 		strbuf_addf(&b, " --%s", setting_row(dirs[i])->opt.name);
 		strbuf_add_word(&b, settings_str(s, dirs[i]));
 	}
 	return xstrdup(strbuf_str(&b));
+}
+
+/* The root last: without it, it is an agent's name. */
+static const enum setting_id agent_dirs[] = { SET_RUNTIME_DIR, SET_DEV_DIR, SET_ROOT };
+
+char *agent_options(const struct settings *s, const char *instance)
+{
+	return options_of(s, instance ? instance : settings_str(s, SET_INSTANCE), agent_dirs,
+			  ARRAY_LEN(agent_dirs));
+}
+
+char *agent_name_options(const struct settings *s)
+{
+	return options_of(s, settings_str(s, SET_INSTANCE), agent_dirs, ARRAY_LEN(agent_dirs) - 1);
 }
 
 /* What came of asking the agent. */

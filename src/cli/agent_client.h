@@ -42,13 +42,16 @@ const json_t *agent_tasks(const json_t *status);
  * it. */
 char *agent_ask_text(const json_t *ask);
 /*
- * " -i night --root /data/q": what has to stand behind `tenure on` (off, status) where it is typed,
- * so that it is about the agent of the instance (NULL: that of the settings) and not about another
- * one; "" where the command alone is. The instance is named where it is not `default`, wherever
- * that was said, since who reads it may have another shell; a directory, where the command line has
- * it. The caller frees it.
+ * " -i night --root '/data/my q'": what has to stand behind `tenure on` (off, status) where it is
+ * typed, so that it is about the agent of the instance (NULL: that of the settings) and not about
+ * another one; "" where the command alone is. The instance is named where it is not `default`,
+ * wherever that was said, since who reads it may have another shell; a directory, where the command
+ * line has it. The caller frees it.
  */
 char *agent_options(const struct settings *s, const char *instance);
+/* The same without the root: enough for `tenure off` and status, which then find the agent that has
+ * the name, whatever root it serves. */
+char *agent_name_options(const struct settings *s);
 /* What it says of a program beside it, by the program's name. Borrowed; NULL: it has none. */
 const json_t *agent_helper(const json_t *status, const char *name);
 

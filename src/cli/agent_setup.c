@@ -445,7 +445,7 @@ int agent_setup_prepare(const struct cmd_ctx *ctx, struct agent_setup *r, struct
 	take_lanes(r, s);
 	r->sweep_spare = join_words(&settings_value(s, SET_SWEEP_SPARE)->words);
 	r->cwd = getcwd(NULL, 0);
-	r->options = agent_options(s, NULL);
+	r->options = agent_name_options(s);
 	r->config = (struct agent_config){
 		.workload = r->root && may_hold(ctx) ? settings_str(s, SET_WORKLOAD) : NULL,
 		.workload_cwd = r->cwd,

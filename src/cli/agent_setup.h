@@ -30,7 +30,7 @@ struct agent_setup {
 	struct agent_config config;
 	char *state_dir;
 	char *root;		 /* of the spool, or NULL */
-	char *options;		 /* agent_options() */
+	char *options;		 /* agent_name_options() */
 	char *cwd;		 /* NULL: it has none */
 	struct engine_here here; /* of the job that we are in; zeroes: in none */
 	struct lane_width *lanes;

@@ -304,11 +304,13 @@ def test_what_is_advised_is_about_who_was_asked(queue, tmp_path):
     where_at = said("status").partition("start it with: ")[2]
     assert where_at == f"tenure on {options}"
     on = typed(where_at + " --no-hold")
-    assert f"tenure status {options} shows what it does, tenure off {options} ends it." in on, on
-    again = said("agent")
-    assert f"(tenure status {options} shows it, tenure off {options} ends it)" in again, again
+    assert "tenure status -i other shows what it does, tenure off -i other ends it." in on, on
+    for root in where[2:], ("--root", str(tmp_path / "another")):
+        again = said("agent", of=(*where[:2], *root))
+        assert "(tenure status -i other shows it, tenure off -i other ends it)" in again, again
+    assert "Watching" in typed("tenure status -i other")
     must_come(lambda: "done" in said("list", "-a"))
-    assert "Everything is free" in typed(f"tenure off {options}")
+    assert "Everything is free" in typed("tenure off -i other")
     assert "not running" in said("status")
 
 

@@ -208,16 +208,14 @@ static size_t ask_others(const struct cmd_ctx *ctx, const struct spool *sp,
 	return n;
 }
 
-/* What starts an agent. another: one that serves no queue, or that of another root, has its place;
- * told to end with our root, nobody would find it. */
+/* What starts an agent. another: one that serves no queue, or that of another root, has its
+ * place. */
 static char *way_to_agent(const struct cmd_ctx *ctx, bool another)
 {
-	const char *instance = settings_str(ctx->settings, SET_INSTANCE);
-	bool usual = strcmp(instance, "default") == 0;
 	cleanup_free char *options = agent_options(ctx->settings, NULL);
+	cleanup_free char *name = agent_name_options(ctx->settings);
 
-	return another ? xasprintf("tenure off%s%s, then tenure on%s", usual ? "" : " -i ",
-				   usual ? "" : instance, options)
+	return another ? xasprintf("tenure off%s, then tenure on%s", name, options)
 		       : xasprintf("tenure on%s", options);
 }
 
