@@ -19,6 +19,14 @@ import patience
 from patience import HANG, Limit, Stopwatch, must_come, start_as_on_a_card, wait_for
 
 
+def skip_under_asan(build):
+    """For what preloads a library of its own: AddressSanitizer wants to be the first one."""
+    import pytest  # pylint: disable=import-outside-toplevel  # a campaign and a bench have machines without it
+    options = json.loads((build / "meson-info/intro-buildoptions.json").read_text())
+    if any(o["name"] == "b_sanitize" and "address" in o["value"] for o in options):
+        pytest.skip("the sanitizer wants to be first")
+
+
 def read_proc(pid, name):
     """All processes are read again and again: without pathlib and io that takes a third of the time."""
     fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)

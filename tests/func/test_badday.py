@@ -13,7 +13,7 @@ import time
 import pytest
 
 from holdlib import in_time, pids_of_holders, stands_still
-from machine import Machine, proc_exists
+from machine import Machine, proc_exists, skip_under_asan
 from patience import HANG, Stopwatch, must_come, slowness, wait_for
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -410,8 +410,7 @@ int gettimeofday(struct timeval *tv, void *tz)
 
 
 def test_clock_steps_while_we_wait(machine, tmp_path, build):
-    if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
-        pytest.skip("the sanitizer wants to be first")
+    skip_under_asan(build)
     (tmp_path / "shim.c").write_text(SHIM)
     shim = compile_c(tmp_path / "shim.c", tmp_path / "shim.so", "-shared", "-fPIC")
     m = machine(1, 0.2)
@@ -456,8 +455,7 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 @pytest.fixture
 def ahead(tmp_path, build):
     """ahead(s): the environment of a program that has read the wall clock before it was set back by so many seconds."""
-    if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
-        pytest.skip("the sanitizer wants to be first")
+    skip_under_asan(build)
     (tmp_path / "ahead.c").write_text(AHEAD)
     library = compile_c(tmp_path / "ahead.c", tmp_path / "ahead.so", "-shared", "-fPIC")
     return lambda seconds: {"LD_PRELOAD": str(library), "AHEAD": str(seconds)}

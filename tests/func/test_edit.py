@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from machine import skip_under_asan
 from patience import Stopwatch, wait_for
 
 
@@ -141,8 +142,7 @@ long syscall(long number, ...)
 @pytest.mark.parametrize("moves", [1, 3])
 def test_a_task_that_moves_while_it_is_looked_at(queue, build, tmp_path, words, moves):
     """Its file was not there for who had just found it, so that it was said not to be there at all."""
-    if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
-        pytest.skip("the sanitizer wants to be first")
+    skip_under_asan(build)
     (tmp_path / "moved.c").write_text(MOVED)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "moved.so", tmp_path / "moved.c", "-ldl"], check=True)
     q = queue()

@@ -17,7 +17,7 @@ from fakeagent import (ALONE, GRANTED_STAGE, HOLD_WHILE, LEASE_STATE, LEASE_TAKE
                        PROMISED, RESERVED, SHARED, UNLEASED, USED, Agent, Shim, start_of)
 from fakeguard import GRANTED, GUARD, HELLO, LEASE, LEASE_REPLY, WELCOME, Head, Hello, Lease, message
 from holdlib import GIB
-from machine import Machine, proc_exists
+from machine import Machine, proc_exists, skip_under_asan
 from patience import HANG, Stopwatch, must_come, start_as_on_a_card, wait_for
 
 
@@ -107,8 +107,7 @@ int fexecve(int fd, char *const argv[], char *const envp[])
 
 def test_what_a_starting_holder_has_open(machine, build, env, tmp_path):
     """Between fork and exec it has a copy of all that the guard had then, the names of other devices, too."""
-    if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
-        pytest.skip("the sanitizer wants to be first")
+    skip_under_asan(build)
     (tmp_path / "slow.c").write_text(SLOW_EXEC)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "slow.so", tmp_path / "slow.c", "-ldl"], check=True)
     env["LD_PRELOAD"] = str(tmp_path / "slow.so")

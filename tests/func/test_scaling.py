@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from holdlib import hangs_before_its_context
-from machine import children, proc_exists
+from machine import children, proc_exists, skip_under_asan
 from patience import Stopwatch, must_come
 from queuelib import Queue
 
@@ -293,8 +293,7 @@ def killed_at(build, env, tmp, what, step):
 
 @pytest.mark.parametrize("what", ["grow", "shrink"])
 def test_agent_killed_at_each_step(build, env, tmp_path, what, pytestconfig):
-    if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
-        pytest.skip("the sanitizer wants to be first")
+    skip_under_asan(build)
     every = min(3, pytestconfig.getoption("--crash-every"))
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         trials = [pool.submit(killed_at, build, env, tmp_path / str(n), what, n) for n in range(1, STEPS, every)]

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from machine import proc_exists, until
+from machine import proc_exists, skip_under_asan, until
 from patience import HANG, Limit, Stopwatch, must_come, next_of
 from test_sockets import cpu_of
 
@@ -217,8 +217,7 @@ def drv(drivers):
 def preloaded(build, tmp_path):
     """preloaded(name, C text): variables with which a driver, its fork server and shims call that."""
     def make(name, text):
-        if "b_sanitize=address" in (build / "meson-info/intro-buildoptions.json").read_text():
-            pytest.skip("the sanitizer wants to be first")
+        skip_under_asan(build)
         (tmp_path / f"{name}.c").write_text(text)
         subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / f"{name}.so", tmp_path / f"{name}.c"], check=True)
         return {"LD_PRELOAD": str(tmp_path / f"{name}.so")}
