@@ -14,12 +14,14 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/sock.h"
 #include "base/str.h"
 
@@ -496,17 +498,22 @@ void endpoint_tidy(void)
 
 struct endpoint_keeper {
 	pthread_t thread;
+	_Atomic pid_t tid;  /* of the thread, once it runs */
 	struct endpoint ep; /* the thread's */
 	int news[2];	    /* a pipe of int: what endpoint_keeper_take() returns */
 	int stop_fd;
 };
 
-#define STOP_LIMIT_NS (200 * NS_PER_MS)
+#define STOP_LOOK_NS  (10 * NS_PER_MS)
+#define STOP_LOOKS    20 /* that find it waiting for something */
+#define STOP_LIMIT_NS (10 * NS_PER_S)
 
 static void *keep(void *user)
 {
 	struct endpoint_keeper *k = user;
 	struct pollfd p = { .fd = k->stop_fd, .events = POLLIN };
+
+	k->tid = (pid_t)syscall(SYS_gettid); /* glibc has a function since 2.30 */
 
 	bool owed = false; /* a copy of the new socket, until there is a descriptor for it */
 
@@ -577,20 +584,35 @@ int endpoint_keeper_take(struct endpoint_keeper *k)
 	return read(k->news[0], &r, sizeof(r)) == sizeof(r) ? r : -EAGAIN;
 }
 
+/*
+ * What hangs in a file system is left to the end of the process, and so is what it uses. What has
+ * no processor, or has not begun for want of one, does not hang.
+ */
+static bool join(struct endpoint_keeper *k)
+{
+	uint64_t now, end = clock_mono_ns() + STOP_LIMIT_NS;
+
+	for (int looks = 0; looks < STOP_LOOKS && (now = clock_mono_ns()) < end;) {
+		const struct timespec until = clock_timespec(now + STOP_LOOK_NS);
+		struct proc_peek p = { .state = '?' };
+
+		if (pthread_clockjoin_np(k->thread, NULL, CLOCK_MONOTONIC, &until) == 0)
+			return true;
+		if (k->tid)
+			(void)proc_peek(k->tid, &p);
+		looks += k->tid && p.state != 'R';
+	}
+	return false;
+}
+
 void endpoint_release(struct endpoint_keeper *k)
 {
-	struct timespec until;
 	int r;
 
 	if (!k)
 		return;
 	(void)eventfd_write(k->stop_fd, 1);
-	(void)clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += (long)STOP_LIMIT_NS;
-	until.tv_sec += until.tv_nsec / (long)NS_PER_S;
-	until.tv_nsec %= (long)NS_PER_S;
-	/* What hangs in a file system is left to the end of the process, and so is what it uses. */
-	if (pthread_clockjoin_np(k->thread, NULL, CLOCK_MONOTONIC, &until) != 0)
+	if (!join(k))
 		return;
 	while ((r = endpoint_keeper_take(k)) != -EAGAIN)
 		(void)fd_close(r);

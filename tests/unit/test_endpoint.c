@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 
 #include "unit.h"
 
+#include "base/clock.h"
 #include "base/endpoint.h"
 #include "base/mem.h"
 #include "base/sock.h"
@@ -44,9 +46,36 @@ int __wrap_fcntl64(int fd, int cmd, ...)
 	return __real_fcntl64(fd, cmd, arg);
 }
 
+/* Of other threads than the main one: what it waits for has come, and it goes on only after so
+ * long; it computes meanwhile, which looks as if it waited for a processor. */
+static _Atomic int busy_ms;
+static pthread_t main_thread;
+
+int __real_poll(struct pollfd *fds, nfds_t n, int timeout);
+int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
+
+int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
+{
+	int r = __real_poll(fds, n, timeout);
+	uint64_t until = clock_mono_ns() + (uint64_t)busy_ms * NS_PER_MS;
+
+	while (r > 0 && busy_ms && !pthread_equal(pthread_self(), main_thread) &&
+	       clock_mono_ns() < until)
+		;
+	return r;
+}
+
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	return remove(path);
+}
+
+static int n_counted;
+
+static int count_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	n_counted++;
+	return 0;
 }
 
 static int remove_socket(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -263,6 +292,24 @@ static void test_kept_without_a_free_descriptor(void **state)
 	endpoint_release(k);
 }
 
+/* It is not given up as one that hangs, which would leave its socket to whoever comes next. */
+static void test_keeper_without_a_processor(void **state)
+{
+	struct endpoint_keeper *k;
+	int fd;
+
+	assert_int_equal(endpoint_keep(name, &k, &fd, NULL), 0);
+	assert_true(is_found(name));
+	main_thread = pthread_self();
+	busy_ms = 600;
+	endpoint_release(k);
+	busy_ms = 0;
+	(void)close(fd);
+	assert_false(is_found(name));
+	assert_int_equal(nftw(place, count_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+	assert_int_equal(n_counted, 1); /* the place itself */
+}
+
 /* Versions before this one have abstract names. */
 static void test_older_version(void **state)
 {
@@ -313,6 +360,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_copy_in_a_child, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_tidied_away, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_who_is_there, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_keeper_without_a_processor, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_kept_without_a_free_descriptor, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_older_version, setup, teardown),
